@@ -1,0 +1,1 @@
+"""One module per Kafka API. A handler turns a decoded request into a response and holds no state of its own."""

@@ -1,0 +1,258 @@
+"""What can be written to the ledger, and what applying it can answer.
+
+Rule: a command says what an agent proposes; the outcome is computed by `coordinator.apply` from the state at the entry's
+position, on every agent alike. A refused command is an outcome, never an exception. Bytes: `coordinator.command_codec`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.errors import ErrorCode
+from protocol.types import (
+    Milliseconds,
+    ObjectNumber,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    SessionId,
+    TopicId,
+)
+
+RULES_VERSION = 1
+"""The newest version of apply's rules that this program knows (safety rule S3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An address under a listener's name, as clients should use it."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSession:
+    """The first entry of a session. It ends a predecessor of the same name (safety rule S12)."""
+
+    name: str
+    node_id: int
+    endpoints: tuple[Endpoint, ...]
+    zone: str | None
+    rules_version: int
+    """The newest rules that the agent knows (safety rule S3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSession:
+    """A session is over; proposed by its own agent, or by another that saw the lease gone (safety rule S12)."""
+
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseRules:
+    """Put a newer version of the rules in force; refused until every live session knows it (safety rule S3)."""
+
+    rules_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    configs: tuple[tuple[str, str], ...]
+    """Overrides by Kafka's names, sorted by name, validated by the proposer (`coordinator.topic_configs`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIds:
+    """Reserve a block of producer ids for the session's agent; the outcome names the first."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchColumns:
+    """Record batches, one row each, in the order of their bytes. Sequences of equal length.
+
+    `record_bytes` is the batch's whole size on the wire. Rows without a producer hold -1 in the three producer columns.
+    """
+
+    record_bytes: Sequence[int]
+    record_count: Sequence[int]
+    max_timestamp: Sequence[int]
+    producer_id: Sequence[int]
+    producer_epoch: Sequence[int]
+    base_sequence: Sequence[int]
+    is_transactional: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkColumns:
+    """Chunks, one row each. A chunk is `batch_count` consecutive rows of the batches, back to back from `byte_first`.
+
+    `topic` is an index into the command's `topic_ids`.
+    """
+
+    topic: Sequence[int]
+    partition: Sequence[int]
+    byte_first: Sequence[int]
+    batch_count: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitChunks:
+    """Make the chunks of one durable intake object true. Refused if the object is another session's (safety rule S1)."""
+
+    object_session: SessionId
+    object_number: ObjectNumber
+    object_bytes: int
+    topic_ids: tuple[TopicId, ...]
+    chunks: ChunkColumns
+    batches: BatchColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacedChunk:
+    """A chunk that is in the index now, named exactly (safety rule S6)."""
+
+    offset_first: Offset
+    offset_end: Offset
+    object_key: str
+    byte_first: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedChunk:
+    """A run of rows of the new data file: rows `[row_first, row_first + row_count)` of one row group.
+
+    `[offset_first, offset_end)` is the range of offsets it answers for; it may hold gaps. `byte_first` and `byte_count`
+    are the row group's place in the file (a hint for read plans and limits).
+    """
+
+    offset_first: Offset
+    offset_end: Offset
+    row_group: int
+    row_first: int
+    row_count: int
+    byte_first: int
+    byte_count: int
+    max_timestamp: Milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReplacement:
+    partition: PartitionIndex
+    replaced: tuple[ReplacedChunk, ...]
+    """Consecutive chunks of the index, in order of offsets."""
+    archived: tuple[ArchivedChunk, ...]
+    """What stands in their place, in order of offsets, covering exactly the same range of offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceChunks:
+    """Put one Parquet file in the place of chunks. Any difference from the state refuses the whole command (S6)."""
+
+    topic_id: TopicId
+    object_session: SessionId
+    object_key: str
+    object_bytes: int
+    partitions: tuple[PartitionReplacement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetObjects:
+    """Released objects that were deleted from the bucket: the state need not remember them any more."""
+
+    object_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetSessions:
+    """Ended sessions whose prefixes were listed for the last time (safety rule S6)."""
+
+    sessions: tuple[SessionId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireProducers:
+    """Drop the state of producers idle since before `cutoff_ms`; judged by the smaller of it and the state's time (S2)."""
+
+    cutoff_ms: Milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTime:
+    """Carries nothing but the envelope's time: lets the state's time advance while nothing is written."""
+
+
+Command = (
+    StartSession
+    | EndSession
+    | RaiseRules
+    | CreateTopic
+    | DeleteTopic
+    | AllocateProducerIds
+    | CommitChunks
+    | ReplaceChunks
+    | ForgetObjects
+    | ForgetSessions
+    | ExpireProducers
+    | ReportTime
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A command with the time at which it was proposed: None from an agent whose clock is unchecked (safety rule S2)."""
+
+    time_ms: Milliseconds | None
+    command: Command
+
+
+# What applying answers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The command was carried out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The command changed nothing. `error_code` is what a client that asked for it is told."""
+
+    error_code: ErrorCode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsAllocated:
+    producer_id_first: ProducerId
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunksCommitted:
+    """Per batch of the command, in its order: its error, and its base offset (-1 with an error).
+
+    A duplicate has no error and its first copy's offset. `append_time_ms` per chunk is -1 unless the topic's timestamp
+    type is LogAppendTime (safety rule S14); `log_start` per chunk is the partition's first offset.
+    """
+
+    error_codes: Sequence[int]
+    base_offsets: Sequence[int]
+    append_time_ms: Sequence[int]
+    log_start: Sequence[int]
+    grown: tuple[tuple[TopicId, PartitionIndex], ...]
+    """Partitions whose log end moved: whoever waits for their records can go on."""
+
+
+Outcome = Done | Refused | ProducerIdsAllocated | ChunksCommitted

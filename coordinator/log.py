@@ -1,0 +1,149 @@
+"""The port to the ledger: one totally ordered log of entries, shared by all agents.
+
+Rule: an append is one revision or nothing, guarded by the session that makes it; an entry is identified by
+(session, number), so repeating an append whose outcome is unknown is safe. Contract: tests/contract/test_ledger.py.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from protocol.types import Position, SessionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An entry as it is appended. `number` counts the entries of its session from 0, without gaps."""
+
+    number: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRecord:
+    """An entry as it is read. Records of one append share their position and come in order of their number."""
+
+    position: Position
+    session: SessionId
+    number: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPointer:
+    """Where the newest snapshot is.
+
+    `appends_count` is the number of append transactions up to `position`: a reader that adds the revisions it read must
+    arrive at `Head.appends_count`, or one is missing (safety rule S9). `digest` is the state's at `position` (S3).
+    """
+
+    position: Position
+    object_key: str
+    appends_count: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The newest position, and how many append transactions were made in all."""
+
+    position: Position
+    appends_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerIdentity:
+    """Which cluster this ledger belongs to; part of every position (safety rule S9)."""
+
+    cluster_id: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerStart:
+    """Pointer, head and live entries read at one pinned revision (safety rule S9).
+
+    `records` are those above the pointer's position (all, where there is no snapshot), in order.
+    """
+
+    pointer: SnapshotPointer | None
+    head: Head
+    records: Sequence[LedgerRecord]
+
+
+class LedgerError(Exception):
+    """The ledger did not do what was asked. Subclasses say what the caller should do."""
+
+
+class LedgerUnavailable(LedgerError):
+    """Ask again later. For an append the outcome is *unknown* until the same entries were appended again."""
+
+
+class Fenced(LedgerError):
+    """The session is over: open a new one. It does not mean that the append did not happen (safety rule S1)."""
+
+
+class Trimmed(LedgerError):
+    """The position was trimmed: reload from the snapshot."""
+
+
+class SessionHeld(LedgerError):
+    """Another process holds a session under this name: wait for it to end, or use another name."""
+
+
+class LedgerCorrupt(LedgerError):
+    """The ledger contradicts itself or its bucket: do not serve. The message says how and what to do."""
+
+
+class Ledger(Protocol):
+    """Methods raise `LedgerError`s only. After `LedgerUnavailable` the object stays usable."""
+
+    async def identity(self) -> LedgerIdentity:
+        """The cluster's id and incarnation; created with the ledger and never changed but by recovery."""
+        ...
+
+    async def open_session(self, name: str) -> SessionId:
+        """Begin a session: a lease under `name`. Raises `SessionHeld` while another one lives (safety rule S12)."""
+        ...
+
+    async def close_session(self, session: SessionId) -> None:
+        """End a session: appends under it are refused from now on."""
+        ...
+
+    async def is_session_ended(self, name: str, session: SessionId) -> bool:
+        """Whether the lease of `session` is gone, so that a SessionEnded entry for it is true (safety rule S12)."""
+        ...
+
+    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        """Append all entries in one revision and return it.
+
+        Entries that are in the ledger already (same session and numbers, a repeat) are not appended again: the position
+        of the first copy is returned. A repeat is the same group byte for byte (safety rule S10). Raises `Fenced`, or
+        `LedgerUnavailable` when the outcome is unknown.
+        """
+        ...
+
+    async def load(self) -> LedgerStart:
+        """What a reader starts from (safety rule S9)."""
+        ...
+
+    def tail(self, after: Position) -> AsyncIterator[Sequence[LedgerRecord]]:
+        """Every record above `after`, in order, none twice, by whole revisions, as they come; it does not end.
+
+        Raises `Trimmed` where `after` is below what is kept.
+        """
+        ...
+
+    async def head(self) -> Head:
+        """The newest position, linearizable: the read barrier (safety rule S4)."""
+        ...
+
+    async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
+        """Compare-and-set of the snapshot pointer; False if another one was there."""
+        ...
+
+    async def trim(self, position: Position) -> None:
+        """Drop entries at or below `position`, which a durable snapshot covers."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,63 @@
+"""Every limit of Penstock, in one place, with the relations that must hold between them.
+
+Rule: a limit is a constant here, or a setting whose default and bounds are here; code elsewhere names it. It stands in
+the lowest package so that every other one may read it. Relations are asserted by `tests/architecture/test_limits.py`.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# Requests and connections.
+REQUEST_BYTES_MAX = 100 * MIB
+"""Kafka's socket.request.max.bytes."""
+CONNECTIONS_MAX = 10_000
+REQUESTS_PIPELINED_MAX = 128
+"""Requests of one connection that may await their answers; beyond it the socket is not read."""
+HALF_OPEN_SECONDS_MAX = 600
+"""Kafka's connections.max.idle.ms, in seconds."""
+ARRAY_LENGTH_MAX = 1_000_000
+"""Elements in any array of a request; a length beyond the bytes that remain is refused first."""
+
+# Records.
+MESSAGE_BYTES_MAX_DEFAULT = MIB + 12
+"""Kafka's message.max.bytes."""
+DECOMPRESSED_BYTES_MAX = 256 * MIB
+"""What one record batch may unpack to."""
+RECORDS_PER_BATCH_MAX = 10_000_000
+TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
+"""Beyond it a timestamp does not fit the table's microseconds."""
+
+# Produce.
+INTAKE_OBJECT_BYTES_TARGET = 8 * MIB
+"""An open intake buffer is sealed when it reaches this."""
+INTAKE_OBJECT_BYTES_MAX = 128 * MIB
+"""One request may exceed the target; nothing exceeds this."""
+INTAKE_BUFFER_BYTES_MAX = 64 * MIB
+"""Accepted but not yet durable; beyond it sockets are not read."""
+INTAKE_PUTS_IN_FLIGHT_MAX = 8
+BATCHES_PER_COMMIT_MAX = 10_000
+
+# Ledger.
+LEDGER_ENTRY_BYTES_MAX = 512 * KIB
+LEDGER_GROUP_ENTRIES_MAX = 100
+LEDGER_GROUP_BYTES_MAX = MIB
+SNAPSHOT_ENTRIES_INTERVAL = 10_000
+SNAPSHOT_BYTES_INTERVAL = 16 * MIB
+SESSION_REPEATS_REMEMBERED = 10_000
+
+# Fetch.
+FETCH_RESPONSE_BYTES_MAX = 55 * MIB
+"""Kafka's fetch.max.bytes."""
+FETCH_SESSIONS_MAX = 1_000
+"""Kafka's max.incremental.fetch.session.cache.slots."""
+READ_CACHE_BYTES_DEFAULT = 256 * MIB
+
+# Names and topics.
+TOPIC_NAME_CHARS_MAX = 249
+PARTITIONS_PER_TOPIC_MAX = 10_000
+PARTITIONS_MAX = 200_000
+CONFIG_VALUE_CHARS_MAX = 32 * KIB
+
+# Archive.
+ARCHIVE_PASS_BYTES_MAX = 256 * MIB
+ROW_GROUP_BYTES_TARGET = 4 * MIB

@@ -1,0 +1,75 @@
+"""The port to the bucket: what Penstock needs of an object store, and no more.
+
+Rule: an object is written whole or not at all, under a key that is never written twice. A put that returned is durable:
+it survives the loss of power. A put that timed out is *unknown*: it may appear at any later time.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class StoreError(Exception):
+    """The store did not do what was asked. Subclasses say what the caller should do."""
+
+
+class StoreUnavailable(StoreError):
+    """Ask again later: the store is away, slow, or told us to slow down. For a put the outcome is unknown."""
+
+
+class ObjectMissing(StoreError):
+    """The key does not exist: plan the read again from a barrier; never answer as if it were empty."""
+
+
+class ObjectExists(StoreError):
+    """A conditional put found the key taken."""
+
+
+class StoreMisconfigured(StoreError):
+    """Asking again cannot help: the bucket is missing, access is denied, an address is wrong. The message says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectMeta:
+    key: str
+    size_bytes: int
+    modified_ms: int
+
+
+class ObjectStore(Protocol):
+    """Keys are relative, `/`-separated and UTF-8. All methods raise `StoreError` and nothing else of the library's."""
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        """Store the concatenation of `parts` durably under `key`.
+
+        With `if_absent` an existing key raises `ObjectExists` and stays as it is. A cancelled put is unknown.
+        """
+        ...
+
+    async def get(self, key: str) -> bytes:
+        """The whole object. Raises `ObjectMissing`."""
+        ...
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        """Exactly `byte_count` bytes from `byte_first`. A shorter answer of the store raises `StoreUnavailable`."""
+        ...
+
+    async def head(self, key: str) -> ObjectMeta:
+        """Size and time of an object. Raises `ObjectMissing`."""
+        ...
+
+    def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+        """Every object below `prefix`, in order of keys."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove the objects; a key that does not exist is no error."""
+        ...
+
+    async def server_time_ms(self) -> int | None:
+        """The store's own clock (safety rule S2), or None where the store has none but this machine's."""
+        ...
+
+    async def close(self) -> None: ...

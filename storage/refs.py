@@ -1,0 +1,52 @@
+"""Names of objects in the bucket, and references into them.
+
+Rule: every key carries the session that writes it (safety rule S6), so that what a dead session left can be told apart
+from what a live one is still writing. Layout: docs/DESIGN.md, "The bucket".
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from protocol.types import ObjectNumber, SessionId, TopicId
+
+INTAKE_PREFIX = "intake/"
+LAKE_PREFIX = "lake/"
+SNAPSHOT_PREFIX = "ledger/snapshots/"
+
+
+class ObjectKind(IntEnum):
+    """What the bytes of an object are."""
+
+    INTAKE = 0
+    """Record batches as producers sent them: `storage.chunk_format`."""
+    PARQUET = 1
+    """Archived records, a row group or a run of rows per chunk: `iceberg_export.parquet_writer`."""
+
+
+def intake_key(session: SessionId, number: ObjectNumber) -> str:
+    """The key of a session's n-th intake object; keys of one session sort by number."""
+    return f"{INTAKE_PREFIX}{session:016x}/{number:016x}"
+
+
+def intake_session_prefix(session: SessionId) -> str:
+    """The prefix of everything that a session wrote to the intake."""
+    return f"{INTAKE_PREFIX}{session:016x}/"
+
+
+def topic_folder(topic_name: str, topic_id: TopicId) -> str:
+    """The folder of a topic's table. The id keeps a re-created topic apart from its predecessor."""
+    return f"{LAKE_PREFIX}{topic_name}-{topic_id.hex()}/"
+
+
+def parquet_key(topic_name: str, topic_id: TopicId, session: SessionId, number: ObjectNumber) -> str:
+    """The key of the n-th object of a session, as a data file of a topic's table."""
+    return f"{topic_folder(topic_name, topic_id)}data/{session:016x}-{number:016x}.parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRange:
+    """Bytes `[byte_first, byte_first + byte_count)` of one object."""
+
+    key: str
+    byte_first: int
+    byte_count: int
