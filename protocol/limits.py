@@ -61,3 +61,12 @@ CONFIG_VALUE_CHARS_MAX = 32 * KIB
 # Archive.
 ARCHIVE_PASS_BYTES_MAX = 256 * MIB
 ROW_GROUP_BYTES_TARGET = 4 * MIB
+ARCHIVE_PASS_CHUNKS_MAX = 4_096
+"""A pass names every chunk that it replaces in one ledger entry."""
+ARCHIVE_AGE_MS_DEFAULT = 30_000
+ARCHIVE_BYTES_DEFAULT = 64 * MIB
+ARCHIVE_FILE_MEMORY_BYTES_MAX = 32 * MIB
+"""A Parquet file in the making that grows beyond this goes on in a temporary file."""
+FOOTER_READ_BYTES = 64 * KIB
+"""Read from the end of a Parquet file at first; a longer footer costs a second request."""
+FOOTERS_CACHED_MAX = 1_000

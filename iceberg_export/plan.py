@@ -1,0 +1,132 @@
+"""When a topic is archived, and which chunks one pass takes.
+
+Rule: pure. Nothing here reads a clock, the state or the bucket; it is told what the index holds and what time it is.
+Specification: architecture, "The lake".
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+from protocol.limits import ARCHIVE_AGE_MS_DEFAULT, ARCHIVE_BYTES_DEFAULT, ARCHIVE_PASS_BYTES_MAX, ARCHIVE_PASS_CHUNKS_MAX
+from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeChunk:
+    """A chunk that still lies in an intake object, below its partition's last stable offset."""
+
+    partition: PartitionIndex
+    offset_first: Offset
+    offset_end: Offset
+    object_id: ObjectId
+    object_key: str
+    byte_first: int
+    byte_count: int
+    append_time_ms: Milliseconds
+    """-1 where the topic's timestamps are the producer's (CreateTime); else every record's timestamp (safety rule S14)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicIntake:
+    """What of a topic is not archived yet: consecutive chunks of each partition, from its first intake chunk on."""
+
+    topic_id: TopicId
+    name: str
+    chunks: tuple[IntakeChunk, ...]
+
+    @property
+    def intake_bytes(self) -> int:
+        return sum(chunk.byte_count for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePolicy:
+    """When a topic's intake is due: whichever of the two comes first."""
+
+    age_ms: int = ARCHIVE_AGE_MS_DEFAULT
+    bytes_target: int = ARCHIVE_BYTES_DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePass:
+    """One pass over one topic: the chunks that one Parquet file replaces, in order of (partition, offset)."""
+
+    topic_id: TopicId
+    name: str
+    chunks: tuple[IntakeChunk, ...]
+
+    def by_partition(self) -> list[tuple[PartitionIndex, tuple[IntakeChunk, ...]]]:
+        """The chunks of each partition, partitions in order."""
+        return [(index, tuple(chunks)) for index, chunks in groupby(self.chunks, key=attrgetter("partition"))]
+
+
+def should_archive(
+    intake_bytes: int, since_ms: Milliseconds, now_ms: Milliseconds, policy: ArchivePolicy | None = None
+) -> bool:
+    """Whether a topic with `intake_bytes` that are not archived, the oldest seen at `since_ms`, is due at `now_ms`."""
+    policy = policy or ArchivePolicy()
+    if intake_bytes == 0:
+        return False
+    return intake_bytes >= policy.bytes_target or now_ms - since_ms >= policy.age_ms
+
+
+class ArchiveSchedule:
+    """Remembers since when each topic has had something to archive.
+
+    Times come from one monotonic clock of the caller; the age of a chunk that was there before the agent started counts
+    from when the agent first saw it, so a restart delays a pass by at most one age.
+    """
+
+    def __init__(self, policy: ArchivePolicy) -> None:
+        self._policy = policy
+        self._since: dict[TopicId, Milliseconds] = {}
+
+    def due(self, topics: Iterable[tuple[TopicId, int]], now_ms: Milliseconds) -> list[TopicId]:
+        """Which of all topics, given with their intake bytes, should be archived now; longest waiting first."""
+        seen: dict[TopicId, Milliseconds] = {}
+        due: list[TopicId] = []
+        for topic_id, intake_bytes in topics:
+            if intake_bytes == 0:
+                continue
+            seen[topic_id] = self._since.get(topic_id, now_ms)
+            if should_archive(intake_bytes, seen[topic_id], now_ms, self._policy):
+                due.append(topic_id)
+        self._since = seen
+        return sorted(due, key=lambda topic_id: seen[topic_id])
+
+    def passed(self, topic_id: TopicId, now_ms: Milliseconds) -> None:
+        """A pass over the topic began at `now_ms`: whatever it did not take has waited since then."""
+        self._since[topic_id] = now_ms
+
+
+def plan_pass(
+    intake: TopicIntake,
+    *,
+    bytes_max: int = ARCHIVE_PASS_BYTES_MAX,
+    chunks_max: int = ARCHIVE_PASS_CHUNKS_MAX,
+) -> ArchivePass | None:
+    """The chunks that the next pass takes, None where there is nothing to archive.
+
+    Oldest objects first, whatever the partition, so that no partition starves and whole intake objects are released.
+    The first chunk is taken however large it is.
+    """
+    taken: list[IntakeChunk] = []
+    bytes_taken = 0
+    for chunk in sorted(intake.chunks, key=lambda chunk: (chunk.object_id, chunk.partition, chunk.offset_first)):
+        if taken and (bytes_taken + chunk.byte_count > bytes_max or len(taken) == chunks_max):
+            break
+        taken.append(chunk)
+        bytes_taken += chunk.byte_count
+    if not taken:
+        return None
+    taken.sort(key=lambda chunk: (chunk.partition, chunk.offset_first))
+    archive_pass = ArchivePass(topic_id=intake.topic_id, name=intake.name, chunks=tuple(taken))
+    for _, chunks in archive_pass.by_partition():
+        assert _is_contiguous(chunks), "the index does not hold a partition's chunks in the order of their objects"
+    return archive_pass
+
+
+def _is_contiguous(chunks: Sequence[IntakeChunk]) -> bool:
+    return all(before.offset_end == after.offset_first for before, after in pairwise(chunks))

@@ -1,0 +1,57 @@
+"""The columns of an archived topic, and the Iceberg field ids that they keep for ever.
+
+Rule: columns are flat at the top level (a nested metadata struct breaks predicate push-down in several engines), an id
+is never given twice, and a column is never renamed to mean something else. Typed columns of a later schema stand beside
+these, with ids from `FIELD_ID_NEXT`; what is archived today then needs no rewrite.
+
+Specification: architecture, "The lake"; Iceberg's table specification, "Column projection" (field ids in Parquet).
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class FieldId(IntEnum):
+    """Iceberg's id of each field, written to the Parquet schema."""
+
+    PARTITION = 1
+    OFFSET = 2
+    TIMESTAMP = 3
+    TIMESTAMP_TYPE = 4
+    KEY = 5
+    VALUE = 6
+    HEADERS = 7
+    HEADERS_ELEMENT = 8
+    HEADER_KEY = 9
+    HEADER_VALUE = 10
+
+
+FIELD_ID_NEXT: Final = 100
+"""The first id that a typed column may get; those below are kept for what every topic has."""
+
+PARTITION: Final = "partition"
+OFFSET: Final = "offset"
+TIMESTAMP: Final = "timestamp"
+"""Microseconds UTC, always a whole number of milliseconds; -1 ms stands for a record without a timestamp, as in Kafka."""
+TIMESTAMP_TYPE: Final = "timestamp_type"
+"""0 = CreateTime, 1 = LogAppendTime: the numbers of Spark's Kafka source, there `timestampType`."""
+KEY: Final = "key"
+VALUE: Final = "value"
+HEADERS: Final = "headers"
+"""A list, empty (never null) for a record without headers. Keys are the producer's bytes, UTF-8 or not."""
+HEADER_KEY_PATH: Final = "headers.list.element.key"
+"""The path of a header's key inside the Parquet file."""
+
+COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS)
+SORT_COLUMNS: Final = (PARTITION, OFFSET)
+DICTIONARY_COLUMNS: Final = (PARTITION, TIMESTAMP_TYPE, KEY, HEADER_KEY_PATH)
+DELTA_COLUMNS: Final = (OFFSET, TIMESTAMP)
+STATISTICS_COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP)
+
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+MICROSECONDS_PER_MILLISECOND: Final = 1000
+
+FILE_METADATA_KEY: Final = "penstock.archive"
+"""Key of the JSON in the file's footer that says which topic and offsets the file answers for."""
+FILE_FORMAT_VERSION: Final = 1
