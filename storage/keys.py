@@ -1,0 +1,37 @@
+"""Which keys and prefixes the bucket accepts, the same in every adapter.
+
+Rule: a key that one adapter takes and another refuses, or that leaves the bucket's root on a disk, is refused by all.
+"""
+
+from storage.object_store import StoreMisconfigured
+
+KEY_BYTES_MAX = 1024
+"""Amazon S3's limit ("Naming Amazon S3 objects")."""
+_SEGMENTS_REFUSED = frozenset({"", ".", ".."})
+
+
+def check_key(key: str) -> None:
+    """Pass if `key` is relative, `/`-separated, UTF-8 and stays below the root. Raises `StoreMisconfigured`."""
+    if not _SEGMENTS_REFUSED.isdisjoint(key.split("/")) or not _is_utf8_within_limit(key):
+        raise StoreMisconfigured(
+            f"{key!r} is not a key: it must be relative, without empty, '.' or '..' segments and control characters, "
+            f"and at most {KEY_BYTES_MAX} bytes of UTF-8"
+        )
+
+
+def check_prefix(prefix: str) -> None:
+    """Pass if `prefix` is empty or a key followed by `/`. Raises `StoreMisconfigured`."""
+    if not prefix:
+        return
+    if not prefix.endswith("/"):
+        raise StoreMisconfigured(f"{prefix!r} is not a prefix: it must be empty or end with '/'")
+    check_key(prefix[:-1])
+
+
+def _is_utf8_within_limit(key: str) -> bool:
+    if any(character < " " or character == "\x7f" for character in key):
+        return False
+    try:
+        return len(key.encode()) <= KEY_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
