@@ -1,0 +1,160 @@
+"""Addresses as people write them: HOST:PORT, NAME://HOST:PORT, and the URLs of ledger and store.
+
+Rule: pure; text in, values out, `InvalidAddress` with the text and what would be right.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+PORT_MAX = 65_535
+LISTENER_NAME_DEFAULT = "PLAINTEXT"
+_LISTENER_NAME = re.compile(r"[A-Z0-9_]+")
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class InvalidAddress(ValueError):
+    """The text is no address; the message quotes it and says what one looks like."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPort:
+    """`port` 0 means that the system chooses a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An address under a listener's name. `host` "" means every interface, as "0.0.0.0" and "::" do."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.name}://{HostPort(host=self.host, port=self.port)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUrl:
+    """Lives as long as the process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteUrl:
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdUrl:
+    endpoints: tuple[HostPort, ...]
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileUrl:
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Url:
+    """`prefix` has no slash at either end; "" is the bucket's root."""
+
+    bucket: str
+    prefix: str
+
+
+LedgerUrl = MemoryUrl | SqliteUrl | EtcdUrl
+StoreUrl = MemoryUrl | FileUrl | S3Url
+
+
+def read_host_port(text: str) -> HostPort:
+    """`127.0.0.1:9092`, `broker.example:9092`, `[::1]:9092`, `:9092`. Raises `InvalidAddress`."""
+    host, colon, port_text = text.rpartition(":")
+    if not colon or not port_text.isascii() or not port_text.isdigit() or int(port_text) > PORT_MAX:
+        raise InvalidAddress(f"{text!r} is not HOST:PORT with a port from 0 to {PORT_MAX}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise InvalidAddress(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:9092")
+    if any(char.isspace() or char in "/@?#" for char in host):
+        raise InvalidAddress(f"{text!r} is not HOST:PORT: {host!r} is no host name")
+    return HostPort(host=host, port=int(port_text))
+
+
+def read_listener(text: str) -> Listener:
+    """`[NAME://]HOST:PORT`; without a name it is PLAINTEXT. Raises `InvalidAddress`."""
+    name, separator, address = text.rpartition("://")
+    name = name.upper() if separator else LISTENER_NAME_DEFAULT
+    if not _LISTENER_NAME.fullmatch(name):
+        raise InvalidAddress(f"{text!r} is not [NAME://]HOST:PORT: a name is letters, digits and _")
+    host_port = read_host_port(address)
+    return Listener(name=name, host=host_port.host, port=host_port.port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address. A name other than localhost counts as reachable."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_every_interface(host: str) -> bool:
+    """Whether the address means "all of mine", which nobody else can connect to."""
+    return host in ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
+
+
+def read_ledger_url(text: str) -> LedgerUrl:
+    """`etcd://HOST:PORT[,HOST:PORT...]/CLUSTER`, `sqlite:///PATH` or `memory:`. Raises `InvalidAddress`."""
+    scheme, rest = _scheme(text)
+    match scheme:
+        case "memory":
+            return MemoryUrl()
+        case "sqlite":
+            return SqliteUrl(path=_path(text, rest))
+        case "etcd":
+            hosts, _, cluster = rest.removeprefix("//").partition("/")
+            if not hosts or not _CLUSTER_NAME.fullmatch(cluster):
+                raise InvalidAddress(f"{text!r} is not etcd://HOST:PORT[,HOST:PORT...]/CLUSTER")
+            return EtcdUrl(endpoints=tuple(read_host_port(host) for host in hosts.split(",")), cluster=cluster)
+        case _:
+            raise InvalidAddress(
+                f"{text!r} is no ledger: write etcd://HOST:PORT/CLUSTER, sqlite:///PATH or memory:",
+            )
+
+
+def read_store_url(text: str) -> StoreUrl:
+    """`s3://BUCKET/PREFIX`, `file:///PATH` or `memory:`. Raises `InvalidAddress`."""
+    scheme, rest = _scheme(text)
+    match scheme:
+        case "memory":
+            return MemoryUrl()
+        case "file":
+            return FileUrl(path=_path(text, rest))
+        case "s3":
+            bucket, _, prefix = rest.removeprefix("//").partition("/")
+            if not rest.startswith("//") or not bucket:
+                raise InvalidAddress(f"{text!r} is not s3://BUCKET/PREFIX")
+            return S3Url(bucket=bucket, prefix=prefix.strip("/"))
+        case _:
+            raise InvalidAddress(f"{text!r} is no store: write s3://BUCKET/PREFIX, file:///PATH or memory:")
+
+
+def _scheme(text: str) -> tuple[str, str]:
+    scheme, _, rest = text.partition(":")
+    return scheme.lower(), rest
+
+
+def _path(text: str, rest: str) -> str:
+    """The absolute path of `scheme:///PATH`: what follows the two slashes."""
+    if not rest.startswith("///") or len(rest) == len("///"):
+        raise InvalidAddress(f"{text!r}: after the scheme come three slashes and an absolute path, as in file:///srv/x")
+    return rest.removeprefix("//")

@@ -1,0 +1,46 @@
+"""Time, as the agent sees it: the only module that reads a clock or sleeps.
+
+Rule: whoever needs time takes a `Clock`, so that a test or a simulation decides what time it is. Wall time is for what
+people and records see; elapsed time is measured on the monotonic clock alone (architecture: the ledger, "Time").
+"""
+
+import asyncio
+import time
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from protocol.types import Milliseconds
+
+
+class Clock(Protocol):
+    def now_ms(self) -> Milliseconds:
+        """Wall time. It may jump, also backwards: never subtract two of them to measure how long something took."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds since some fixed moment in the past; never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds`; 0 lets other tasks run once."""
+        ...
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """A block that is cancelled and raises `TimeoutError` when it takes longer; None waits without end."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks and the running loop's timers."""
+
+    def now_ms(self) -> Milliseconds:
+        return Milliseconds(time.time_ns() // 1_000_000)
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        return asyncio.timeout(seconds)
