@@ -1,0 +1,44 @@
+# Needs only make and Python >= 3.11. Everything else is fetched from package registries, at pinned versions, into a
+# cache folder outside the tree ($XDG_CACHE_HOME/penstock, else ~/.cache/penstock) and into .venv.
+
+PYTHON ?= python3
+export UV_PROJECT_ENVIRONMENT ?= .venv
+BIN := $(UV_PROJECT_ENVIRONMENT)/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-test run test test-all check fmt bench compat clean
+
+help: ## this list
+	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
+
+setup: ## install the broker alone into .venv (no Java, Go or Spark)
+	@$(PYTHON) -m tools.environment
+
+setup-test: setup ## add what the tests need: Python packages, Java, Spark's and Kafka's jars, MinIO
+	@$(PYTHON) -m tools.setup_test
+
+run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.0.1:19092 --data-dir /tmp/data"
+	@exec $(BIN)/penstock run $(ARGS)
+
+test: setup-test ## all tests but the slow ones; ARGS="tests/unit -k batch" chooses
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-all: setup-test ## the slow tests too, and property tests with many more examples
+	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
+
+check: setup-test ## format, lint, types, layers, tidiness, coverage of the core: what CI runs beside the tests
+	@$(BIN)/python -m tools.check
+
+fmt: setup-test ## format the code and repair what the linter can repair
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+bench: setup-test ## Penstock beside Apache Kafka on this machine; a table, and JSON in benchmarks/results
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+compat: setup-test ## other people's conformance suites; these also need npm, a C++ compiler and Maven
+	@$(BIN)/python -m tests.compat $(ARGS)
+
+clean: ## remove .venv and what tools left in the tree; the cache folder stays
+	@rm -rf $(UV_PROJECT_ENVIRONMENT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

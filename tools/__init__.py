@@ -1,0 +1,4 @@
+"""Set-up and checks of a checkout, run by the Makefile as `python3 -m tools.NAME`.
+
+Rule: the standard library alone, because these modules run before anything is installed.
+"""

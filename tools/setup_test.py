@@ -1,0 +1,23 @@
+"""Everything that `make test` and `make check` need beside the broker.
+
+python3 -m tools.setup_test
+"""
+
+from tools.environment import sync
+from tools.go_servers import ensure_minio
+from tools.jars import TITLES, ensure_jars
+from tools.java_runtime import ensure_java
+from tools.steps import cache_folder, main, say
+
+
+def _main() -> None:
+    say(f"test set-up (cache: {cache_folder()})")
+    sync(["test", "lint"])
+    java = ensure_java()
+    for jar_set in TITLES:
+        ensure_jars(jar_set, java)
+    ensure_minio()
+
+
+if __name__ == "__main__":
+    main(_main)

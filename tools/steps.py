@@ -1,0 +1,135 @@
+"""Steps of the set-up: each says what it installs and where, shows that it lives, and is done once.
+
+Rule: a step builds beside its place and renames, so a folder that exists is complete; a lock file keeps two set-ups
+from building the same thing; whatever a killed step fetched stays in its client's own cache and is not fetched again.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HEARTBEAT_SECONDS = 20
+
+
+class SetupFailed(Exception):
+    """A step could not be done. The message says what to do."""
+
+
+def cache_folder() -> Path:
+    """Where set-up keeps what it fetches and builds: `$XDG_CACHE_HOME/penstock`, else `~/.cache/penstock`."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "penstock"
+
+
+def environment_folder() -> Path:
+    """The folder of the Python environment: `$UV_PROJECT_ENVIRONMENT`, else `.venv` of this checkout."""
+    return ROOT / os.environ.get("UV_PROJECT_ENVIRONMENT", ".venv")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def report(title: str, outcome: str, place: Path) -> None:
+    """Prints the one line of a step."""
+    say(f"  {title:<28} {outcome:<14} {place}")
+
+
+@contextlib.contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Holds the lock file of `place`. Waits, and says so, while another set-up holds it."""
+    locks = cache_folder() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / str(place).strip("/").replace("/", "+")).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"  another set-up is at work on {place}: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def ensure(title: str, place: Path, build: Callable[[Path], None]) -> Path:
+    """Makes the folder `place` by calling `build(folder)` once; returns `place`."""
+    with locked(place):
+        if place.exists():
+            report(title, "is there", place)
+            return place
+        started = time.monotonic()
+        partial = place.with_name(place.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        build(partial)
+        partial.rename(place)
+        report(title, f"{time.monotonic() - started:.0f} s", place)
+        return place
+
+
+def run(title: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> None:
+    """Runs a command with its output in a log file. Raises `SetupFailed` with the end of that log."""
+    logs = cache_folder() / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{title.replace(' ', '-')}-{os.getpid()}.log"
+    words = [str(word) for word in command]
+    started = time.monotonic()
+    with log.open("wb") as output:
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, **(env or {})}
+            )
+        except OSError as error:
+            raise SetupFailed(f"{words[0]} cannot be started: {error}") from error
+        try:
+            _wait(title, process, started, log)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+    if process.returncode != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
+        raise SetupFailed(f"{tail}\n\n{title} failed with status {process.returncode}; the whole log is {log}")
+    log.unlink()
+
+
+def _wait(title: str, process: subprocess.Popen[bytes], started: float, log: Path) -> None:
+    is_terminal = sys.stdout.isatty()
+    wait_seconds = 1 if is_terminal else HEARTBEAT_SECONDS
+    while True:
+        try:
+            process.wait(timeout=wait_seconds)
+        except subprocess.TimeoutExpired:
+            text = f"  {title:<28} at work, {time.monotonic() - started:.0f} s  {_last_line(log)[:60]}"
+            if is_terminal:
+                print(f"\r{text:<110}", end="", flush=True)
+            else:
+                say(text)
+        else:
+            if is_terminal:
+                print(f"\r{'':<110}\r", end="", flush=True)
+            return
+
+
+def _last_line(log: Path) -> str:
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - 500))
+        lines = stream.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def main(action: Callable[[], None]) -> None:
+    """Runs a set-up from the command line: a failed step is told without a traceback."""
+    try:
+        action()
+    except SetupFailed as failure:
+        say(f"\n{failure}")
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        say("\ninterrupted; run it again, it goes on where it was")
+        raise SystemExit(130) from None
