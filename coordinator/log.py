@@ -45,7 +45,11 @@ class SnapshotPointer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The newest position, and how many append transactions were made in all."""
+    """The position of the newest append, and how many append transactions were made in all.
+
+    Sessions count positions too, but do not move the head: a reader that applied every entry has reached it. Position 0
+    is before everything.
+    """
 
     position: Position
     appends_count: int
@@ -119,7 +123,8 @@ class Ledger(Protocol):
 
         Entries that are in the ledger already (same session and numbers, a repeat) are not appended again: the position
         of the first copy is returned. A repeat is the same group byte for byte (safety rule S10). Raises `Fenced`, or
-        `LedgerUnavailable` when the outcome is unknown.
+        `LedgerUnavailable` when the outcome is unknown; a cancelled append is unknown too. Raises `LedgerCorrupt` where
+        the entries are neither the session's next ones nor a repeat.
         """
         ...
 
@@ -143,7 +148,10 @@ class Ledger(Protocol):
         ...
 
     async def trim(self, position: Position) -> None:
-        """Drop entries at or below `position`, which a durable snapshot covers."""
+        """Drop entries at or below `position`, which a durable snapshot covers.
+
+        Raises `LedgerCorrupt`, and drops nothing, where the pointer's snapshot does not reach so far.
+        """
         ...
 
     async def close(self) -> None: ...

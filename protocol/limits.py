@@ -17,6 +17,14 @@ HALF_OPEN_SECONDS_MAX = 600
 """Kafka's connections.max.idle.ms, in seconds."""
 ARRAY_LENGTH_MAX = 1_000_000
 """Elements in any array of a request; a length beyond the bytes that remain is refused first."""
+REQUEST_METADATA_BYTES_MAX = 16 * MIB
+"""A request that carries no records is read element by element, so it may be large but not huge."""
+TAGGED_FIELDS_MAX = 128
+"""Tagged fields of one structure; Kafka knows fewer than ten for any."""
+RECEIVE_BUFFER_BYTES = 128 * KIB
+"""What a connection receives into; frames that lie whole within it are never copied."""
+RECEIVE_GROWTH_BYTES = 4 * MIB
+"""A frame's announced size is believed, and memory set aside for it, up to here; beyond it memory follows arrival."""
 
 # Records.
 MESSAGE_BYTES_MAX_DEFAULT = MIB + 12
@@ -44,6 +52,16 @@ LEDGER_GROUP_BYTES_MAX = MIB
 SNAPSHOT_ENTRIES_INTERVAL = 10_000
 SNAPSHOT_BYTES_INTERVAL = 16 * MIB
 SESSION_REPEATS_REMEMBERED = 10_000
+LEDGER_TAIL_RECORDS_MAX = 1_000
+"""Records that a tail hands over at once; one revision may exceed it, none is split."""
+LEDGER_RECENT_BYTES_MAX = 8 * MIB
+"""Newest entries that a ledger keeps in memory for its tails; a slower reader reads the file."""
+LEDGER_TRIM_RECORDS_STEP = 1_000
+"""Records dropped per transaction, so that appends go on between."""
+LEDGER_WAL_PAGES_MAX = 1_000
+"""SQLite pages of 4 KiB in the write-ahead log before they are moved into the file."""
+LEDGER_WAL_BYTES_KEPT = 8 * MIB
+"""A write-ahead log that a burst made longer is cut to this."""
 
 # Fetch.
 FETCH_RESPONSE_BYTES_MAX = 55 * MIB

@@ -1,0 +1,257 @@
+"""The ledger in memory: the reference for every other backend, for tests and for simulations.
+
+Rule: no clock, no randomness, no thread. What goes wrong is chosen by a fault hook and by hand (`expire`,
+`is_reachable`, `deliver_delayed`), so a run repeats exactly. Several agents of one process share a `MemoryLedgerCore`,
+each through a `MemoryLedger` of its own. Contract: tests/contract/test_ledger.py.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from coordinator.append_rules import NewestGroup, check_group, is_next, position_of_repeat
+from coordinator.log import (
+    Entry,
+    Fenced,
+    Head,
+    LedgerCorrupt,
+    LedgerIdentity,
+    LedgerRecord,
+    LedgerStart,
+    LedgerUnavailable,
+    SessionHeld,
+    SnapshotPointer,
+    Trimmed,
+)
+from protocol.limits import LEDGER_TAIL_RECORDS_MAX
+from protocol.types import Position, SessionId
+
+
+class Fate(Enum):
+    """What becomes of one append."""
+
+    APPLIED = "applied"
+    """Nothing goes wrong."""
+    LOST = "lost"
+    """It never arrives; the caller gets `LedgerUnavailable`."""
+    ANSWER_LOST = "answer lost"
+    """It is applied; the caller gets `LedgerUnavailable`."""
+    DELAYED = "delayed"
+    """The caller gets `LedgerUnavailable`; it arrives when `MemoryLedgerCore.deliver_delayed` is called."""
+
+
+FateOfAppend = Callable[[SessionId, Sequence[Entry]], Awaitable[Fate]]
+"""Chooses the fate of an append. It may await something of the test's own to make the append slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Delayed:
+    session: SessionId
+    entries: tuple[Entry, ...]
+
+
+class MemoryLedgerCore:
+    """What the ledger holds. Synchronous; owned by one event loop."""
+
+    def __init__(self, *, cluster_id: str = "memory", incarnation: int = 1) -> None:
+        self.identity = LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation)
+        self.pointer: SnapshotPointer | None = None
+        self.head = Head(position=Position(0), appends_count=0)
+        self._position_last = 0  # of an append or of a session
+        self._revisions: list[tuple[LedgerRecord, ...]] = []
+        self._positions: list[Position] = []  # of the revisions, for bisection
+        self._trimmed = Position(0)  # of the newest revision that was dropped
+        self._sessions: dict[str, SessionId] = {}
+        self._newest: dict[SessionId, NewestGroup | None] = {}  # of live sessions
+        self._delayed: list[_Delayed] = []
+        self._changed = asyncio.Event()
+
+    def open_session(self, name: str) -> SessionId:
+        if name in self._sessions:
+            raise SessionHeld(f"session {self._sessions[name]} lives under the name {name!r}")
+        self._position_last += 1
+        session = SessionId(self._position_last)
+        self._sessions[name] = session
+        self._newest[session] = None
+        return session
+
+    def expire(self, session: SessionId) -> None:
+        """End a session as if its lease had run out. One that is over already stays over."""
+        self._sessions = {name: held for name, held in self._sessions.items() if held != session}
+        self._newest.pop(session, None)
+
+    def is_session_ended(self, name: str, session: SessionId) -> bool:
+        return self._sessions.get(name) != session
+
+    def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        if session not in self._newest:
+            raise Fenced(f"session {session} is over")
+        newest = self._newest[session]
+        if not is_next(newest, entries):
+            return position_of_repeat(session, newest, self._revision_of(session, entries[0].number), entries)
+        self._position_last += 1
+        position = Position(self._position_last)
+        self._revisions.append(
+            tuple(
+                LedgerRecord(position=position, session=session, number=entry.number, payload=entry.payload)
+                for entry in entries
+            )
+        )
+        self._positions.append(position)
+        self._newest[session] = NewestGroup(position=position, entries=tuple(entries))
+        self.head = Head(position=position, appends_count=self.head.appends_count + 1)
+        self.wake()
+        return position
+
+    def delay(self, session: SessionId, entries: Sequence[Entry]) -> None:
+        """Keep an append on its way."""
+        self._delayed.append(_Delayed(session, tuple(entries)))
+
+    def deliver_delayed(self) -> None:
+        """Let every append that is on its way arrive. One that was overtaken (repeated, fenced) changes nothing."""
+        delayed, self._delayed = self._delayed, []
+        for late in delayed:
+            if late.session in self._newest and is_next(self._newest[late.session], late.entries):
+                self.append(late.session, late.entries)
+
+    def load(self) -> LedgerStart:
+        after = Position(0) if self.pointer is None else self.pointer.position
+        records = [record for revision in self._revisions[self._row_after(after) :] for record in revision]
+        return LedgerStart(pointer=self.pointer, head=self.head, records=records)
+
+    def read_after(self, after: Position) -> list[LedgerRecord]:
+        """Records above `after` by whole revisions, as many as a tail hands over at once; none where nothing is new."""
+        if after < self._trimmed:
+            raise Trimmed(f"position {after} was asked for, everything up to {self._trimmed} is trimmed")
+        records: list[LedgerRecord] = []
+        for row in range(self._row_after(after), len(self._revisions)):
+            records.extend(self._revisions[row])
+            if len(records) >= LEDGER_TAIL_RECORDS_MAX:
+                break
+        return records
+
+    def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
+        if self.pointer != expected:
+            return False
+        self.pointer = pointer
+        return True
+
+    def trim(self, position: Position) -> None:
+        covered = Position(0) if self.pointer is None else self.pointer.position
+        if position > covered:
+            raise LedgerCorrupt(f"trim up to {position} was asked for, but the snapshot covers only up to {covered}")
+        row = self._row_after(position)
+        if row:
+            self._trimmed = self._positions[row - 1]
+            del self._revisions[:row], self._positions[:row]
+            self.wake()
+
+    def wake(self) -> None:
+        """Make every waiting tail look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set at the next change. Take it before looking, then wait for it, and no change is missed."""
+        return self._changed
+
+    def _revision_of(self, session: SessionId, number: int) -> Sequence[LedgerRecord]:
+        for revision in self._revisions:
+            if revision[0].session == session and revision[0].number <= number <= revision[-1].number:
+                return revision
+        return ()
+
+    def _row_after(self, position: Position) -> int:
+        return bisect_right(self._positions, position)
+
+
+async def _always_applied(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    return Fate.APPLIED
+
+
+class MemoryLedger:
+    """One agent's connection to a ledger in memory. Implements `coordinator.log.Ledger`."""
+
+    def __init__(self, core: MemoryLedgerCore | None = None, *, fate_of_append: FateOfAppend = _always_applied) -> None:
+        self.core = MemoryLedgerCore() if core is None else core
+        self.fate_of_append = fate_of_append
+        self._is_reachable = True
+        self._is_closed = False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether this agent gets through to the ledger. While it is False everything raises `LedgerUnavailable`."""
+        return self._is_reachable
+
+    @is_reachable.setter
+    def is_reachable(self, is_reachable: bool) -> None:
+        self._is_reachable = is_reachable
+        self.core.wake()
+
+    async def identity(self) -> LedgerIdentity:
+        return self._reach().identity
+
+    async def open_session(self, name: str) -> SessionId:
+        return self._reach().open_session(name)
+
+    async def close_session(self, session: SessionId) -> None:
+        self._reach().expire(session)
+
+    async def is_session_ended(self, name: str, session: SessionId) -> bool:
+        return self._reach().is_session_ended(name, session)
+
+    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        check_group(entries)
+        self._reach()
+        fate = await self.fate_of_append(session, entries)
+        core = self._reach()
+        match fate:
+            case Fate.APPLIED:
+                return core.append(session, entries)
+            case Fate.LOST:
+                pass
+            case Fate.ANSWER_LOST:
+                core.append(session, entries)
+            case Fate.DELAYED:
+                core.delay(session, entries)
+            case _:
+                assert_never(fate)
+        raise LedgerUnavailable(f"the append of session {session} from number {entries[0].number} was not answered")
+
+    async def load(self) -> LedgerStart:
+        return self._reach().load()
+
+    async def tail(self, after: Position) -> AsyncIterator[Sequence[LedgerRecord]]:
+        while True:
+            core = self._reach()
+            changed = core.changed
+            records = core.read_after(after)
+            if records:
+                after = records[-1].position
+                yield records
+            else:
+                await changed.wait()
+
+    async def head(self) -> Head:
+        return self._reach().head
+
+    async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
+        return self._reach().set_snapshot(expected, pointer)
+
+    async def trim(self, position: Position) -> None:
+        self._reach().trim(position)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self.core.wake()
+
+    def _reach(self) -> MemoryLedgerCore:
+        if self._is_closed:
+            raise LedgerUnavailable("this ledger was closed")
+        if not self._is_reachable:
+            raise LedgerUnavailable("the ledger cannot be reached")
+        return self.core

@@ -1,0 +1,114 @@
+"""The SQLite file of the embedded ledger: how it is opened and created, and what an error of SQLite means.
+
+Rule: a file that is not a Penstock ledger of a known format is never written to.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from coordinator.log import LedgerCorrupt, LedgerIdentity, LedgerUnavailable, SessionHeld
+from protocol.limits import LEDGER_WAL_BYTES_KEPT, LEDGER_WAL_PAGES_MAX
+
+APPLICATION_ID: Final = 0x50454E53
+"""`PENS`: tells the file from any other SQLite database."""
+FORMAT_VERSION: Final = 1
+INCARNATION_FIRST: Final = 1
+REMEDY: Final = "restore the file from a backup, or move it away and recover the cluster from its bucket"
+
+_TABLES: Final = (
+    "CREATE TABLE meta (cluster_id TEXT NOT NULL, incarnation INTEGER NOT NULL, format_version INTEGER NOT NULL)",
+    "CREATE TABLE entries (position INTEGER NOT NULL, number INTEGER NOT NULL, session INTEGER NOT NULL,"
+    " payload BLOB NOT NULL, PRIMARY KEY (position, number)) WITHOUT ROWID",
+    # position_last: of an append or a session; position: of the newest append; trimmed: of the newest dropped entry.
+    "CREATE TABLE head (position_last INTEGER NOT NULL, position INTEGER NOT NULL, appends_count INTEGER NOT NULL,"
+    " trimmed INTEGER NOT NULL)",
+    "CREATE TABLE snapshot (position INTEGER NOT NULL, object_key TEXT NOT NULL, appends_count INTEGER NOT NULL,"
+    " digest BLOB NOT NULL)",
+)
+_PRIMARY_CODE_MASK: Final = 0xFF
+_CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT})
+
+
+def connect(path: Path, *, is_durable: bool, connection_type: type[sqlite3.Connection]) -> sqlite3.Connection:
+    """Open `path`, creating it where it is missing. Every commit is durable, or in the write-ahead log's file at least.
+
+    Locking is exclusive, which also keeps the log's index in this process's memory: no other file beside the log.
+    """
+    connection = sqlite3.connect(path, isolation_level=None, factory=connection_type)
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application_id != APPLICATION_ID and not _is_empty(connection):
+            raise LedgerCorrupt(f"{path} is not a Penstock ledger (application id {application_id:#x}): {REMEDY}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+        connection.execute("PRAGMA secure_delete = OFF")
+        # Bounds the log: beyond the pages a commit moves them into the file and begins the log from its start again.
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LEDGER_WAL_PAGES_MAX}")
+        connection.execute(f"PRAGMA journal_size_limit = {LEDGER_WAL_BYTES_KEPT}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def read_or_create_identity(connection: sqlite3.Connection, path: Path, new_cluster_id: str) -> LedgerIdentity:
+    """Whose ledger the file is; an empty file becomes the ledger of a new cluster, in one transaction."""
+    if _is_empty(connection):
+        _create(connection, new_cluster_id)
+        _sync_directory(path.parent)
+    rows = connection.execute("SELECT cluster_id, incarnation, format_version FROM meta").fetchall()
+    if len(rows) != 1:
+        raise LedgerCorrupt(f"{path} names {len(rows)} clusters instead of one: {REMEDY}")
+    cluster_id, incarnation, format_version = rows[0]
+    if format_version != FORMAT_VERSION:
+        raise LedgerCorrupt(
+            f"{path} has format {format_version}, this program knows {FORMAT_VERSION}: use the version that wrote it"
+        )
+    return LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation)
+
+
+@contextlib.contextmanager
+def mapped_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into the ledger's. What is not corruption may pass (a full disk, an I/O error)."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE_MASK
+        if code in _CORRUPT_CODES:
+            raise LedgerCorrupt(f"{path} is damaged ({error}): {REMEDY}") from error
+        if code == sqlite3.SQLITE_BUSY:
+            raise SessionHeld(f"another program has the ledger {path} open: close it, or use another folder") from error
+        raise LedgerUnavailable(
+            f"{path} could not be read or written ({error}): check the disk and its free space"
+        ) from error
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone() is None
+
+
+def _create(connection: sqlite3.Connection, cluster_id: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute("INSERT INTO meta VALUES (?, ?, ?)", (cluster_id, INCARNATION_FIRST, FORMAT_VERSION))
+        connection.execute("INSERT INTO head VALUES (0, 0, 0, 0)")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
