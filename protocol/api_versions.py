@@ -1,0 +1,101 @@
+"""THE table of APIs and versions: what is served, and what ApiVersions answers, derive from it.
+
+Rule: an API appears here when its handler does. `version_min` and `version_max` are what is told to clients; they are
+the stable versions of Apache Kafka 4.3.1. A request outside of what is served closes its connection, as in Kafka; only
+ApiVersions itself is answered in any version (KIP-511).
+Source: https://kafka.apache.org/protocol#protocol_api_keys, KIP-482 for flexible versions, KIP-896 for the minima.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+
+class ApiKey(IntEnum):
+    """Numbers of the APIs that are served."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRange:
+    """One API: the versions told to clients, those served, and the first that is flexible (KIP-482)."""
+
+    api_key: ApiKey
+    name: str
+    version_min: int
+    """Told to clients."""
+    version_max: int
+    """Told to clients, and served."""
+    version_served_min: int
+    flexible_first: int
+    """From this version on the request has header v2 and the response header v1 (but ApiVersions: always v0)."""
+
+    def is_served(self, api_version: int) -> bool:
+        """Whether a request in this version is read and answered."""
+        return self.version_served_min <= api_version <= self.version_max
+
+    def is_flexible(self, api_version: int) -> bool:
+        """Whether messages of this version have compact lengths and tagged fields."""
+        return api_version >= self.flexible_first
+
+    def request_header_version(self, api_version: int) -> int:
+        """1, or 2 where the header ends with tagged fields."""
+        return 2 if api_version >= self.flexible_first else 1
+
+    def response_header_version(self, api_version: int) -> int:
+        """0, or 1 where the header ends with tagged fields.
+
+        ApiVersions stays at 0: a client reads that answer before it knows what the broker speaks (KIP-511).
+        """
+        return 1 if api_version >= self.flexible_first and self.api_key is not ApiKey.API_VERSIONS else 0
+
+
+def _row(api_key: ApiKey, name: str, versions: tuple[int, int], flexible_first: int, served_min: int = 0) -> ApiRange:
+    version_min, version_max = versions
+    return ApiRange(
+        api_key=api_key,
+        name=name,
+        version_min=version_min,
+        version_max=version_max,
+        version_served_min=max(version_min, served_min),
+        flexible_first=flexible_first,
+    )
+
+
+API_VERSIONS: Final[tuple[ApiRange, ...]] = (
+    # Produce is told from 0 on, since librdkafka up to 2.10 stops compressing where the minimum is higher (KAFKA-18659),
+    # and served from 3 on; 0 to 2 close the connection. Both as Kafka does.
+    _row(ApiKey.PRODUCE, "Produce", (0, 13), flexible_first=9, served_min=3),
+    _row(ApiKey.FETCH, "Fetch", (4, 18), flexible_first=12),
+    _row(ApiKey.LIST_OFFSETS, "ListOffsets", (1, 11), flexible_first=6),
+    _row(ApiKey.METADATA, "Metadata", (0, 13), flexible_first=9),
+    _row(ApiKey.FIND_COORDINATOR, "FindCoordinator", (0, 6), flexible_first=3),
+    _row(ApiKey.API_VERSIONS, "ApiVersions", (0, 4), flexible_first=3),
+    _row(ApiKey.CREATE_TOPICS, "CreateTopics", (2, 7), flexible_first=5),
+    _row(ApiKey.DELETE_TOPICS, "DeleteTopics", (1, 6), flexible_first=4),
+    _row(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 5), flexible_first=2),
+    _row(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), flexible_first=4),
+    _row(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), flexible_first=4),
+    _row(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), flexible_first=0),
+    _row(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", (0, 0), flexible_first=0),
+)
+
+_RANGES: Final = {int(row.api_key): row for row in API_VERSIONS}
+
+
+def range_of(api_key: int) -> ApiRange | None:
+    """The row of an API, or None where it is not served."""
+    return _RANGES.get(api_key)

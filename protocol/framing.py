@@ -1,0 +1,90 @@
+"""Frames: an int32 size, then that many bytes; and the memory they are received into.
+
+Rule: memory that a frame was given out of is never written again. Frames are views of the receive buffers and live as
+long as someone holds them (produced records: until they are durable), so a buffer is only ever filled from front to
+back, and left to its frames when it is full.
+Specification: https://kafka.apache.org/protocol#protocol_common
+"""
+
+from typing import Final
+
+from protocol.errors import MalformedRequest
+from protocol.limits import RECEIVE_BUFFER_BYTES, RECEIVE_GROWTH_BYTES, REQUEST_BYTES_MAX
+from protocol.wire import INT32, Buffer
+
+SIZE_BYTES: Final = 4
+"""The size prefix of a frame."""
+
+
+class FrameReceiver:
+    """Turns received bytes into frames.
+
+    Invariant between calls: `_first <= _end < len(_view)`, and `[_first, _end)` holds less than one whole frame.
+    """
+
+    __slots__ = ("_buffer_bytes", "_end", "_first", "_frame_bytes_max", "_view")
+
+    def __init__(self, *, frame_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes: int = RECEIVE_BUFFER_BYTES) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer_bytes = buffer_bytes
+        self._view = memoryview(bytearray(buffer_bytes))
+        self._first = 0
+        self._end = 0
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes of a frame that has not arrived whole. Not 0 when the peer closes: it was cut off."""
+        return self._end - self._first
+
+    def get_buffer(self) -> memoryview:
+        """Where to put what arrives next; at least one byte long."""
+        return self._view[self._end :]
+
+    def buffer_updated(self, count: int) -> list[memoryview]:
+        """The frames that are complete now that `count` bytes stand in the buffer, without their size.
+
+        Raises:
+            MalformedRequest: a size is negative or above the limit. Close the connection.
+        """
+        view, first = self._view, self._first
+        self._end = end = self._end + count
+        frames: list[memoryview] = []
+        wanted = SIZE_BYTES
+        while end - first >= SIZE_BYTES:
+            (frame_bytes,) = INT32.unpack_from(view, first)
+            if not 0 <= frame_bytes <= self._frame_bytes_max:
+                raise MalformedRequest(f"a frame of {frame_bytes} bytes; at most {self._frame_bytes_max} are accepted")
+            wanted = SIZE_BYTES + frame_bytes
+            if end - first < wanted:
+                break
+            frames.append(view[first + SIZE_BYTES : first + wanted])
+            first += wanted
+            wanted = SIZE_BYTES
+        self._first = first
+        is_too_small = first > 0 or end == len(view) or len(view) < min(wanted, RECEIVE_GROWTH_BYTES)
+        if first + wanted > len(view) and is_too_small:
+            self._move(wanted)
+        return frames
+
+    def receive_data(self, data: Buffer) -> list[memoryview]:
+        """As `get_buffer` and `buffer_updated`, for bytes that stand elsewhere. They are copied."""
+        source = memoryview(data)
+        frames: list[memoryview] = []
+        while source:
+            room = self.get_buffer()
+            count = min(len(room), len(source))
+            room[:count] = source[:count]
+            source = source[count:]
+            frames += self.buffer_updated(count)
+        return frames
+
+    def _move(self, wanted: int) -> None:
+        """Goes on in a new buffer, taking along the start of the frame that did not fit.
+
+        An announced size alone sets no more than `RECEIVE_GROWTH_BYTES` aside; then memory doubles as bytes arrive.
+        """
+        start = self._view[self._first : self._end]
+        buffer = bytearray(max(self._buffer_bytes, min(wanted, max(RECEIVE_GROWTH_BYTES, 2 * len(start)))))
+        self._view = memoryview(buffer)
+        self._view[: len(start)] = start
+        self._first, self._end = 0, len(start)
