@@ -1,0 +1,216 @@
+"""Every metric of an agent, named in one place. Names end in their unit; docs/CONFIGURATION.md lists them.
+
+Rule: the hot path touches children that were bound before (`Metrics.request`, `Metrics.store`); labels are looked up
+once. Gauges of the cluster's state are computed when they are scraped. The registry is the agent's own.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+BYTES_BUCKETS = tuple(float(1 << exponent) for exponent in range(10, 28, 2))
+PARTITION_SERIES_MAX = 5_000
+"""Beyond it the log ends are not reported one by one: a scrape must stay small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFigures:
+    """What the state gauges show at one moment."""
+
+    topics: int
+    partitions: int
+    chunks: int
+    objects: int
+    objects_released: int
+    sessions: int
+    ledger_position: int
+    log_ends: Iterable[tuple[str, int, int]]
+    """(topic, partition, log end)."""
+
+
+class RequestMetrics:
+    """Of one API in one version."""
+
+    __slots__ = ("_by_error", "_name", "_observe", "_requests", "_version")
+
+    def __init__(self, name: str, version: int, seconds: Histogram, requests: Counter) -> None:
+        self._observe: Callable[[float], None] = seconds.labels(name).observe
+        self._requests = requests
+        self._by_error: dict[str, Counter] = {}
+        self._name = name
+        self._version = str(version)
+
+    def answered(self, seconds: float, error: str = "NONE") -> None:
+        """Count one answer. `error` is the name of its (first) error code."""
+        child = self._by_error.get(error)
+        if child is None:
+            child = self._by_error[error] = self._requests.labels(self._name, self._version, error)
+        child.inc()
+        self._observe(seconds)
+
+
+class StoreMetrics:
+    """Of one operation of the object store; the signature that `storage.metered` calls."""
+
+    __slots__ = ("_bytes", "_errors", "_requests", "_seconds")
+
+    def __init__(self, operation: str, metrics: "Metrics") -> None:
+        self._requests = metrics.store_requests.labels(operation)
+        self._bytes = metrics.store_bytes.labels(operation)
+        self._errors = metrics.store_errors.labels(operation)
+        self._seconds = metrics.store_seconds.labels(operation)
+
+    def observe(self, object_bytes: int, seconds: float, *, is_failed: bool) -> None:
+        self._requests.inc()
+        self._bytes.inc(object_bytes)
+        self._seconds.observe(seconds)
+        if is_failed:
+            self._errors.inc()
+
+
+class Metrics:
+    """Created once per agent; its attributes are the metrics."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry(auto_describe=True)
+        self._requests: dict[tuple[str, int], RequestMetrics] = {}
+        self._store: dict[str, StoreMetrics] = {}
+        ProcessCollector(registry=self.registry)
+        self._add_clients()
+        self._add_produce_and_fetch()
+        self._add_store()
+        self._add_ledger()
+        self._add_background()
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(f"penstock_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(f"penstock_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...] = (),
+        buckets: tuple[float, ...] = SECONDS_BUCKETS,
+    ) -> Histogram:
+        return Histogram(f"penstock_{name}", text, labels, registry=self.registry, buckets=buckets)
+
+    def _add_clients(self) -> None:
+        self.requests = self._counter(
+            "requests",
+            "Kafka requests answered, by the first error of the answer.",
+            ("api", "version", "error"),
+        )
+        self.request_seconds = self._histogram("request_seconds", "From a request's last byte to its answer.", ("api",))
+        self.connections = self._gauge("connections", "Open Kafka connections.", ("listener",))
+        self.connections_accepted = self._counter("connections_accepted", "Kafka connections accepted.", ("listener",))
+        self.connections_refused = self._counter(
+            "connections_refused",
+            "Connections closed by the agent, by reason.",
+            ("reason",),
+        )
+        self.reading_paused_seconds = self._counter(
+            "reading_paused_seconds",
+            "Time during which sockets were not read because the intake was full.",
+        )
+
+    def _add_produce_and_fetch(self) -> None:
+        self.produce_bytes = self._counter("produce_bytes", "Bytes of record batches acknowledged.")
+        self.produce_records = self._counter("produce_records", "Records acknowledged.")
+        self.produce_batches_rejected = self._counter("produce_batches_rejected", "Batches refused.", ("error",))
+        self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches served.", ("source",))
+        self.intake_objects = self._counter("intake_objects", "Intake objects written.")
+        self.intake_object_bytes = self._histogram(
+            "intake_object_bytes",
+            "Size of intake objects.",
+            buckets=BYTES_BUCKETS,
+        )
+        self.intake_flush_seconds = self._histogram("intake_flush_seconds", "From sealing an object to its commit.")
+        self.intake_buffer_bytes = self._gauge("intake_buffer_bytes", "Accepted but not yet durable.")
+        self.cache_hits = self._counter("cache_hits", "Reads served from memory.")
+        self.cache_misses = self._counter("cache_misses", "Reads that went to the store.")
+        self.cache_bytes = self._gauge("cache_bytes", "Memory that the read cache holds.")
+
+    def _add_store(self) -> None:
+        label = ("operation",)
+        self.store_requests = self._counter("store_requests", "Requests to the object store.", label)
+        self.store_bytes = self._counter("store_bytes", "Bytes to and from the object store.", label)
+        self.store_errors = self._counter("store_errors", "Requests to the object store that failed.", label)
+        self.store_seconds = self._histogram("store_seconds", "Latency of the object store.", label)
+
+    def _add_ledger(self) -> None:
+        self.ledger_appends = self._counter("ledger_appends", "Append transactions.")
+        self.ledger_append_seconds = self._histogram("ledger_append_seconds", "Latency of an append.")
+        self.ledger_errors = self._counter("ledger_errors", "Appends, reads and barriers that failed.")
+        self.ledger_entries_applied = self._counter("ledger_entries_applied", "Entries applied to the state.")
+        self.sessions_lost = self._counter("sessions_lost", "Sessions of this agent that ended without its doing.")
+        self.snapshots = self._counter("snapshots", "Snapshots written.")
+
+    def _add_background(self) -> None:
+        self.archive_passes = self._counter("archive_passes", "Archive passes, by how they ended.", ("outcome",))
+        self.archive_bytes = self._counter("archive_bytes", "Bytes of records archived.")
+        self.archive_records = self._counter("archive_records", "Records archived.")
+        self.archive_seconds = self._histogram("archive_seconds", "Duration of an archive pass.")
+        self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")
+        self.background_restarts = self._counter("background_restarts", "Background tasks that failed.", ("task",))
+        self.is_ready = self._gauge("ready", "1 while the agent serves.")
+
+    def request(self, api: str, version: int) -> RequestMetrics:
+        """The bound metrics of one API in one version."""
+        found = self._requests.get((api, version))
+        if found is None:
+            found = RequestMetrics(api, version, self.request_seconds, self.requests)
+            self._requests[api, version] = found
+        return found
+
+    def store(self, operation: str) -> StoreMetrics:
+        """The bound metrics of one operation: put, get, head, list, delete."""
+        found = self._store.get(operation)
+        if found is None:
+            found = self._store[operation] = StoreMetrics(operation, self)
+        return found
+
+    def watch_state(self, figures: Callable[[], StateFigures]) -> None:
+        """Report the cluster's state at each scrape."""
+        self.registry.register(StateCollector(figures))
+
+    def exposition(self) -> bytes:
+        """The text of /metrics (Prometheus text format 0.0.4)."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self.registry)
+
+
+class StateCollector(Collector):
+    """Gauges that are read from the state when somebody asks."""
+
+    def __init__(self, figures: Callable[[], StateFigures]) -> None:
+        self._figures = figures
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        figures = self._figures()
+        for name, text, value in (
+            ("topics", "Topics.", figures.topics),
+            ("partitions", "Partitions.", figures.partitions),
+            ("chunks", "Chunks in the index.", figures.chunks),
+            ("objects", "Objects that the state refers to.", figures.objects),
+            ("objects_released", "Objects that await deletion.", figures.objects_released),
+            ("sessions", "Live sessions of agents.", figures.sessions),
+            ("ledger_position", "Newest ledger entry applied here.", figures.ledger_position),
+        ):
+            yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
+        if figures.partitions <= PARTITION_SERIES_MAX:
+            log_end = GaugeMetricFamily("penstock_log_end_offset", "Next offset.", labels=("topic", "partition"))
+            for topic, partition, offset in figures.log_ends:
+                log_end.add_metric((topic, str(partition)), offset)
+            yield log_end
