@@ -150,7 +150,7 @@ class DivergingEpoch:
 
 
 @dataclass(slots=True, kw_only=True)
-class FetchPartitionResponse:
+class FetchResponsePartition:
     """What one partition gives. The defaults are what Kafka sends with an error."""
 
     index: int
@@ -168,19 +168,19 @@ class FetchPartitionResponse:
 
 
 @dataclass(slots=True, kw_only=True)
-class FetchTopicResponse:
+class FetchResponseTopic:
     """The topic as the request named it."""
 
     name: str | None
     topic_id: bytes | None
-    partitions: Sequence[FetchPartitionResponse]
+    partitions: list[FetchResponsePartition]
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchResponse:
     """Fields that the version does not have are left out when it is written."""
 
-    topics: Sequence[FetchTopicResponse]
+    topics: Sequence[FetchResponseTopic]
     error_code: ErrorCode = ErrorCode.none
     """Of the session or the whole request; only versions from 7 on can tell it."""
     session_id: int = 0
@@ -373,7 +373,7 @@ def write_fetch_response(correlation_id: int, version: int, response: FetchRespo
     return buffers
 
 
-def _pack_partition(partition: FetchPartitionResponse, version: int) -> bytes:
+def _pack_partition(partition: FetchResponsePartition, version: int) -> bytes:
     """The partition up to the length of its records, which follow."""
     is_flexible = version >= _FLEXIBLE_FIRST
     if version >= _LOG_START_FIRST:
@@ -407,7 +407,7 @@ def _pack_partition(partition: FetchPartitionResponse, version: int) -> bytes:
     return packed + pack_length(records_bytes, is_flexible=is_flexible)
 
 
-def _pack_partition_tags(partition: FetchPartitionResponse) -> bytes:
+def _pack_partition_tags(partition: FetchResponsePartition) -> bytes:
     if partition.diverging_epoch is None and partition.current_leader is None:
         return b"\0"
     fields: list[tuple[int, bytes]] = []

@@ -89,7 +89,7 @@ class RecordError:
 
 
 @dataclass(slots=True, kw_only=True)
-class ProducePartitionResponse:
+class ProduceResponsePartition:
     """What became of one partition's records. An error comes with base offset -1 (the default): clients take an offset
     for success.
     """
@@ -106,19 +106,19 @@ class ProducePartitionResponse:
 
 
 @dataclass(slots=True, kw_only=True)
-class ProduceTopicResponse:
+class ProduceResponseTopic:
     """The topic as the request named it."""
 
     name: str | None
     topic_id: bytes | None
-    partitions: Sequence[ProducePartitionResponse]
+    partitions: list[ProduceResponsePartition]
 
 
 @dataclass(slots=True, kw_only=True)
 class ProduceResponse:
     """Fields that the version does not have are left out when it is written."""
 
-    topics: Sequence[ProduceTopicResponse]
+    topics: Sequence[ProduceResponseTopic]
     throttle_time_ms: int = 0
     node_endpoints: Sequence[NodeEndpoint] = ()
 
@@ -202,7 +202,7 @@ def write_produce_response(correlation_id: int, version: int, response: ProduceR
     return [bytes(out)]
 
 
-def _pack_partition(partition: ProducePartitionResponse, version: int) -> bytes:
+def _pack_partition(partition: ProduceResponsePartition, version: int) -> bytes:
     error_code, base_offset = partition.error_code, partition.base_offset
     assert error_code is ErrorCode.none or base_offset == -1, f"{error_code!r} with base offset {base_offset}"
     if version < _LOG_START_FIRST:
@@ -222,7 +222,7 @@ def _pack_partition(partition: ProducePartitionResponse, version: int) -> bytes:
     return packed + _pack_refusal(partition, version)
 
 
-def _pack_refusal(partition: ProducePartitionResponse, version: int) -> bytes:
+def _pack_refusal(partition: ProduceResponsePartition, version: int) -> bytes:
     """What follows the offsets: why the records were refused, and who leads the partition."""
     is_flexible = version >= _FLEXIBLE_FIRST
     parts = [pack_length(len(partition.record_errors), is_flexible=is_flexible)]
