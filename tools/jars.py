@@ -1,8 +1,8 @@
-"""Java archives from Maven Central: Apache Kafka (the peer that Penstock is compared with), Iceberg for Spark, a compiler.
+"""Java archives from Maven Central: Apache Kafka (the peer of comparisons), Iceberg for Spark, a compiler.
 
-Rule: a set is a list of exact artifacts with the SHA-256 of each (`tools/jars/SET.lock`); nothing is resolved, so nothing
-moves. The client is Apache Ivy, which is part of PySpark and needs only Java; `$PENSTOCK_MAVEN` names another repository
-than Maven Central. A list is made anew from `tools/jars/SET.pom.xml`:  python3 -m tools.lock_jars SET  (needs Maven).
+Rule: a set is a list of exact artifacts with the SHA-256 of each (`tools/jars/SET.lock`); nothing is resolved, so
+nothing moves. The client is Apache Ivy, which is part of PySpark and needs only Java; `$PENSTOCK_MAVEN` names another
+repository than Maven Central. A list is made anew from `tools/jars/SET.pom.xml` by `python3 -m tools.lock_jars SET`.
 """
 
 import hashlib
@@ -69,24 +69,23 @@ def _fetch(jar_set: str, java: Path, folder: Path) -> None:
         write_trust_store(bundle, trust_store)
         java_options += [f"-Djavax.net.ssl.trustStore={trust_store}"]
         java_options += [f"-Djavax.net.ssl.trustStorePassword={TRUST_STORE_PASSWORD}"]
-    ivy = [java / "bin" / "java", *java_options, "-cp", ivy_jars[0], "org.apache.ivy.Main"]
-    pattern = f"{folder}/[artifact]-[revision].[ext]"
-    run(f"jars {jar_set}", [*ivy, "-settings", settings, "-ivy", module, "-types", "jar", "-retrieve", pattern])
+    start = [str(java / "bin" / "java"), *java_options, "-cp", str(ivy_jars[0]), "org.apache.ivy.Main"]
+    retrieve = ["-types", "jar", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+    run(f"jars {jar_set}", [*start, "-settings", settings, "-ivy", module, *retrieve])
     for artifact in artifacts(jar_set):
         jar = folder / artifact.file_name
         if not jar.exists():
-            raise SetupFailed(
-                f"{artifact.file_name} was not fetched; run it again, and see PENSTOCK_MAVEN in CONTRIBUTING.md"
-            )
+            raise SetupFailed(f"{artifact.file_name} was not fetched: run it again; PENSTOCK_MAVEN names a mirror")
         if hashlib.sha256(jar.read_bytes()).hexdigest() != artifact.sha256:
             raise SetupFailed(f"{artifact.file_name} is not what {jar_set}.lock pins: remove {work} and run it again")
 
 
 def _settings(cache: Path) -> str:
-    root = os.environ.get("PENSTOCK_MAVEN")
+    mirror = os.environ.get("PENSTOCK_MAVEN")
+    root = f"root={quoteattr(mirror)}" if mirror else ""
     return (
-        f'<ivysettings><settings defaultResolver="central"/><caches defaultCacheDir={quoteattr(str(cache))}/><resolvers>'
-        f'<ibiblio name="central" m2compatible="true" usepoms="false" {f"root={quoteattr(root)}" if root else ""}/>'
+        f'<ivysettings><settings defaultResolver="central"/><caches defaultCacheDir={quoteattr(str(cache))}/>'
+        f'<resolvers><ibiblio name="central" m2compatible="true" usepoms="false" {root}/>'
         "</resolvers></ivysettings>"
     )
 

