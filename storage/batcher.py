@@ -1,7 +1,7 @@
 """The open intake: what producers sent and no object holds yet, gathered by partition.
 
-Rule: nothing here reads a clock; callers pass monotonic nanoseconds. Per partition, batches keep the order in which they
-arrived, and one sealed object holds one chunk per partition. Nothing is copied: records stay the views that came in.
+Rule: nothing here reads a clock; callers pass monotonic nanoseconds. Per partition, batches keep the order in which
+they arrived, and one sealed object holds one chunk per partition. Nothing is copied: records stay as they came in.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The bytes of an intake object: chunks back to back between a header and a footer that describes them.
 
 Rule: an object is readable without the ledger, and an old version stays readable for ever (golden files in
-`tests/unit/storage/golden/`). Payloads are never joined: encoding returns the buffers to be written one after the other.
+`tests/unit/storage/golden/`). Payloads are never joined: encoding returns buffers to be written one by one.
 
 Layout, every number big-endian:
 

@@ -28,7 +28,7 @@ class ObjectExists(StoreError):
 
 
 class StoreMisconfigured(StoreError):
-    """Asking again cannot help: the bucket is missing, access is denied, an address is wrong. The message says which."""
+    """Asking again cannot help: the bucket is missing, access is denied, an address is wrong. It says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,243 @@
+"""A bucket in a directory, for embedded use: a put that returned survives the loss of power.
+
+Rule: an object appears under its key whole or not at all. It is written under `.incomplete/`, synced, renamed (linked,
+where the key must be absent), and the directory that got the name is synced; a new directory is synced into its parent,
+up to the root. Decision, alternatives and measured cost: docs/adr/0004-embedded-durability.md.
+
+One process writes at a time: the ledger's lock sees to that. What a crashed one left under `.incomplete/` goes at
+start. Blocking calls run in two bounded pools, so that reads of cold files do not keep puts waiting.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from storage.keys import check_key, check_prefix
+from storage.local_files import Files
+from storage.object_store import (
+    Buffer,
+    ObjectExists,
+    ObjectMeta,
+    ObjectMissing,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
+
+INCOMPLETE_FOLDER = ".incomplete"
+WRITE_THREADS = 8
+READ_THREADS = 8
+
+_HOPELESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
+"""Errors that asking again does not cure; a full disk or a failing one may get well."""
+
+_Result = TypeVar("_Result")
+
+
+class LocalStore:
+    """An `ObjectStore` below the directory `root`.
+
+    `is_durable=False` leaves out every sync: faster, and a crash of the machine (not of the process) may lose objects
+    that the ledger names. `is_writer=False` neither creates nor removes anything, for tools beside a running broker;
+    puts and deletes are refused. Raises `StoreMisconfigured` where `root` cannot be used.
+    """
+
+    def __init__(
+        self, root: Path, *, is_durable: bool = True, is_writer: bool = True, files: Files | None = None
+    ) -> None:
+        self._root = os.path.abspath(root)
+        self._is_durable = is_durable
+        self._is_writer = is_writer
+        self._files = Files() if files is None else files
+        self._serial = count()
+        self._durable_folders: set[str] = set()
+        self._writers = ThreadPoolExecutor(WRITE_THREADS, "store-write")
+        self._readers = ThreadPoolExecutor(READ_THREADS, "store-read")
+        if is_writer:
+            with _errors_of(str(root)):
+                self._prepare()
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        """A cancelled put goes on in its thread: `parts` must not change until the store is closed."""
+        self._check_writer()
+        check_key(key)
+        await self._in_thread(self._writers, lambda: self._put(key, parts, if_absent=if_absent))
+
+    async def get(self, key: str) -> bytes:
+        check_key(key)
+        return await self._in_thread(self._readers, lambda: self._get(key))
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        check_key(key)
+        return await self._in_thread(self._readers, lambda: self._get_range(key, byte_first, byte_count))
+
+    async def head(self, key: str) -> ObjectMeta:
+        check_key(key)
+        return await self._in_thread(self._readers, lambda: self._head(key))
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+        """A directory is read when the list arrives there, so what is put meanwhile may be missing."""
+        check_prefix(prefix)
+        pending = [prefix]
+        while pending:
+            step = pending.pop()
+            if step and not step.endswith("/"):
+                with suppress(ObjectMissing):
+                    yield await self.head(step)
+                continue
+            pending.extend(await self._in_thread(self._readers, self._scanner(step)))
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self._check_writer()
+        for key in keys:
+            check_key(key)
+        await self._in_thread(self._writers, lambda: self._delete(keys))
+
+    async def server_time_ms(self) -> int | None:
+        """None: a directory has no clock but this machine's."""
+        return None
+
+    async def close(self) -> None:
+        """Wait for what runs, cancelled puts included, and give the threads back."""
+        await asyncio.to_thread(self._shut_down)
+
+    def _shut_down(self) -> None:
+        self._writers.shutdown()
+        self._readers.shutdown()
+
+    async def _in_thread(self, pool: ThreadPoolExecutor, work: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+    def _check_writer(self) -> None:
+        if not self._is_writer:
+            raise StoreMisconfigured(f"{self._root} was opened for reading only")
+
+    def _path(self, key: str) -> str:
+        if key.startswith(INCOMPLETE_FOLDER + "/") or key == INCOMPLETE_FOLDER:
+            raise StoreMisconfigured(f"{key!r} lies in {INCOMPLETE_FOLDER!r}, which this store keeps for itself")
+        return f"{self._root}/{key}"
+
+    # From here on: blocking, in a thread.
+
+    def _prepare(self) -> None:
+        missing: list[str] = []
+        folder = self._root
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for path in reversed(missing):
+            self._files.make_directory(path)
+            self._sync_folder(os.path.dirname(path))
+        self._durable_folders.add(self._root)
+        self._make_folder(f"{self._root}/{INCOMPLETE_FOLDER}")
+        for leftover in os.listdir(f"{self._root}/{INCOMPLETE_FOLDER}"):
+            self._files.unlink(f"{self._root}/{INCOMPLETE_FOLDER}/{leftover}")
+        for folder, _, _ in os.walk(self._root, topdown=False):
+            if folder != self._root and os.path.basename(folder) != INCOMPLETE_FOLDER:
+                with suppress(OSError):
+                    os.rmdir(folder)
+
+    def _make_folder(self, folder: str) -> None:
+        """Make `folder` durable, and those above it. One that exists may be the work of a crash: it is synced too."""
+        if folder in self._durable_folders:
+            return
+        parent = os.path.dirname(folder)
+        self._make_folder(parent)
+        self._files.make_directory(folder)
+        self._sync_folder(parent)
+        self._durable_folders.add(folder)
+
+    def _sync_folder(self, folder: str) -> None:
+        if self._is_durable:
+            self._files.sync_directory(folder)
+
+    def _put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool) -> None:
+        files = self._files
+        target = self._path(key)
+        folder = os.path.dirname(target)
+        incomplete = f"{self._root}/{INCOMPLETE_FOLDER}/{next(self._serial):x}"
+        with _errors_of(key):
+            self._make_folder(folder)
+            is_moved = False
+            try:
+                self._write(incomplete, parts)
+                if if_absent:
+                    files.link(incomplete, target)
+                else:
+                    files.rename(incomplete, target)
+                    is_moved = True
+            finally:
+                if not is_moved:
+                    with suppress(OSError):
+                        files.unlink(incomplete)
+            self._sync_folder(folder)
+
+    def _write(self, path: str, parts: Sequence[Buffer]) -> None:
+        """A failed sync may have dropped the dirty pages: a repeated put writes a new file, never syncs this again."""
+        descriptor = self._files.create(path)
+        try:
+            self._files.write(descriptor, parts)
+            if self._is_durable:
+                self._files.sync_file(descriptor)
+        finally:
+            self._files.close(descriptor)
+
+    def _get(self, key: str) -> bytes:
+        with _errors_of(key, is_read=True):
+            return self._files.read(self._path(key))
+
+    def _get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        with _errors_of(key, is_read=True):
+            found = self._files.read_range(self._path(key), byte_first, byte_count)
+        if len(found) != byte_count:
+            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
+        return found
+
+    def _head(self, key: str) -> ObjectMeta:
+        with _errors_of(key, is_read=True):
+            status = os.stat(self._path(key))
+            if not os.path.isfile(self._path(key)):
+                raise FileNotFoundError(errno.ENOENT, "a directory is no object", key)
+        return ObjectMeta(key=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+    def _scanner(self, prefix: str) -> Callable[[], Sequence[str]]:
+        return lambda: self._scan(prefix)
+
+    def _scan(self, prefix: str) -> Sequence[str]:
+        """The keys and prefixes in one directory, last first by whole keys: a directory's name ends with `/`."""
+        found: Sequence[str] = ()
+        with (
+            _errors_of(prefix, is_read=True),
+            suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(f"{self._root}/{prefix}") as entries,
+        ):
+            found = [f"{prefix}{entry.name}/" if entry.is_dir() else prefix + entry.name for entry in entries]
+        return sorted((key for key in found if key != INCOMPLETE_FOLDER + "/"), reverse=True)
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        """Not synced: a deleted object that a crash brings back is deleted again by the next pass of the cleaner."""
+        for key in keys:
+            with _errors_of(key), suppress(FileNotFoundError, NotADirectoryError):
+                self._files.unlink(self._path(key))
+
+
+@contextmanager
+def _errors_of(key: str, *, is_read: bool = False) -> Iterator[None]:
+    """Turn an `OSError` into the `StoreError` that says what the caller should do."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise ObjectExists(f"{key} exists") from error
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        if is_read:
+            raise ObjectMissing(f"{key} does not exist") from error
+        raise StoreMisconfigured(f"{key}: {error.strerror}: a key must not be the folder of another one") from error
+    except OSError as error:
+        if error.errno in _HOPELESS:
+            raise StoreMisconfigured(f"{key}: {error.strerror}: check the directory and its permissions") from error
+        raise StoreUnavailable(f"{key}: {error.strerror}: the put or read can be repeated") from error
