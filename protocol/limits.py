@@ -85,6 +85,16 @@ ARCHIVE_AGE_MS_DEFAULT = 30_000
 ARCHIVE_BYTES_DEFAULT = 64 * MIB
 ARCHIVE_FILE_MEMORY_BYTES_MAX = 32 * MIB
 """A Parquet file in the making that grows beyond this goes on in a temporary file."""
+ARCHIVE_READS_IN_FLIGHT_MAX = 4
+"""Ranges of intake objects that one pass reads at a time."""
+ARCHIVE_BATCH_BYTES_TARGET = 256 * KIB
+"""Record batches made out of archived rows are about this large before compression; a larger record goes alone."""
 FOOTER_READ_BYTES = 64 * KIB
 """Read from the end of a Parquet file at first; a longer footer costs a second request."""
 FOOTERS_CACHED_MAX = 1_000
+
+# Clocks (safety rule S2).
+CLOCK_SKEW_MS_MAX = 10_000
+CLOCK_CHECK_INTERVAL_S = 540.0
+CLOCK_CHECK_VALID_S = 900.0
+"""A check is believed for a little longer than until the next one is due."""
