@@ -7,7 +7,7 @@ from what a live one is still writing. Layout: docs/DESIGN.md, "The bucket".
 from dataclasses import dataclass
 from enum import IntEnum
 
-from protocol.types import ObjectNumber, SessionId, TopicId
+from protocol.types import ObjectNumber, Position, SessionId, TopicId
 
 INTAKE_PREFIX = "intake/"
 LAKE_PREFIX = "lake/"
@@ -50,3 +50,8 @@ class ByteRange:
     key: str
     byte_first: int
     byte_count: int
+
+
+def snapshot_key(position: Position) -> str:
+    """The key of the state's snapshot at a position of the ledger."""
+    return f"{SNAPSHOT_PREFIX}{position:016x}"

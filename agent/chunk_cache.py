@@ -1,0 +1,83 @@
+"""Chunks as consumers get them, in memory: real offsets, real append times, batches found by offset.
+
+Rule: what is cached is what is sent. A chunk's bytes never change once it is in the index, so nothing is invalidated;
+the least recently used go first when the bound is reached.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from coordinator.chunk_index import ChunkRef
+from protocol.record_batch import read_header
+
+ChunkKey = Hashable
+
+
+class ServedChunk:
+    """One chunk's batches with their real offsets, and where each of them begins and ends."""
+
+    __slots__ = ("buffer", "byte_ends", "offset_ends")
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        self.byte_ends = array("q")
+        self.offset_ends = array("q")
+        position = 0
+        while position < len(buffer):
+            header = read_header(buffer, position)
+            position += header.batch_bytes
+            self.byte_ends.append(position)
+            self.offset_ends.append(header.base_offset + header.last_offset_delta + 1)
+
+    def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool) -> memoryview:
+        """Whole batches from the one that holds `offset`, at most `bytes_max` bytes.
+
+        With `at_least_one` the first batch is returned however large it is.
+        """
+        first = bisect_right(self.offset_ends, offset)
+        if first == len(self.byte_ends):
+            return self.buffer[:0]
+        byte_first = self.byte_ends[first - 1] if first else 0
+        end = bisect_right(self.byte_ends, byte_first + bytes_max)
+        if end <= first and at_least_one:
+            end = first + 1
+        return self.buffer[byte_first : self.byte_ends[end - 1]] if end > first else self.buffer[:0]
+
+
+def chunk_key(chunk: ChunkRef) -> ChunkKey:
+    """What tells a chunk apart: object ids never come twice."""
+    return (chunk.object_id, chunk.byte_first, chunk.row_first)
+
+
+class ChunkCache:
+    """A bounded map of served chunks, least recently used first out."""
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._chunks: OrderedDict[ChunkKey, ServedChunk] = OrderedDict()
+        self.bytes_held = 0
+        self.hits_count = 0
+        self.misses_count = 0
+
+    def get(self, chunk: ChunkRef) -> ServedChunk | None:
+        key = chunk_key(chunk)
+        served = self._chunks.get(key)
+        if served is None:
+            self.misses_count += 1
+            return None
+        self.hits_count += 1
+        self._chunks.move_to_end(key)
+        return served
+
+    def put(self, chunk: ChunkRef, served: ServedChunk) -> None:
+        """Keep a chunk; one larger than the bound is not kept."""
+        key = chunk_key(chunk)
+        if key in self._chunks or len(served.buffer) > self._bytes_max:
+            return
+        self._chunks[key] = served
+        self.bytes_held += len(served.buffer)
+        while self.bytes_held > self._bytes_max:
+            _, dropped = self._chunks.popitem(last=False)
+            self.bytes_held -= len(dropped.buffer)

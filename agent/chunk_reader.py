@@ -1,0 +1,133 @@
+"""Reads chunks for consumers: from memory, from intake objects, from the archive's Parquet files.
+
+Rule: a chunk that several requests want at once is read once. Neighbouring ranges of one object are read together. What
+is missing in the bucket raises `ObjectMissing`: whoever planned the read plans again from a barrier (safety rule S6).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
+from agent.cpu import run_in_thread
+from coordinator.chunk_index import ChunkRef
+from coordinator.state import ClusterState
+from protocol.compression import Compression
+from protocol.record_batch import patch_offsets, set_log_append_time
+from protocol.types import NO_TIMESTAMP
+from storage.object_store import ObjectMissing, ObjectStore, StoreError
+from storage.read_plan import plan_reads
+from storage.refs import ByteRange, ObjectKind
+
+INLINE_BYTES_MAX = 256 * 1024
+"""Chunks up to this size are made ready on the loop; larger ones in a thread."""
+
+
+class ArchiveReader(Protocol):
+    """Reads archived records back as record batches; `iceberg_export.parquet_reader` by the agent's wiring."""
+
+    async def read(self, object_key: str, chunk: ChunkRef, compression: Compression) -> bytes:
+        """The chunk's batches with their real offsets, covering exactly its range of offsets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """One chunk on its way to whoever wants it."""
+
+    chunk: ChunkRef
+    object_key: str
+    served: "asyncio.Future[ServedChunk]"
+
+
+class ChunkReader:
+    """Gives chunks as they are served."""
+
+    def __init__(
+        self, *, store: ObjectStore, archive: ArchiveReader, cache: ChunkCache, tasks: asyncio.TaskGroup
+    ) -> None:
+        self._store = store
+        self._archive = archive
+        self._cache = cache
+        self._tasks = tasks
+        self._flights: dict[ChunkKey, _Flight] = {}
+
+    async def read(
+        self, state: ClusterState, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
+    ) -> list[ServedChunk]:
+        """The chunks, in order; `compressions` says how to re-encode each of those that are archived.
+
+        Cancelling one caller leaves the reads to the others. Raises `ObjectMissing` (plan again from a barrier) or
+        `StoreUnavailable`.
+        """
+        waiting: list[ServedChunk | asyncio.Future[ServedChunk]] = []
+        intake: list[_Flight] = []
+        for chunk, compression in zip(chunks, compressions, strict=True):
+            held = self._cache.get(chunk)
+            if held is not None:
+                waiting.append(held)
+                continue
+            key = chunk_key(chunk)
+            flight = self._flights.get(key)
+            if flight is None:
+                stored = state.objects.get(chunk.object_id)
+                if stored is None:
+                    raise ObjectMissing(f"object {chunk.object_id} is not in the state any more")
+                flight = _Flight(chunk, stored.key, asyncio.get_running_loop().create_future())
+                self._flights[key] = flight
+                if stored.kind is ObjectKind.INTAKE:
+                    intake.append(flight)
+                else:
+                    self._tasks.create_task(self._read_archived(flight, compression))
+            waiting.append(flight.served)
+        if intake:
+            self._tasks.create_task(self._read_intake(intake))
+        return [await asyncio.shield(w) if isinstance(w, asyncio.Future) else w for w in waiting]
+
+    async def _read_intake(self, flights: Sequence[_Flight]) -> None:
+        ranges = [
+            ByteRange(key=f.object_key, byte_first=f.chunk.byte_first, byte_count=f.chunk.byte_count) for f in flights
+        ]
+        try:
+            for planned in plan_reads(ranges):
+                read = planned.read
+                data = memoryview(await self._store.get_range(read.key, read.byte_first, read.byte_count))
+                for piece in planned.pieces:
+                    flight = flights[piece.wanted]
+                    # A copy: real offsets are written into it, and the rest of the range is let go.
+                    copied = bytearray(data[piece.byte_first : piece.byte_first + flight.chunk.byte_count])
+                    if len(copied) <= INLINE_BYTES_MAX:
+                        self._land(flight, serve_intake(copied, flight.chunk))
+                    else:
+                        self._land(flight, await run_in_thread(serve_intake, copied, flight.chunk))
+        except StoreError as error:
+            for flight in flights:
+                self._crash(flight, error)
+
+    async def _read_archived(self, flight: _Flight, compression: Compression) -> None:
+        try:
+            batches = await self._archive.read(flight.object_key, flight.chunk, compression)
+        except StoreError as error:
+            self._crash(flight, error)
+        else:
+            self._land(flight, ServedChunk(memoryview(batches)))
+
+    def _land(self, flight: _Flight, served: ServedChunk) -> None:
+        self._cache.put(flight.chunk, served)
+        del self._flights[chunk_key(flight.chunk)]
+        flight.served.set_result(served)
+
+    def _crash(self, flight: _Flight, error: StoreError) -> None:
+        if not flight.served.done():
+            del self._flights[chunk_key(flight.chunk)]
+            flight.served.set_exception(error)
+            flight.served.exception()  # seen, even where every caller was cancelled
+
+
+def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
+    """The chunk as consumers get it: `batches` with real offsets and, by the topic's setting, append times (S14)."""
+    patch_offsets(batches, chunk.offset_first)
+    if chunk.append_time_ms != NO_TIMESTAMP:
+        set_log_append_time(batches, chunk.append_time_ms)
+    return ServedChunk(memoryview(batches))

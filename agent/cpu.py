@@ -1,0 +1,20 @@
+"""Where work above about a millisecond runs: a small pool of threads, so that the loop goes on serving.
+
+Rule: functions given here are pure, or own what they change; the heavy part runs without the interpreter's lock.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS_MAX = 4
+_POOL = ThreadPoolExecutor(max_workers=THREADS_MAX, thread_name_prefix="cpu")
+
+
+async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The function's result. Cancelling the caller does not stop a call that began."""
+    return await asyncio.get_running_loop().run_in_executor(_POOL, lambda: function(*args, **kwargs))

@@ -1,0 +1,205 @@
+"""From a consumer's wish to record batches: wait for enough, plan, read, cut to size.
+
+Rule: a fetch beyond the end that this agent knows takes a barrier first (safety rule S4); a missing object means plan
+again, never an empty answer (S6). Waiting is for the state's change, not for timers. Whole batches only, and at least
+one however small the limit.
+Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agent.chunk_reader import ChunkReader
+from agent.clock import Clock
+from agent.cluster_view import leader_epoch_error
+from agent.fetch_sessions import WantedPartition
+from agent.metadata_loop import MetadataLoop
+from agent.topics import TopicAdmin
+from coordinator.chunk_index import ChunkRef
+from coordinator.log import LedgerUnavailable
+from coordinator.state import PartitionState, TopicState
+from coordinator.topic_configs import effective
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.limits import FETCH_RESPONSE_BYTES_MAX
+from protocol.types import PartitionIndex, TopicId
+from storage.object_store import Buffer, ObjectMissing, StoreUnavailable
+
+PLANS_MAX = 3
+"""How often a read is planned again before the client is told to ask again itself."""
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    """What one partition answers. Without an error `high_watermark` and `log_start` are set."""
+
+    wanted: WantedPartition
+    error_code: ErrorCode = ErrorCode.none
+    high_watermark: int = -1
+    log_start: int = -1
+    records: list[Buffer] = field(default_factory=list)
+    record_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A partition that can be read, as it stands in the state now."""
+
+    topic: TopicState
+    partition: PartitionState
+
+
+class FetchPath:
+    """Answers fetches of any partition."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataLoop,
+        topics: TopicAdmin,
+        reader: ChunkReader,
+        clock: Clock,
+        broker_configs: dict[str, str],
+    ) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._reader = reader
+        self._clock = clock
+        self._broker_configs = broker_configs
+
+    async def fetch(
+        self, wanted: Sequence[WantedPartition], *, max_wait_ms: int, bytes_min: int, bytes_max: int
+    ) -> list[PartitionRead]:
+        """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over."""
+        bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
+        await self._wait(wanted, max_wait_ms, bytes_min, bytes_max)
+        reads: list[PartitionRead] = []
+        bytes_left = bytes_max
+        for partition in wanted:
+            read = await self._read(partition, bytes_left, is_first=bytes_left == bytes_max)
+            bytes_left -= read.record_bytes
+            reads.append(read)
+        return reads
+
+    async def _wait(self, wanted: Sequence[WantedPartition], max_wait_ms: int, bytes_min: int, bytes_max: int) -> None:
+        """Return when there is something to say: an error, enough bytes, or the end of the wait."""
+        deadline_s = self._clock.monotonic_s() + max_wait_ms / 1000
+        while True:
+            available, keys, has_error = 0, [], False
+            for partition in wanted:
+                found = await self._find(partition)
+                if isinstance(found, ErrorCode):
+                    has_error = True
+                    break
+                keys.append((found.topic.topic_id, PartitionIndex(partition.partition)))
+                available += _available_bytes(found.partition, partition.fetch_offset, bytes_max - available)
+            remaining_s = deadline_s - self._clock.monotonic_s()
+            if has_error or available >= bytes_min or remaining_s <= 0 or not keys:
+                return
+            growth = self._metadata.watch(keys)
+            try:
+                async with self._clock.timeout(remaining_s):
+                    await growth.wait()
+            except TimeoutError:
+                return
+            finally:
+                self._metadata.unwatch(growth)
+
+    async def _find(self, wanted: WantedPartition) -> "_Found | ErrorCode":
+        """The partition if `wanted` can be read from it; a barrier is taken before anything is called unknown."""
+        topic = await self.topic_of(wanted)
+        if topic is None:
+            by_id = isinstance(wanted.topic, bytes)
+            return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+        if not 0 <= wanted.partition < len(topic.partitions):
+            return ErrorCode.unknown_topic_or_partition
+        epoch_error = leader_epoch_error(wanted.current_leader_epoch)
+        if epoch_error is not ErrorCode.none:
+            return epoch_error
+        partition = topic.partitions[wanted.partition]
+        if wanted.fetch_offset > partition.log_end:
+            try:
+                await self._metadata.barrier()
+            except LedgerUnavailable:
+                return ErrorCode.not_leader_or_follower
+        if not partition.log_start <= wanted.fetch_offset <= partition.log_end:
+            return ErrorCode.offset_out_of_range
+        return _Found(topic, partition)
+
+    async def topic_of(self, wanted: WantedPartition) -> TopicState | None:
+        """The topic, by name or id, after a barrier where this agent does not know it."""
+        if isinstance(wanted.topic, str):
+            return self._topics.known(wanted.topic) or await self._topics.by_name(wanted.topic)
+        topic_id = TopicId(wanted.topic)
+        return self._metadata.state.topics.get(topic_id) or await self._topics.by_id(topic_id)
+
+    async def _read(self, wanted: WantedPartition, bytes_left: int, *, is_first: bool) -> PartitionRead:
+        """Read one partition, planning again where an object is gone meanwhile."""
+        for _ in range(PLANS_MAX):
+            found = await self._find(wanted)
+            if isinstance(found, ErrorCode):
+                high_watermark = await self._end_for_error(wanted, found)
+                return PartitionRead(wanted, found, high_watermark=high_watermark)
+            partition = found.partition
+            read = PartitionRead(wanted, high_watermark=partition.log_end, log_start=partition.log_start)
+            bytes_max = min(bytes_left, wanted.partition_max_bytes)
+            if wanted.fetch_offset == partition.log_end or (bytes_max <= 0 and not is_first):
+                return read
+            try:
+                await self._read_chunks(found, read, bytes_max, is_first=is_first)
+            except ObjectMissing:
+                await self._metadata.barrier()
+                continue
+            except StoreUnavailable:
+                break
+            return read
+        return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
+
+    async def _end_for_error(self, wanted: WantedPartition, error_code: ErrorCode) -> int:
+        """Kafka tells the high watermark with OFFSET_OUT_OF_RANGE, and -1 with every other error."""
+        if error_code is not ErrorCode.offset_out_of_range:
+            return -1
+        topic = await self.topic_of(wanted)
+        return -1 if topic is None else topic.partitions[wanted.partition].log_end
+
+    async def _read_chunks(self, found: _Found, read: PartitionRead, bytes_max: int, *, is_first: bool) -> None:
+        offset = read.wanted.fetch_offset
+        chunks = chunks_from(found.partition, offset, bytes_max)
+        compression = archive_compression(found.topic, self._broker_configs)
+        served_chunks = await self._reader.read(self._metadata.state, chunks, [compression] * len(chunks))
+        for chunk, served in zip(chunks, served_chunks, strict=True):
+            at_least_one = is_first and not read.records
+            part = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)
+            if not part:
+                break
+            read.records.append(part)
+            read.record_bytes += len(part)
+            offset = chunk.offset_end
+
+
+def chunks_from(partition: PartitionState, offset: int, bytes_max: int) -> list[ChunkRef]:
+    """The chunks that hold `offset` and what follows, until their bytes exceed `bytes_max`; at least one."""
+    row = partition.index.locate(offset)
+    chunks: list[ChunkRef] = []
+    byte_count = 0
+    while row is not None and row < len(partition.index):
+        chunk = partition.index.row(row)
+        chunks.append(chunk)
+        byte_count += chunk.byte_count
+        if byte_count > bytes_max:
+            break
+        row += 1
+    return chunks
+
+
+def archive_compression(topic: TopicState, broker_configs: dict[str, str]) -> Compression:
+    """How archived records are compressed when they are served: as the topic says, or not at all by default."""
+    name = effective(topic.configs, broker_configs, "compression.type")
+    return Compression[name.upper()] if name.upper() in Compression.__members__ else Compression.NONE
+
+
+def _available_bytes(partition: PartitionState, offset: int, bytes_wanted: int) -> int:
+    """At least how many bytes could be read from `offset`, counted up to `bytes_wanted`."""
+    if offset >= partition.log_end or bytes_wanted <= 0:
+        return 0
+    return sum(chunk.byte_count for chunk in chunks_from(partition, offset, bytes_wanted))

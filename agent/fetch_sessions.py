@@ -1,0 +1,138 @@
+"""Incremental fetch sessions (KIP-227): what a consumer asked for last time, so that it need not repeat it.
+
+Rule: sessions live in this agent's memory only and may vanish at any time; a client that is told so starts a new one.
+Pure: time and ids come in as arguments.
+Source: org.apache.kafka.server.FetchManager and FetchSession (Kafka 4.3).
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from protocol.errors import ErrorCode
+from protocol.limits import FETCH_SESSIONS_MAX
+from protocol.types import TopicId
+
+NO_SESSION = 0
+EPOCH_INITIAL = 0
+EPOCH_FINAL = -1
+EPOCH_MAX = (1 << 31) - 1
+EVICTABLE_AFTER_S = 120.0
+"""Kafka's min.incremental.fetch.session.eviction.ms."""
+
+TopicKey = TopicId | str
+PartitionName = tuple[TopicKey, int]
+
+
+@dataclass(slots=True)
+class WantedPartition:
+    """A partition that a consumer follows, and what it was told last (None before the first answer)."""
+
+    topic: TopicKey
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    high_watermark_told: int | None = None
+    log_start_told: int | None = None
+
+    @property
+    def name(self) -> PartitionName:
+        return self.topic, self.partition
+
+
+@dataclass(slots=True)
+class FetchSession:
+    session_id: int
+    epoch: int
+    uses_topic_ids: bool
+    used_s: float
+    wanted: "OrderedDict[PartitionName, WantedPartition]" = field(default_factory=OrderedDict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPlan:
+    """What one fetch is about. `session` is None where it stands alone; `is_full` answers name every partition."""
+
+    error_code: ErrorCode
+    wanted: Sequence[WantedPartition]
+    session: FetchSession | None
+    is_full: bool
+
+
+class FetchSessions:
+    """The sessions of this agent, least recently used first."""
+
+    def __init__(self, *, sessions_max: int = FETCH_SESSIONS_MAX) -> None:
+        self._sessions_max = sessions_max
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def begin(
+        self,
+        *,
+        session_id: int,
+        epoch: int,
+        wanted: Sequence[WantedPartition],
+        forgotten: Sequence[PartitionName],
+        uses_topic_ids: bool,
+        session_id_new: int,
+        now_s: float,
+    ) -> FetchPlan:
+        """Decide what a request is about. `session_id_new` is used if a session begins; it must be free and positive."""
+        if epoch in (EPOCH_INITIAL, EPOCH_FINAL):
+            self._sessions.pop(session_id, None)
+            session = None
+            if epoch == EPOCH_INITIAL and wanted:
+                session = self._open(session_id_new, wanted, uses_topic_ids, now_s)
+            return FetchPlan(error_code=ErrorCode.none, wanted=wanted, session=session, is_full=True)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return self._refused(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != epoch:
+            return self._refused(ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != uses_topic_ids:
+            return self._refused(ErrorCode.fetch_session_topic_id_error)
+        self._update(session, wanted, forgotten)
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.used_s = now_s
+        self._sessions.move_to_end(session_id)
+        if not session.wanted:
+            del self._sessions[session_id]
+        return FetchPlan(
+            error_code=ErrorCode.none, wanted=list(session.wanted.values()), session=session, is_full=False
+        )
+
+    def is_free(self, session_id: int) -> bool:
+        return session_id not in self._sessions
+
+    def _open(
+        self, session_id: int, wanted: Sequence[WantedPartition], uses_topic_ids: bool, now_s: float
+    ) -> FetchSession | None:
+        if len(self._sessions) >= self._sessions_max:
+            oldest = next(iter(self._sessions.values()))
+            if now_s - oldest.used_s < EVICTABLE_AFTER_S:
+                return None
+            del self._sessions[oldest.session_id]
+        session = FetchSession(session_id, 1, uses_topic_ids, now_s)
+        session.wanted.update((partition.name, partition) for partition in wanted)
+        self._sessions[session_id] = session
+        return session
+
+    @staticmethod
+    def _update(session: FetchSession, wanted: Sequence[WantedPartition], forgotten: Sequence[PartitionName]) -> None:
+        for partition in wanted:
+            known = session.wanted.get(partition.name)
+            if known is None:
+                session.wanted[partition.name] = partition
+                continue
+            known.fetch_offset = partition.fetch_offset
+            known.partition_max_bytes = partition.partition_max_bytes
+            known.current_leader_epoch = partition.current_leader_epoch
+            known.last_fetched_epoch = partition.last_fetched_epoch
+        for name in forgotten:
+            session.wanted.pop(name, None)
+
+    @staticmethod
+    def _refused(error_code: ErrorCode) -> FetchPlan:
+        return FetchPlan(error_code=error_code, wanted=(), session=None, is_full=True)

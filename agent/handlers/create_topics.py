@@ -1,0 +1,95 @@
+"""CreateTopics 2-7.
+
+Any replication factor is accepted (the bucket replicates), and reported as 1. Replica assignments are tolerated: they
+give the number of partitions and nothing else. Versions 5 and later return the configs; 7 and later the topic id.
+Source: org.apache.kafka.controller.ReplicationControlManager.createTopics (Kafka 4.3).
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.config_entries import created_topic_configs
+from agent.handlers.entities import answer
+from agent.services import Request, Services
+from agent.topics import TopicError
+from coordinator.topic_configs import broker_value
+from protocol.errors import ErrorCode
+from protocol.messages import read_request
+from storage.object_store import Buffer
+
+API_KEY = 19
+REPLICATION_FACTOR = 1
+USE_DEFAULT = -1
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = read_request(request.frame)
+    mentions = Counter(topic.name for topic in body.topics)
+    is_validate_only = body.validate_only
+    results = []
+    for topic in {topic.name: topic for topic in body.topics}.values():
+        try:
+            if mentions[topic.name] > 1:
+                raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
+            results.append(await _create(services, topic, is_validate_only))
+        except TopicError as error:
+            results.append(
+                {
+                    "name": topic.name,
+                    "topic_id": None,
+                    "error_code": error.error_code,
+                    "error_message": error.message,
+                    "topic_config_error_code": ErrorCode.none,
+                    "num_partitions": -1,
+                    "replication_factor": -1,
+                    "configs": [],
+                }
+            )
+    return answer(request.frame, {"topics": results})
+
+
+async def _create(services: Services, topic: Any, is_validate_only: bool) -> dict[str, Any]:
+    partition_count = _partition_count(services, topic)
+    configs = {config.name: config.value for config in topic.configs}
+    topic_id = None
+    if is_validate_only:
+        services.topics.check(topic.name, partition_count=partition_count, configs=configs)
+    else:
+        created = await services.topics.create(topic.name, partition_count=partition_count, configs=configs)
+        topic_id = uuid.UUID(bytes=created.topic_id)
+    return {
+        "name": topic.name,
+        "topic_id": topic_id,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "topic_config_error_code": ErrorCode.none,
+        "num_partitions": partition_count,
+        "replication_factor": REPLICATION_FACTOR,
+        "configs": created_topic_configs(configs, services.broker_configs),
+    }
+
+
+def _partition_count(services: Services, topic: Any) -> int:
+    if topic.assignments:
+        if topic.num_partitions != USE_DEFAULT or topic.replication_factor != USE_DEFAULT:
+            raise TopicError(
+                ErrorCode.invalid_request,
+                "A manual partition assignment was specified, but numPartitions or replicationFactor was not -1.",
+            )
+        indexes = sorted(assignment.partition_index for assignment in topic.assignments)
+        if indexes != list(range(len(indexes))):
+            raise TopicError(
+                ErrorCode.invalid_replica_assignment,
+                "partitions should be a consecutive 0-based integer sequence.",
+            )
+        return len(indexes)
+    if topic.replication_factor == 0 or topic.replication_factor < USE_DEFAULT:
+        raise TopicError(
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions == USE_DEFAULT:
+        return int(broker_value(services.broker_configs, "num.partitions"))
+    return int(topic.num_partitions)

@@ -1,0 +1,55 @@
+"""DescribeCluster 0-2: the cluster's id and its agents.
+
+There is no controller apart from the agents: the first one is named, because clients send their admin requests there.
+Source: KIP-700, KIP-919 (endpoint types).
+"""
+
+from collections.abc import Sequence
+
+from agent.cluster_view import brokers
+from agent.handlers.entities import answer
+from agent.services import Request, Services
+from protocol.errors import ErrorCode
+from protocol.messages import read_request
+from storage.object_store import Buffer
+
+API_KEY = 60
+BROKERS = 1
+OPERATIONS_UNKNOWN = -(1 << 31)
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = read_request(request.frame)
+    endpoint_type = body.endpoint_type if request.frame.api_version >= 1 else BROKERS
+    if endpoint_type != BROKERS:
+        return answer(
+            request.frame,
+            {
+                "error_code": ErrorCode.mismatched_endpoint_type,
+                "error_message": "The request was sent to an endpoint of type BROKER, but it wanted another type.",
+                "endpoint_type": BROKERS,
+                "cluster_id": "",
+                "brokers": [],
+            },
+        )
+    alive = brokers(services.state, request.listener)
+    return answer(
+        request.frame,
+        {
+            "error_code": ErrorCode.none,
+            "endpoint_type": BROKERS,
+            "cluster_id": services.cluster_id,
+            "controller_id": alive[0].node_id if alive else -1,
+            "brokers": [
+                {
+                    "broker_id": broker.node_id,
+                    "host": broker.host,
+                    "port": broker.port,
+                    "rack": broker.zone,
+                    "is_fenced": False,
+                }
+                for broker in alive
+            ],
+            "cluster_authorized_operations": OPERATIONS_UNKNOWN,
+        },
+    )

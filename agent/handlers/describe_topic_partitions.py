@@ -1,0 +1,95 @@
+"""DescribeTopicPartitions 0: topics page by page (KIP-966).
+
+Topics come in order of their names, at most `response_partition_limit` partitions in all (2,000 at most); the cursor
+says where the next request goes on. Source: org.apache.kafka.server.handlers.DescribeTopicPartitionsRequestHandler.
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer
+from agent.services import Request, Services
+from coordinator.topic_names import InvalidTopicName, validate_topic_name
+from protocol.errors import ErrorCode
+from protocol.messages import read_request
+from protocol.types import LEADER_EPOCH
+from storage.object_store import Buffer
+
+API_KEY = 75
+OPERATIONS_UNKNOWN = -(1 << 31)
+PARTITIONS_PER_ANSWER_MAX = 2_000
+"""Kafka's max.request.partition.size.limit."""
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = read_request(request.frame)
+    await services.metadata.barrier()
+    names = sorted({topic.name for topic in body.topics} or services.state.topic_ids)
+    cursor_name = body.cursor.topic_name if body.cursor else ""
+    cursor_index = body.cursor.partition_index if body.cursor else 0
+    if body.cursor and cursor_index < 0:
+        raise_invalid = {"topics": [], "next_cursor": None}
+        return answer(request.frame, raise_invalid)
+    budget = max(1, min(body.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
+    topics: list[dict[str, Any]] = []
+    next_cursor = None
+    for name in names:
+        if name < cursor_name:
+            continue
+        if budget == 0:
+            next_cursor = {"topic_name": name, "partition_index": 0}
+            break
+        index_first = cursor_index if name == cursor_name else 0
+        described, index_end, count = _describe(services, name, index_first, budget)
+        topics.append(described)
+        budget -= index_end - index_first
+        if index_end < count:
+            next_cursor = {"topic_name": name, "partition_index": index_end}
+            break
+    return answer(request.frame, {"topics": topics, "next_cursor": next_cursor})
+
+
+def _describe(services: Services, name: str, index_first: int, budget: int) -> tuple[dict[str, Any], int, int]:
+    """The topic's partitions from `index_first`, the index at which the answer ends, and how many there are."""
+    topic = services.topics.known(name)
+    if topic is None:
+        error_code = ErrorCode.unknown_topic_or_partition
+        try:
+            validate_topic_name(name)
+        except InvalidTopicName:
+            error_code = ErrorCode.invalid_topic_exception
+        missing = {
+            "error_code": error_code,
+            "name": name,
+            "topic_id": None,
+            "partitions": [],
+            "topic_authorized_operations": OPERATIONS_UNKNOWN,
+        }
+        return missing, index_first, index_first
+    count = len(topic.partitions)
+    index_end = max(index_first, min(count, index_first + budget))
+    node_id = services.node_id
+    partitions = [
+        {
+            "error_code": ErrorCode.none,
+            "partition_index": index,
+            "leader_id": node_id,
+            "leader_epoch": LEADER_EPOCH,
+            "replica_nodes": [node_id],
+            "isr_nodes": [node_id],
+            "eligible_leader_replicas": [],
+            "last_known_elr": [],
+            "offline_replicas": [],
+        }
+        for index in range(index_first, index_end)
+    ]
+    described = {
+        "error_code": ErrorCode.none,
+        "name": name,
+        "topic_id": uuid.UUID(bytes=topic.topic_id),
+        "is_internal": False,
+        "partitions": partitions,
+        "topic_authorized_operations": OPERATIONS_UNKNOWN,
+    }
+    return described, index_end, count

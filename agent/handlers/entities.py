@@ -1,0 +1,78 @@
+"""Builds kio's response entities from plain mappings, whatever the version.
+
+Rule: a handler names the fields of every version; a field that the request's version lacks is left out, and one that
+the handler does not name takes the schema's default.
+"""
+
+import datetime
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any
+
+from kio.index import load_payload_module
+from kio.static.constants import EntityType
+from kio.static.primitive import i32Timedelta
+
+from protocol.connection import RequestFrame
+from protocol.errors import ErrorCode
+from protocol.messages import write_response
+from storage.object_store import Buffer
+
+Values = Mapping[str, Any]
+NO_TIME = i32Timedelta.parse(datetime.timedelta(0))
+
+
+def answer(frame: RequestFrame, values: Values) -> list[Buffer]:
+    """The bytes of the response to `frame`, in its version."""
+    return write_response(frame, entity(frame.api_key, frame.api_version, values))
+
+
+def entity(api_key: int, version: int, values: Values) -> Any:
+    """The response entity of an API in a version. Nested mappings become nested entities, sequences tuples."""
+    return _builder(_response_type(api_key, version))(values)
+
+
+@cache
+def _response_type(api_key: int, version: int) -> type:
+    module = load_payload_module(api_key, version, EntityType.response)
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and getattr(value, "__type__", None) is EntityType.response
+    ]
+    assert len(found) == 1, f"{module.__name__} has {len(found)} response types"
+    return found[0]
+
+
+@cache
+def _builder(entity_type: type) -> Callable[[Values], Any]:
+    hints = typing.get_type_hints(entity_type)
+    converters = {f.name: _converter(hints[f.name]) for f in fields(entity_type)}
+    required = {f.name for f in fields(entity_type) if f.default is MISSING and f.default_factory is MISSING}
+    needs_throttle_time = "throttle_time" in required
+
+    def build(values: Values) -> Any:
+        arguments = {name: converters[name](value) for name, value in values.items() if name in converters}
+        if needs_throttle_time and "throttle_time" not in arguments:
+            arguments["throttle_time"] = NO_TIME
+        return entity_type(**arguments)
+
+    return build
+
+
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        element = _converter(typing.get_args(hint)[0])
+        return lambda value: tuple(element(item) for item in value)
+    if origin in (typing.Union, types.UnionType):
+        inner = [_converter(h) for h in typing.get_args(hint) if h is not type(None)]
+        return lambda value: None if value is None else inner[0](value)
+    if hasattr(hint, "__type__"):
+        return _builder(hint)
+    if hint is ErrorCode:
+        return ErrorCode
+    return lambda value: value

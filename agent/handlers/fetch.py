@@ -1,0 +1,141 @@
+"""Fetch 4-18: record batches out, with long poll and incremental sessions (KIP-227).
+
+Version 7 and later: sessions. 9: leader epochs (KIP-320). 12: last fetched epoch; epochs never change here, so nothing
+diverges. 13: topic ids (KIP-516); an unknown id fails alone. Read_committed equals read_uncommitted until transactions
+are served: the last stable offset is the log's end. Followers (replica id >= 0) do not exist: they are answered as
+consumers. Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.fetch_path import PartitionRead
+from agent.fetch_sessions import FetchPlan, FetchSessions, PartitionName, TopicKey, WantedPartition
+from agent.services import Request, Services
+from protocol.errors import ErrorCode
+from protocol.fetch import (
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+    read_fetch_request,
+    write_fetch_response,
+)
+from protocol.types import TopicId
+from storage.object_store import Buffer
+
+API_KEY = 1
+FIRST_WITH_SESSIONS = 7
+FIRST_WITH_TOPIC_IDS = 13
+READ_COMMITTED = 1
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    version = request.frame.api_version
+    body = read_fetch_request(request.frame.body, version)
+    plan = _plan(services, body, version)
+    if plan.error_code is not ErrorCode.none:
+        return write_fetch_response(
+            request.frame.correlation_id, version, FetchResponse(topics=[], error_code=plan.error_code)
+        )
+    reads = await services.fetch.fetch(
+        plan.wanted, max_wait_ms=body.max_wait_ms, bytes_min=body.bytes_min, bytes_max=body.bytes_max
+    )
+    if plan.session is not None:
+        _rotate(plan, reads)
+    told = [read for read in reads if plan.is_full or _has_news(read)]
+    if plan.session is not None:
+        for read in told:
+            read.wanted.high_watermark_told = read.high_watermark
+            read.wanted.log_start_told = read.log_start
+    response = FetchResponse(
+        topics=_topics(told, body.isolation_level), session_id=plan.session.session_id if plan.session else 0
+    )
+    return write_fetch_response(request.frame.correlation_id, version, response)
+
+
+def _plan(services: Services, body: FetchRequest, version: int) -> FetchPlan:
+    wanted = [
+        WantedPartition(
+            topic=_key(topic.name, topic.topic_id),
+            partition=partition.index,
+            fetch_offset=partition.fetch_offset,
+            partition_max_bytes=partition.bytes_max,
+            current_leader_epoch=partition.current_leader_epoch,
+            last_fetched_epoch=partition.last_fetched_epoch,
+        )
+        for topic in body.topics
+        for partition in topic.partitions
+    ]
+    if version < FIRST_WITH_SESSIONS:
+        return FetchPlan(error_code=ErrorCode.none, wanted=wanted, session=None, is_full=True)
+    forgotten: list[PartitionName] = [
+        (_key(topic.name, topic.topic_id), index) for topic in body.forgotten_topics for index in topic.partitions
+    ]
+    return services.fetch_sessions.begin(
+        session_id=body.session_id,
+        epoch=body.session_epoch,
+        wanted=wanted,
+        forgotten=forgotten,
+        uses_topic_ids=version >= FIRST_WITH_TOPIC_IDS,
+        session_id_new=_new_session_id(services, services.fetch_sessions),
+        now_s=services.clock.monotonic_s(),
+    )
+
+
+def _new_session_id(services: Services, sessions: FetchSessions) -> int:
+    """A positive id that no session has."""
+    while True:
+        session_id = int.from_bytes(services.ids.new_uuid()[:4], "big") >> 1
+        if session_id > 0 and sessions.is_free(session_id):
+            return session_id
+
+
+def _key(name: str | None, topic_id: bytes | None) -> TopicKey:
+    if topic_id is not None:
+        return TopicId(topic_id)
+    assert name is not None
+    return name
+
+
+def _has_news(read: PartitionRead) -> bool:
+    """Whether an incremental answer names the partition: data, an error, or a mark that moved."""
+    return (
+        read.record_bytes > 0
+        or read.error_code is not ErrorCode.none
+        or read.high_watermark != read.wanted.high_watermark_told
+        or read.log_start != read.wanted.log_start_told
+    )
+
+
+def _rotate(plan: FetchPlan, reads: Sequence[PartitionRead]) -> None:
+    """Partitions that gave data go to the end of the session, so that the others come first next time."""
+    assert plan.session is not None
+    for read in reads:
+        if read.record_bytes > 0 and read.wanted.name in plan.session.wanted:
+            plan.session.wanted.move_to_end(read.wanted.name)
+
+
+def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchTopicResponse]:
+    """The answers, partitions of a topic together where they come one after the other, as in Kafka."""
+    topics: list[FetchTopicResponse] = []
+    key: TopicKey | None = None
+    partitions: list[FetchPartitionResponse] = []
+    for read in reads:
+        if read.wanted.topic != key:
+            key = read.wanted.topic
+            partitions = []
+            name = key if isinstance(key, str) else None
+            topic_id = None if isinstance(key, str) else key
+            topics.append(FetchTopicResponse(name=name, topic_id=topic_id, partitions=partitions))
+        partitions.append(
+            FetchPartitionResponse(
+                index=read.wanted.partition,
+                error_code=read.error_code,
+                high_watermark=read.high_watermark,
+                last_stable_offset=read.high_watermark,
+                log_start_offset=read.log_start,
+                aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
+                records=read.records,
+            )
+        )
+    return topics

@@ -1,0 +1,30 @@
+"""InitProducerId 0-5: a producer id for an idempotent producer.
+
+Transactional ids are not served yet; see docs/UNSUPPORTED.md.
+Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.handlers.entities import answer
+from agent.ledger_writer import OutcomeUnknown
+from agent.services import Request, Services
+from protocol.errors import ErrorCode
+from protocol.messages import read_request
+from storage.object_store import Buffer
+
+API_KEY = 22
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = read_request(request.frame)
+    if body.transactional_id is not None:
+        unsupported = ErrorCode.invalid_request if body.transactional_id == "" else ErrorCode.unsupported_version
+        return answer(request.frame, {"error_code": unsupported, "producer_id": -1, "producer_epoch": -1})
+    try:
+        producer_id = await services.producer_ids.take()
+    except OutcomeUnknown:
+        return answer(
+            request.frame, {"error_code": ErrorCode.coordinator_not_available, "producer_id": -1, "producer_epoch": -1}
+        )
+    return answer(request.frame, {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": 0})

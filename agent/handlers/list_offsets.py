@@ -1,0 +1,99 @@
+"""ListOffsets 1-11: where a partition begins, ends, or stood at a time.
+
+Special timestamps: -1 latest, -2 earliest, -3 the record with the greatest timestamp (version 7, KIP-734), -4 earliest
+local (8, KIP-405), -5 latest tiered (9, KIP-1005), -6 earliest pending upload (11, KIP-1023). There is one tier, so the
+earliest local offset is the earliest, and nothing is tiered or pending. Every answer takes a barrier (safety rule S4).
+Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.cluster_view import leader_epoch_error
+from agent.handlers.entities import answer
+from agent.services import Request, Services
+from coordinator.state import PartitionState
+from protocol.errors import ErrorCode
+from protocol.messages import read_request
+from protocol.types import LEADER_EPOCH
+from storage.object_store import Buffer, StoreError
+
+API_KEY = 2
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+NOTHING = (-1, -1, -1)
+"""Timestamp, offset and leader epoch where no record is meant."""
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = read_request(request.frame)
+    await services.metadata.barrier()
+    mentioned: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in body.topics:
+        for partition in topic.partitions:
+            name = (topic.name, partition.partition_index)
+            (repeated if name in mentioned else mentioned).add(name)
+    topics = []
+    for topic in body.topics:
+        partitions = [
+            await _partition(
+                services, request.frame.api_version, topic.name, partition, (topic.name, partition.partition_index) in repeated
+            )
+            for partition in topic.partitions
+        ]
+        topics.append({"name": topic.name, "partitions": partitions})
+    return answer(request.frame, {"topics": topics})
+
+
+async def _partition(
+    services: Services, version: int, topic_name: str, wanted: Any, is_repeated: bool
+) -> dict[str, Any]:
+    error_code, found = ErrorCode.none, NOTHING
+    topic = services.topics.known(topic_name)
+    if is_repeated:
+        error_code = ErrorCode.invalid_request
+    elif topic is None or not 0 <= wanted.partition_index < len(topic.partitions):
+        error_code = ErrorCode.unknown_topic_or_partition
+    elif wanted.timestamp < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSION.get(wanted.timestamp, 0):
+        error_code = ErrorCode.unsupported_version
+    else:
+        epoch = wanted.current_leader_epoch if version >= 4 else -1
+        error_code = leader_epoch_error(epoch)
+        if error_code is ErrorCode.none:
+            try:
+                found = await _offset(services, topic.partitions[wanted.partition_index], wanted.timestamp)
+            except StoreError:
+                error_code = ErrorCode.not_leader_or_follower
+    timestamp, offset, leader_epoch = found
+    return {
+        "partition_index": wanted.partition_index,
+        "error_code": error_code,
+        "timestamp": timestamp,
+        "offset": offset,
+        "leader_epoch": leader_epoch,
+    }
+
+
+async def _offset(services: Services, partition: PartitionState, timestamp: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch)."""
+    match timestamp:
+        case -1:
+            return -1, partition.log_end, LEADER_EPOCH
+        case -2 | -4:
+            return -1, partition.log_start, LEADER_EPOCH
+        case -5 | -6:
+            return NOTHING
+        case _:
+            found = await services.timestamps.find(partition, None if timestamp == MAX_TIMESTAMP else timestamp)
+            return NOTHING if found is None else (found.timestamp, found.offset, LEADER_EPOCH)

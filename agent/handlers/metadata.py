@@ -1,0 +1,109 @@
+"""Metadata 0-13: brokers, topics, partitions and their leaders.
+
+Version 0 lists every topic for an empty list, later versions for null. A topic that does not exist is created if both
+the request (version 4 and later) and `auto.create.topics.enable` allow it, and the answer comes when it exists: never
+LEADER_NOT_AVAILABLE, which kafka-go takes as final. Topic ids: version 10 and later (KIP-516).
+Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3).
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from agent.cluster_view import brokers
+from agent.handlers.entities import answer
+from agent.services import Request, Services
+from agent.topics import TopicError
+from coordinator.state import TopicState
+from coordinator.topic_names import InvalidTopicName, validate_topic_name
+from protocol.errors import ErrorCode
+from protocol.messages import read_request
+from protocol.types import LEADER_EPOCH, TopicId
+from storage.object_store import Buffer
+
+API_KEY = 3
+OPERATIONS_UNKNOWN = -(1 << 31)
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = read_request(request.frame)
+    version = request.frame.api_version
+    may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
+    alive = brokers(services.state, request.listener)
+    leader_id = services.node_id
+    if body.topics is None or (version == 0 and not body.topics):
+        await services.metadata.barrier()
+        topics = [_topic(topic, leader_id) for topic in services.state.topics.values()]
+    else:
+        topics = [await _wanted(services, wanted, version, may_create, leader_id) for wanted in body.topics]
+    return answer(
+        request.frame,
+        {
+            "brokers": [
+                {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.zone}
+                for broker in alive
+            ],
+            "cluster_id": services.cluster_id,
+            "controller_id": alive[0].node_id if alive else -1,
+            "topics": topics,
+            "cluster_authorized_operations": OPERATIONS_UNKNOWN,
+            "error_code": ErrorCode.none,
+        },
+    )
+
+
+async def _wanted(services: Services, wanted: Any, version: int, may_create: bool, leader_id: int) -> dict[str, Any]:
+    topic_id = wanted.topic_id if version >= 10 else None
+    if topic_id is not None:
+        topic = await services.topics.by_id(TopicId(topic_id.bytes))
+        if topic is None:
+            return _missing(None, topic_id, ErrorCode.unknown_topic_id)
+        return _topic(topic, leader_id)
+    if wanted.name is None:
+        return _missing(None, None, ErrorCode.unknown_topic_id)
+    topic = await services.topics.by_name(wanted.name)
+    if topic is None:
+        try:
+            validate_topic_name(wanted.name)
+        except InvalidTopicName:
+            return _missing(wanted.name, None, ErrorCode.invalid_topic_exception)
+        if not may_create:
+            return _missing(wanted.name, None, ErrorCode.unknown_topic_or_partition)
+        try:
+            topic = await services.topics.auto_create(wanted.name)
+        except TopicError as error:
+            return _missing(wanted.name, None, error.error_code)
+    return _topic(topic, leader_id)
+
+
+def _missing(name: str | None, topic_id: uuid.UUID | None, error_code: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": error_code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": [],
+        "topic_authorized_operations": OPERATIONS_UNKNOWN,
+    }
+
+
+def _topic(topic: TopicState, leader_id: int) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": uuid.UUID(bytes=topic.topic_id),
+        "is_internal": False,
+        "partitions": [
+            {
+                "error_code": ErrorCode.none,
+                "partition_index": index,
+                "leader_id": leader_id,
+                "leader_epoch": LEADER_EPOCH,
+                "replica_nodes": [leader_id],
+                "isr_nodes": [leader_id],
+                "offline_replicas": [],
+            }
+            for index in range(len(topic.partitions))
+        ],
+        "topic_authorized_operations": OPERATIONS_UNKNOWN,
+    }

@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch 2-4: where an epoch ends.
+
+Epochs never change here, so the current one ends at the log's end and any other is unknown or fenced.
+Source: org.apache.kafka.cluster.Partition.lastOffsetForLeaderEpoch (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.cluster_view import leader_epoch_error
+from agent.handlers.entities import answer
+from agent.services import Request, Services
+from protocol.errors import ErrorCode
+from protocol.messages import read_request
+from protocol.types import LEADER_EPOCH
+from storage.object_store import Buffer
+
+API_KEY = 23
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = read_request(request.frame)
+    topics = []
+    for topic in body.topics:
+        partitions = [await _end_offset(services, topic.topic, partition) for partition in topic.partitions]
+        topics.append({"topic": topic.topic, "partitions": partitions})
+    return answer(request.frame, {"topics": topics})
+
+
+async def _end_offset(services: Services, topic_name: str, partition: Any) -> dict[str, Any]:
+    error_code, epoch, end_offset = ErrorCode.none, NO_EPOCH, NO_OFFSET
+    topic = await services.topics.by_name(topic_name)
+    if topic is None or not 0 <= partition.partition < len(topic.partitions):
+        error_code = ErrorCode.unknown_topic_or_partition
+    else:
+        error_code = leader_epoch_error(partition.current_leader_epoch)
+        if error_code is ErrorCode.none and partition.leader_epoch == LEADER_EPOCH:
+            epoch, end_offset = LEADER_EPOCH, topic.partitions[partition.partition].log_end
+    return {
+        "error_code": error_code,
+        "partition": partition.partition,
+        "leader_epoch": epoch,
+        "end_offset": end_offset,
+    }

@@ -1,0 +1,149 @@
+"""Appends this agent's commands to the ledger: in order, in groups, one append in flight.
+
+Rule: an append whose outcome is unknown is repeated, the same bytes under the same numbers, until the ledger answers
+(safety rule S10). A session that was fenced is replaced; what it left undecided is answered as unknown and never
+appended under another session (safety rule S1).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.clock import Clock
+from agent.metadata_loop import MetadataLoop
+from coordinator.command_codec import encode
+from coordinator.commands import Command, EndSession, Outcome, Proposal, Refused, StartSession
+from coordinator.log import Entry, Fenced, Ledger, LedgerUnavailable, SessionHeld
+from protocol.limits import LEDGER_GROUP_BYTES_MAX, LEDGER_GROUP_ENTRIES_MAX
+from protocol.types import Milliseconds, SessionId
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS_FIRST = 0.05
+RETRY_SECONDS_MAX = 2.0
+
+
+class OutcomeUnknown(Exception):
+    """The session ended before the entry was seen applied: it may or may not have happened. Clients may retry."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    command: Command
+    future: asyncio.Future[Outcome]
+
+
+class LedgerWriter:
+    """Owns the agent's session. `submit` is synchronous, so the order of calls is the order in the ledger."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        metadata: MetadataLoop,
+        clock: Clock,
+        start: StartSession,
+        proposed_time: Callable[[], Milliseconds | None],
+    ) -> None:
+        self._ledger = ledger
+        self._metadata = metadata
+        self._clock = clock
+        self._start = start
+        self._proposed_time = proposed_time
+        self._queue: deque[_Pending] = deque()
+        self._wanted = asyncio.Event()
+        self._number_next = 0
+        self.session = SessionId(-1)
+
+    def submit(self, command: Command) -> asyncio.Future[Outcome]:
+        """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Pending(command, future))
+        self._wanted.set()
+        return future
+
+    async def open(self) -> None:
+        """Begin a session, and return once its first entry is applied (it ends a predecessor of the same name, S12)."""
+        delay_s = RETRY_SECONDS_FIRST
+        while True:
+            try:
+                self.session = await self._ledger.open_session(self._start.name)
+            except (SessionHeld, LedgerUnavailable) as error:
+                log.warning("no session yet, trying again", extra={"name": self._start.name, "reason": str(error)})
+                await self._clock.sleep(delay_s)
+                delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
+                continue
+            self._number_next = 0
+            future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            try:
+                await self._append([_Pending(self._start, future)])
+            except Fenced:
+                continue
+            outcome = await future
+            if isinstance(outcome, Refused):
+                raise RuntimeError(f"the cluster refused this agent's session: {outcome.reason}")
+            return
+
+    async def close(self) -> None:
+        """End the session cleanly, after everything submitted was appended."""
+        future = self.submit(EndSession(session=self.session))
+        await future
+        await self._ledger.close_session(self.session)
+
+    async def run(self) -> None:
+        """Append what is submitted, for ever."""
+        while True:
+            await self._wanted.wait()
+            group = self._take()
+            if not group:
+                self._wanted.clear()
+                continue
+            try:
+                await self._append(group)
+            except Fenced:
+                await self._replace_session(group)
+
+    def _take(self) -> list[_Pending]:
+        group: list[_Pending] = []
+        while self._queue and len(group) < LEDGER_GROUP_ENTRIES_MAX:
+            group.append(self._queue.popleft())
+        return group
+
+    async def _append(self, group: list[_Pending]) -> None:
+        """Append a group, split where it exceeds what one revision may hold (safety rule S10)."""
+        entries: list[Entry] = []
+        entries_bytes = 0
+        time_ms = self._proposed_time()
+        for pending in group:
+            payload = encode(Proposal(time_ms=time_ms, command=pending.command))
+            if entries and entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
+                await self._append_until_known(entries)
+                entries, entries_bytes = [], 0
+            entries.append(Entry(number=self._number_next, payload=payload))
+            entries_bytes += len(payload)
+            self._metadata.expect(self.session, self._number_next, pending.future)
+            self._number_next += 1
+        await self._append_until_known(entries)
+
+    async def _append_until_known(self, entries: list[Entry]) -> None:
+        delay_s = RETRY_SECONDS_FIRST
+        while True:
+            try:
+                await self._ledger.append(self.session, entries)
+            except LedgerUnavailable as error:
+                log.warning("the ledger did not answer an append, repeating it", extra={"reason": str(error)})
+                await self._clock.sleep(delay_s)
+                delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
+            else:
+                return
+
+    async def _replace_session(self, group: list[_Pending]) -> None:
+        """Open a new session after the old one was fenced, then give up on what the old one left undecided (S1)."""
+        fenced = self.session
+        log.warning("this agent's session ended, opening another", extra={"session": fenced})
+        await self.open()
+        for future in [*self._metadata.abandon(fenced), *(pending.future for pending in group)]:
+            if not future.done():
+                future.set_exception(OutcomeUnknown(f"session {fenced} ended before its entry was seen applied"))

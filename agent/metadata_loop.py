@@ -1,0 +1,158 @@
+"""The shell around `coordinator.follower`: reads the ledger, applies it, and wakes whoever waits for what was applied.
+
+Rule: this loop is the only one that changes the cluster's state, and it does so without awaiting, so every other task
+sees the state at one whole position. Waiting for an outcome, for growth or for a barrier happens here and nowhere else.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from agent.clock import Clock
+from coordinator.commands import ChunksCommitted, DeleteTopic, Outcome
+from coordinator.follower import Applied, Follower
+from coordinator.log import Ledger, LedgerError, LedgerRecord, LedgerUnavailable
+from coordinator.state import ClusterState
+from protocol.types import PartitionIndex, Position, SessionId, TopicId
+
+log = logging.getLogger(__name__)
+
+PartitionKey = tuple[TopicId, PartitionIndex]
+RETRY_SECONDS = 0.2
+
+
+class Growth:
+    """Waits until one of some partitions grows, or its topic is deleted. Used once, by one fetch."""
+
+    __slots__ = ("_future", "keys")
+
+    def __init__(self, keys: Sequence[PartitionKey], future: asyncio.Future[None]) -> None:
+        self.keys = keys
+        self._future = future
+
+    def notify(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self) -> None:
+        await self._future
+
+
+class MetadataLoop:
+    """Follows the ledger. `state` is the cluster's state as far as this agent has applied it."""
+
+    def __init__(self, *, ledger: Ledger, follower: Follower, clock: Clock) -> None:
+        self._ledger = ledger
+        self._follower = follower
+        self._clock = clock
+        self._outcomes: dict[tuple[SessionId, int], asyncio.Future[Outcome]] = {}
+        self._growing: dict[PartitionKey, set[Growth]] = defaultdict(set)
+        self._reached: list[tuple[Position, asyncio.Future[None]]] = []
+        self._barrier_waiters: list[asyncio.Future[None]] = []
+        self._barrier_wanted = asyncio.Event()
+        self.entries_applied_count = 0
+
+    @property
+    def state(self) -> ClusterState:
+        return self._follower.state
+
+    def expect(self, session: SessionId, number: int, future: asyncio.Future[Outcome]) -> None:
+        """Give the outcome of an own entry to `future` when it is applied."""
+        self._outcomes[session, number] = future
+
+    def abandon(self, session: SessionId) -> Iterable[asyncio.Future[Outcome]]:
+        """Stop expecting outcomes of a session that is over, and return whoever waited for them (safety rule S1)."""
+        keys = [key for key in self._outcomes if key[0] == session]
+        return [self._outcomes.pop(key) for key in keys]
+
+    def watch(self, keys: Sequence[PartitionKey]) -> Growth:
+        """Begin to watch partitions; end with `unwatch`."""
+        growth = Growth(keys, asyncio.get_running_loop().create_future())
+        for key in keys:
+            self._growing[key].add(growth)
+        return growth
+
+    def unwatch(self, growth: Growth) -> None:
+        for key in growth.keys:
+            watching = self._growing[key]
+            watching.discard(growth)
+            if not watching:
+                del self._growing[key]
+
+    async def barrier(self) -> None:
+        """Return once everything that was in the ledger when this was called is applied (safety rule S4).
+
+        Raises `LedgerUnavailable` when the ledger does not answer.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._barrier_waiters.append(future)
+        self._barrier_wanted.set()
+        await future
+
+    async def reach(self, position: Position) -> None:
+        """Return once `position` is applied."""
+        if self.state.position >= position:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reached.append((position, future))
+        await future
+
+    async def run_barriers(self) -> None:
+        """Answer barriers. Whoever asks while a request is on its way waits for the next one (safety rule S4)."""
+        while True:
+            await self._barrier_wanted.wait()
+            self._barrier_wanted.clear()
+            waiters, self._barrier_waiters = self._barrier_waiters, []
+            try:
+                head = await self._ledger.head()
+            except LedgerError as error:
+                for waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_exception(error)
+                continue
+            await self.reach(head.position)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def run(self) -> None:
+        """Apply what comes, for ever. The ledger's absence is waited out; a ledger that contradicts itself raises."""
+        while True:
+            try:
+                async for records in self._ledger.tail(self.state.position):
+                    self._apply(records)
+            except LedgerUnavailable as error:
+                log.warning("the ledger is away, reading it again", extra={"reason": str(error)})
+                await self._clock.sleep(RETRY_SECONDS)
+
+    def _apply(self, records: Sequence[LedgerRecord]) -> None:
+        grown: set[PartitionKey] = set()
+        for applied in self._follower.receive(records):
+            self.entries_applied_count += 1
+            self._settle(applied)
+            match applied.outcome:
+                case ChunksCommitted(grown=keys):
+                    grown.update(keys)
+                case _:
+                    pass
+            if applied.proposal is not None and isinstance(applied.proposal.command, DeleteTopic):
+                topic_id = applied.proposal.command.topic_id
+                grown.update(key for key in self._growing if key[0] == topic_id)
+        for key in grown:
+            for growth in self._growing.get(key, ()):
+                growth.notify()
+        if self._reached:
+            self._wake_reached()
+
+    def _settle(self, applied: Applied) -> None:
+        future = self._outcomes.pop((applied.session, applied.number), None)
+        if future is not None and not future.done():
+            future.set_result(applied.outcome)
+
+    def _wake_reached(self) -> None:
+        position = self.state.position
+        for wanted, future in self._reached:
+            if wanted <= position and not future.done():
+                future.set_result(None)
+        self._reached = [(wanted, future) for wanted, future in self._reached if wanted > position]

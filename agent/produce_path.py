@@ -1,0 +1,289 @@
+"""From checked record batches to acknowledged offsets: gather, put, commit, answer.
+
+Rule: nothing is acknowledged before its ledger entry is applied. Puts overlap; commits are submitted in the order in which
+the intakes were sealed, so that one producer's batches never overtake each other within this agent. An error always has
+base offset -1.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.chunk_cache import ChunkCache, ServedChunk
+from agent.clock import Clock
+from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome
+from protocol.errors import ErrorCode
+from protocol.limits import INTAKE_BUFFER_BYTES_MAX, INTAKE_PUTS_IN_FLIGHT_MAX
+from protocol.record_batch import patch_offsets, set_log_append_time
+from protocol.types import NO_TIMESTAMP, ObjectNumber
+from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake
+from storage.object_store import ObjectStore, StoreError
+
+log = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """What one partition of a Produce request is told. With an error the base offset is -1."""
+
+    error_code: ErrorCode
+    base_offset: int = NO_OFFSET
+    append_time_ms: int = NO_TIMESTAMP
+    log_start: int = NO_OFFSET
+    error_message: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flush:
+    """A sealed intake on its way: put, then committed when it is the oldest."""
+
+    intake: SealedIntake
+    is_put: bool = False
+    error: StoreError | None = None
+
+
+class ProducePath:
+    """The agent's intake. `add` is synchronous; what it returns is acknowledged later, in any order."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        writer: LedgerWriter,
+        metadata: MetadataLoop,
+        cache: ChunkCache,
+        clock: Clock,
+        metrics: Metrics,
+        tasks: asyncio.TaskGroup,
+        flush_interval_ms: int,
+        is_store_cheap: bool,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._metadata = metadata
+        self._cache = cache
+        self._clock = clock
+        self._metrics = metrics
+        self._tasks = tasks
+        self._flush_interval_s = flush_interval_ms / 1000
+        self._is_store_cheap = is_store_cheap
+        self._batcher = Batcher(BatchLimits(age_ns_max=flush_interval_ms * 1_000_000))
+        self._flushes: deque[_Flush] = deque()
+        self._number_next = 0
+        self._session = writer.session
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._bytes_held = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes accepted and not yet acknowledged."""
+        return self._bytes_held
+
+    async def wait_for_room(self) -> None:
+        """Return while the intake may take more: beyond its bound no further request is taken up (back-pressure)."""
+        await self._has_room.wait()
+
+    def add(self, group: BatchGroup) -> "asyncio.Future[Acknowledgement]":
+        """Take checked batches of one partition. The group's ticket is replaced by the future that is returned."""
+        future: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
+        group = group._replace(ticket=future)
+        if not self._batcher.fits(group):
+            self._seal()
+        self._batcher.add(group, self._now_ns())
+        self._bytes_held += len(group.records)
+        if self._bytes_held >= INTAKE_BUFFER_BYTES_MAX:
+            self._has_room.clear()
+        self._schedule()
+        return future
+
+    async def drain(self) -> None:
+        """Return once everything that was taken is acknowledged or refused."""
+        self._seal_open()
+        while self._flushes or not self._batcher.is_empty:
+            await self._clock.sleep(0.005)
+
+    def _schedule(self) -> None:
+        """Decide when the open intake is sealed: at once while the store is cheap and idle, else by bytes or age."""
+        if self._batcher.should_seal(self._now_ns()) is not None and self._may_start():
+            self._cancel_timer()
+            self._seal()
+        elif self._timer is None:
+            loop = asyncio.get_running_loop()
+            if self._is_store_cheap and not self._flushes:
+                self._timer = loop.call_soon(self._seal_open)
+            else:
+                self._timer = loop.call_later(self._flush_interval_s, self._seal_open)
+
+    def _now_ns(self) -> int:
+        return int(self._clock.monotonic_s() * 1_000_000_000)
+
+    def _may_start(self) -> bool:
+        return len(self._flushes) < INTAKE_PUTS_IN_FLIGHT_MAX
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _seal_open(self) -> None:
+        self._cancel_timer()
+        if not self._batcher.is_empty and self._may_start():
+            self._seal()
+
+    def _seal(self) -> None:
+        session = self._writer.session
+        if session != self._session:
+            self._session, self._number_next = session, 0
+        intake = self._batcher.seal(session=session, number=ObjectNumber(self._number_next))
+        self._number_next += 1
+        flush = _Flush(intake=intake)
+        self._flushes.append(flush)
+        self._tasks.create_task(self._put(flush))
+
+    async def _put(self, flush: _Flush) -> None:
+        began_s = self._clock.monotonic_s()
+        try:
+            await self._store.put(flush.intake.key, flush.intake.parts)
+        except StoreError as error:
+            log.warning("an intake object could not be put", extra={"key": flush.intake.key, "reason": str(error)})
+            flush.error = error
+        self._metrics.intake_flushed(flush.intake.object_bytes, self._clock.monotonic_s() - began_s)
+        flush.is_put = True
+        while self._flushes and self._flushes[0].is_put:
+            self._commit(self._flushes.popleft())
+        if not self._batcher.is_empty:
+            self._after_flush()
+
+    def _after_flush(self) -> None:
+        """A flush left the way: what gathered meanwhile need not wait any longer if the store is cheap."""
+        if self._is_store_cheap and not self._flushes:
+            self._seal_open()
+        elif self._batcher.should_seal(self._now_ns()) is not None:
+            self._seal_open()
+
+    def _commit(self, flush: _Flush) -> None:
+        if flush.error is not None:
+            self._answer_all(flush.intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
+            return
+        outcome = self._writer.submit(commit_command(flush.intake))
+        outcome.add_done_callback(lambda future: self._settle(flush.intake, future))
+
+    def _settle(self, intake: SealedIntake, future: "asyncio.Future[Outcome]") -> None:
+        if future.cancelled() or isinstance(future.exception(), OutcomeUnknown):
+            self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
+            return
+        outcome = future.result()
+        if not isinstance(outcome, ChunksCommitted):
+            log.warning("a commit was refused", extra={"key": intake.key, "outcome": str(outcome)})
+            self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
+            return
+        self._keep_in_cache(intake, outcome)
+        for place in intake.tickets:
+            self._answer(place.ticket, _acknowledgement(outcome, place.chunk, place.batch_first, place.batch_count))
+        self._release(intake)
+
+    def _answer_all(self, intake: SealedIntake, acknowledgement: Acknowledgement) -> None:
+        for place in intake.tickets:
+            self._answer(place.ticket, acknowledgement)
+        self._release(intake)
+
+    @staticmethod
+    def _answer(ticket: object, acknowledgement: Acknowledgement) -> None:
+        assert isinstance(ticket, asyncio.Future)
+        if not ticket.done():
+            ticket.set_result(acknowledgement)
+
+    def _release(self, intake: SealedIntake) -> None:
+        self._bytes_held -= sum(intake.batch_record_bytes)
+        if self._bytes_held < INTAKE_BUFFER_BYTES_MAX:
+            self._has_room.set()
+
+    def _keep_in_cache(self, intake: SealedIntake, outcome: ChunksCommitted) -> None:
+        """Keep what was just written for the consumers that are about to ask for it.
+
+        The copy joins what lies scattered over receive buffers, which are let go, and takes the real offsets.
+        """
+        parts = iter(intake.parts[1:])
+        batch = 0
+        for chunk, batch_count in enumerate(intake.chunk_batch_counts):
+            batch_end = batch + batch_count
+            chunk_bytes = sum(intake.batch_record_bytes[batch:batch_end])
+            copied = bytearray(chunk_bytes)
+            position = 0
+            while position < chunk_bytes:
+                part = next(parts)
+                copied[position : position + len(part)] = part
+                position += len(part)
+            self._keep_chunk(intake, outcome, chunk, batch, batch_end, copied)
+            batch = batch_end
+
+    def _keep_chunk(
+        self, intake: SealedIntake, outcome: ChunksCommitted, chunk: int, batch: int, batch_end: int, copied: bytearray
+    ) -> None:
+        offset = outcome.base_offsets[batch]
+        topic = self._metadata.state.topics.get(intake.topic_ids[intake.chunk_topics[chunk]])
+        if any(outcome.error_codes[batch:batch_end]) or topic is None:
+            return
+        index = topic.partitions[intake.chunk_partitions[chunk]].index
+        row = index.locate(offset)
+        if row is None:
+            return
+        ref = index.row(row)
+        is_this_chunk = ref.offset_first == offset and ref.byte_count == len(copied)
+        if not is_this_chunk or ref.byte_first != intake.chunk_byte_firsts[chunk]:
+            return
+        if patch_offsets(copied, offset) != ref.offset_end:
+            return
+        if outcome.append_time_ms[chunk] != NO_TIMESTAMP:
+            set_log_append_time(copied, outcome.append_time_ms[chunk])
+        self._cache.put(ref, ServedChunk(memoryview(copied)))
+
+
+def commit_command(intake: SealedIntake) -> CommitChunks:
+    """The command that makes a sealed intake true."""
+    return CommitChunks(
+        object_session=intake.session,
+        object_number=intake.number,
+        object_bytes=intake.object_bytes,
+        topic_ids=intake.topic_ids,
+        chunks=ChunkColumns(
+            topic=intake.chunk_topics,
+            partition=intake.chunk_partitions,
+            byte_first=intake.chunk_byte_firsts,
+            batch_count=intake.chunk_batch_counts,
+        ),
+        batches=BatchColumns(
+            record_bytes=intake.batch_record_bytes,
+            record_count=intake.batch_record_counts,
+            max_timestamp=intake.batch_max_timestamps,
+            producer_id=intake.batch_producer_ids,
+            producer_epoch=intake.batch_producer_epochs,
+            base_sequence=intake.batch_base_sequences,
+            is_transactional=intake.batch_is_transactional,
+        ),
+    )
+
+
+def _acknowledgement(outcome: ChunksCommitted, chunk: int, batch_first: int, batch_count: int) -> Acknowledgement:
+    """The answer for one group: its first error, else its first offset."""
+    errors: Sequence[int] = outcome.error_codes[batch_first : batch_first + batch_count]
+    failed = next((error for error in errors if error), None)
+    if failed is not None:
+        return Acknowledgement(error_code=ErrorCode(failed))
+    return Acknowledgement(
+        error_code=ErrorCode.none,
+        base_offset=outcome.base_offsets[batch_first],
+        append_time_ms=outcome.append_time_ms[chunk],
+        log_start=outcome.log_start[chunk],
+    )
+
+

@@ -1,0 +1,102 @@
+"""Checks of produced records: everything that can be known before the ledger is asked.
+
+Rule: what passes here can be archived and read back; a batch that fails is refused with Kafka's own error code. Large or
+compressed batches are checked in a thread, where the heavy part runs without the interpreter's lock.
+Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords and LogValidator (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.cpu import run_in_thread
+from agent.services import Services
+from coordinator.state import TopicState
+from coordinator.topic_configs import effective
+from protocol.errors import ErrorCode, InvalidBatch
+from protocol.limits import DECOMPRESSED_BYTES_MAX, TIMESTAMP_MS_MAX
+from protocol.record_batch import BatchHeader, check_crc, read_header, set_max_timestamp, split_batches
+from protocol.records import validate_records
+from protocol.types import NO_PRODUCER_ID
+
+INLINE_BYTES_MAX = 128 * 1024
+"""Batches up to this size are checked on the loop: handing them to a thread would cost more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRecords:
+    """Record batches that may be committed, and a header per batch."""
+
+    records: memoryview
+    headers: Sequence[BatchHeader]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRules:
+    """A topic's settings as far as records are concerned. Times in milliseconds since 1970."""
+
+    message_bytes_max: int
+    is_compacted: bool
+    uses_append_time: bool
+    timestamp_earliest: int
+    timestamp_latest: int
+
+
+async def check_records(services: Services, topic: TopicState, records: memoryview | None) -> CheckedRecords:
+    """The checked batches of one partition. Raises `InvalidBatch`."""
+    if records is None or len(records) == 0:
+        raise InvalidBatch(ErrorCode.invalid_record, "A Produce request must have at least one record batch per partition.")
+    rules = record_rules(topic, services.broker_configs, services.clock.now_ms())
+    if len(records) <= INLINE_BYTES_MAX:
+        return check_batches(records, rules)
+    return await run_in_thread(check_batches, records, rules)
+
+
+def record_rules(topic: TopicState, broker_configs: dict[str, str], now_ms: int) -> RecordRules:
+    """The rules for records that arrive at `now_ms`."""
+
+    def number(name: str) -> int:
+        return int(effective(topic.configs, broker_configs, name))
+
+    return RecordRules(
+        message_bytes_max=number("max.message.bytes"),
+        is_compacted="compact" in effective(topic.configs, broker_configs, "cleanup.policy"),
+        uses_append_time=effective(topic.configs, broker_configs, "message.timestamp.type") == "LogAppendTime",
+        timestamp_earliest=now_ms - number("message.timestamp.before.max.ms"),
+        timestamp_latest=now_ms + number("message.timestamp.after.max.ms"),
+    )
+
+
+def check_batches(records: memoryview, rules: RecordRules) -> CheckedRecords:
+    """Check every batch of one partition's records. Raises `InvalidBatch`; the caller's bytes stay as they are."""
+    headers = split_batches(records)
+    if len(headers) != 1:
+        raise InvalidBatch(ErrorCode.invalid_record, f"exactly one record batch per partition is accepted, not {len(headers)}")
+    header = headers[0]
+    _check_header(header, rules)
+    check_crc(records, header)
+    summary = validate_records(records, header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    if rules.uses_append_time or summary.max_timestamp == header.max_timestamp:
+        return CheckedRecords(records=records, headers=headers)
+    # Kafka writes the true maximum into the header (LogValidator); the copy keeps the receive buffer as it came.
+    corrected = bytearray(records)
+    set_max_timestamp(corrected, header, summary.max_timestamp)
+    return CheckedRecords(records=memoryview(corrected), headers=[read_header(corrected)])
+
+
+def _check_header(header: BatchHeader, rules: RecordRules) -> None:
+    if header.batch_bytes > rules.message_bytes_max:
+        raise InvalidBatch(
+            ErrorCode.message_too_large,
+            f"a record batch of {header.batch_bytes} bytes; max.message.bytes allows {rules.message_bytes_max}",
+        )
+    if header.is_control:
+        raise InvalidBatch(ErrorCode.invalid_record, "Clients are not allowed to write control records.")
+    if header.producer_id > NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise InvalidBatch(
+            ErrorCode.invalid_record,
+            f"producer {header.producer_id} sends epoch {header.producer_epoch}, sequence {header.base_sequence}",
+        )
+    if rules.uses_append_time:
+        return
+    if header.max_timestamp > TIMESTAMP_MS_MAX:
+        raise InvalidBatch(ErrorCode.invalid_timestamp, f"timestamp {header.max_timestamp} does not fit microseconds")

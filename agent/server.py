@@ -1,0 +1,223 @@
+"""Sockets: the thin shell around `protocol.connection.ServerConnection`.
+
+Rule: requests of one connection are taken up one after the other, in order; a Produce is taken up once its records are in
+the intake, and answered later, so that pipelined requests share a flush. Sockets are not read while requests wait
+beyond their bound, nor answers written into a peer that does not read.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+from agent.clock import Clock
+from agent.dispatch import HANDLERS
+from agent.ledger_writer import OutcomeUnknown
+from agent.metrics import Metrics
+from agent.services import Request, Services
+from coordinator.log import LedgerError
+from protocol.connection import RequestFrame, ServerConnection
+from protocol.errors import MalformedRequest
+from protocol.limits import CONNECTIONS_MAX, HALF_OPEN_SECONDS_MAX
+from storage.object_store import Buffer, StoreError
+
+log = logging.getLogger(__name__)
+
+IDLE_SWEEP_SECONDS = 30.0
+LISTEN_BACKLOG = 1024
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection. Its task lives as long as the socket."""
+
+    def __init__(self, server: "KafkaServer", listener: str) -> None:
+        self._server = server
+        self._listener = listener
+        self._wire = ServerConnection()
+        self._frames: deque[RequestFrame] = deque()
+        self._wanted: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_reading = True
+        self.peer = ""
+        self.used_s = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host_port = transport.get_extra_info("peername") or ("?", 0)
+        self.peer = f"{host_port[0]}:{host_port[1]}"
+        self.used_s = self._server.clock.monotonic_s()
+        if not self._server.register(self):
+            log.warning("refused a connection: too many are open", extra={"peer": self.peer, "limit": CONNECTIONS_MAX})
+            transport.abort()
+            return
+        self._task = self._server.tasks.create_task(self._serve())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        cut_bytes = self._wire.receive_eof()
+        if cut_bytes and not self._server.is_draining:
+            log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
+        self._server.unregister(self)
+        self._frames.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._wire.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._wire.buffer_updated(nbytes)
+        except MalformedRequest as error:
+            self._close_malformed(error)
+            return
+        if not frames:
+            return
+        self.used_s = self._server.clock.monotonic_s()
+        self._frames.extend(frames)
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+        if self._wire.is_reading_paused and self._is_reading:
+            self._is_reading = False
+            assert self._transport is not None
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """A half-closed peer gets no more answers: Kafka's clients never half-close."""
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._frames and self._wire.requests_waiting == 0
+
+    def _close_malformed(self, error: MalformedRequest) -> None:
+        log.warning("closed a connection that does not speak Kafka's protocol", extra={"peer": self.peer, "reason": str(error)})
+        self._server.metrics.connection_malformed()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _serve(self) -> None:
+        try:
+            while True:
+                while self._frames:
+                    if self._writable is not None:
+                        await self._writable
+                    await self._take_up(self._frames.popleft())
+                self._wanted = asyncio.get_running_loop().create_future()
+                await self._wanted
+        except MalformedRequest as error:
+            self._close_malformed(error)
+
+    async def _take_up(self, frame: RequestFrame) -> None:
+        began_s = self._server.clock.monotonic_s()
+        services = self._server.services
+        request = Request(frame=frame, listener=self._listener, peer=self.peer, received_s=began_s)
+        try:
+            answer = await HANDLERS[frame.api_key](services, request)
+        except (LedgerError, StoreError, OutcomeUnknown) as error:
+            # What cannot be answered now: the client sees a lost connection, asks again, and finds us or another agent.
+            log.warning(
+                "could not answer a request, closing its connection",
+                extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(error)},
+            )
+            self.close()
+            return
+        if answer is None:
+            self._send(self._wire.skip(frame.number))
+        elif isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda future: self._finish(frame, began_s, future))
+            return
+        else:
+            self._send(self._wire.respond(frame.number, answer))
+        self._server.metrics.request_served(frame.api_key, self._server.clock.monotonic_s() - began_s)
+
+    def _finish(self, frame: RequestFrame, began_s: float, future: "asyncio.Future[Sequence[Buffer]]") -> None:
+        if future.cancelled():
+            return
+        self._send(self._wire.respond(frame.number, future.result()))
+        self._server.metrics.request_served(frame.api_key, self._server.clock.monotonic_s() - began_s)
+
+    def _send(self, buffers: list[Buffer]) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if buffers:
+            transport.writelines(buffers)
+        if not self._is_reading and not self._wire.is_reading_paused:
+            self._is_reading = True
+            transport.resume_reading()
+
+
+class KafkaServer:
+    """The listeners and their connections."""
+
+    def __init__(self, *, services: Services, tasks: asyncio.TaskGroup, metrics: Metrics) -> None:
+        self.services = services
+        self.tasks = tasks
+        self.metrics = metrics
+        self.is_draining = False
+        self._connections: set[Connection] = set()
+        self._servers: list[asyncio.Server] = []
+
+    @property
+    def clock(self) -> Clock:
+        return self.services.clock
+
+    def register(self, connection: Connection) -> bool:
+        """Count a connection in; False where there are too many."""
+        if len(self._connections) >= CONNECTIONS_MAX or self.is_draining:
+            return False
+        self._connections.add(connection)
+        self.metrics.connections_open(len(self._connections))
+        return True
+
+    def unregister(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self.metrics.connections_open(len(self._connections))
+
+    async def listen(self, name: str, host: str, port: int) -> int:
+        """Open a listener and return its port (a free one for port 0). Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Connection(self, name), host, port, backlog=LISTEN_BACKLOG, start_serving=False
+        )
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    async def start_serving(self) -> None:
+        for server in self._servers:
+            await server.start_serving()
+
+    async def run_idle_sweep(self) -> None:
+        """Close what has been silent for too long (Kafka's connections.max.idle.ms), for ever."""
+        while True:
+            await self.clock.sleep(IDLE_SWEEP_SECONDS)
+            idle_before_s = self.clock.monotonic_s() - HALF_OPEN_SECONDS_MAX
+            for connection in [c for c in self._connections if c.is_idle and c.used_s < idle_before_s]:
+                connection.close()
+
+    async def drain(self, seconds_max: float) -> None:
+        """Take no more connections, let what was taken up be answered, then close all."""
+        self.is_draining = True
+        for server in self._servers:
+            server.close()
+        deadline_s = self.clock.monotonic_s() + seconds_max
+        while any(not c.is_idle for c in self._connections) and self.clock.monotonic_s() < deadline_s:
+            await self.clock.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close()

@@ -1,0 +1,57 @@
+"""What a request handler may use: the parts of one agent, wired by `agent.components`.
+
+Rule: handlers reach everything through `Services`, and know of the connection only what `Request` says.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agent.clock import Clock
+from agent.fetch_path import FetchPath
+from agent.fetch_sessions import FetchSessions
+from agent.ids import Ids
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from agent.producer_ids import ProducerIdBlock
+from agent.produce_path import ProducePath
+from agent.timestamp_search import TimestampSearch
+from agent.topics import TopicAdmin
+from coordinator.state import ClusterState
+from protocol.connection import RequestFrame
+from storage.object_store import Buffer
+
+Answer = Sequence[Buffer] | asyncio.Future[Sequence[Buffer]] | None
+"""Bytes to send; or bytes to come, while the connection's next request is taken up; or nothing (acks=0)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    cluster_id: str
+    node_id: int
+    metadata: MetadataLoop
+    writer: LedgerWriter
+    produce: ProducePath
+    fetch: FetchPath
+    fetch_sessions: FetchSessions
+    timestamps: TimestampSearch
+    producer_ids: ProducerIdBlock
+    topics: TopicAdmin
+    broker_configs: dict[str, str]
+    clock: Clock
+    ids: Ids
+
+    @property
+    def state(self) -> ClusterState:
+        return self.metadata.state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request as it came: its frame, and the name of the listener that took it."""
+
+    frame: RequestFrame
+    listener: str
+    peer: str
+    received_s: float = field(default=0.0)
+    """The injected monotonic clock's time when the frame was complete."""

@@ -1,0 +1,77 @@
+"""Writes snapshots of the state, so that an agent starts fast and the ledger stays short.
+
+Rule: object first, then the pointer by compare-and-set, then the trim: a crash in between leaves an object that nobody
+refers to, never a pointer to nothing. The pointer carries the state's digest (safety rule S3).
+"""
+
+import logging
+
+from agent.clock import Clock
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from coordinator.log import Ledger, SnapshotPointer
+from coordinator.snapshot import digest, encode_snapshot
+from storage.object_store import ObjectStore
+from storage.refs import snapshot_key
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S = 5.0
+
+
+class Snapshots:
+    """The role that one agent has: today's only one."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        store: ObjectStore,
+        metadata: MetadataLoop,
+        clock: Clock,
+        metrics: Metrics,
+        pointer: SnapshotPointer | None,
+        entries_interval: int,
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._metadata = metadata
+        self._clock = clock
+        self._metrics = metrics
+        self._pointer = pointer
+        self._entries_interval = entries_interval
+        self._entries_covered = metadata.entries_applied_count
+
+    async def run(self) -> None:
+        """Take a snapshot whenever enough entries were applied since the last, for ever."""
+        while True:
+            await self._clock.sleep(CHECK_INTERVAL_S)
+            if self._metadata.entries_applied_count - self._entries_covered >= self._entries_interval:
+                await self.take()
+
+    async def take(self) -> SnapshotPointer:
+        """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshot."""
+        state = self._metadata.state
+        entries_covered = self._metadata.entries_applied_count
+        # On the loop, not in a thread: the state must not change while it is written out.
+        content = encode_snapshot(state)
+        pointer = SnapshotPointer(
+            position=state.position,
+            object_key=snapshot_key(state.position),
+            appends_count=state.appends_count,
+            digest=digest(state),
+        )
+        await self._store.put(pointer.object_key, [content])
+        previous = self._pointer
+        if not await self._ledger.set_snapshot(previous, pointer):
+            log.warning("another agent moved the snapshot pointer first", extra={"position": pointer.position})
+            self._pointer = (await self._ledger.load()).pointer
+            return pointer
+        self._pointer = pointer
+        self._entries_covered = entries_covered
+        await self._ledger.trim(pointer.position)
+        if previous is not None and previous.object_key != pointer.object_key:
+            await self._store.delete([previous.object_key])
+        self._metrics.snapshots.inc()
+        log.info("wrote a snapshot", extra={"position": pointer.position, "bytes": len(content)})
+        return pointer

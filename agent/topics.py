@@ -1,0 +1,122 @@
+"""Topics as clients ask for them: looked up after a barrier where they seem unknown, created and deleted by entry.
+
+Rule: an "unknown topic" answer is given only after a read barrier (safety rule S4). Whether a topic may exist is decided
+at apply; what is checked here spares the ledger an entry that would be refused anyway.
+Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent.ids import Ids
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from coordinator.commands import CreateTopic, DeleteTopic, Refused
+from coordinator.state import TopicState
+from coordinator.topic_configs import InvalidConfig, broker_value, validate_topic_config
+from coordinator.topic_names import InvalidTopicName, validate_topic_name
+from protocol.errors import ErrorCode
+from protocol.limits import PARTITIONS_PER_TOPIC_MAX
+from protocol.types import TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class TopicError(Exception):
+    """A topic that cannot be had, created or deleted, as the client is told."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+class TopicAdmin:
+    """Looks up, creates and deletes topics on behalf of requests."""
+
+    def __init__(
+        self, *, metadata: MetadataLoop, writer: LedgerWriter, ids: Ids, broker_configs: Mapping[str, str]
+    ) -> None:
+        self._metadata = metadata
+        self._writer = writer
+        self._ids = ids
+        self._broker_configs = broker_configs
+
+    def known(self, name: str) -> TopicState | None:
+        """The topic if this agent has seen it already: the hot path's lookup."""
+        state = self._metadata.state
+        topic_id = state.topic_ids.get(name)
+        return None if topic_id is None else state.topics[topic_id]
+
+    async def by_name(self, name: str) -> TopicState | None:
+        """The topic, or None once a barrier confirmed that there is none (safety rule S4)."""
+        topic = self.known(name)
+        if topic is None:
+            await self._metadata.barrier()
+            topic = self.known(name)
+        return topic
+
+    async def by_id(self, topic_id: TopicId) -> TopicState | None:
+        """Like `by_name`, by topic id."""
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None:
+            await self._metadata.barrier()
+            topic = self._metadata.state.topics.get(topic_id)
+        return topic
+
+    @property
+    def is_auto_create_enabled(self) -> bool:
+        return broker_value(self._broker_configs, "auto.create.topics.enable") == "true"
+
+    async def auto_create(self, name: str) -> TopicState:
+        """The topic, made with `num.partitions` if there is none. Raises `TopicError`."""
+        partition_count = int(broker_value(self._broker_configs, "num.partitions"))
+        try:
+            return await self.create(name, partition_count=partition_count, configs={})
+        except TopicError as error:
+            topic = self.known(name)
+            if error.error_code is ErrorCode.topic_already_exists and topic is not None:
+                return topic
+            raise
+
+    def check(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> None:
+        """Raise `TopicError` if a topic cannot be created like this."""
+        try:
+            validate_topic_name(name)
+        except InvalidTopicName as error:
+            raise TopicError(ErrorCode.invalid_topic_exception, str(error)) from error
+        if self.known(name) is not None:
+            raise TopicError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        if partition_count <= 0:
+            raise TopicError(ErrorCode.invalid_partitions, "Number of partitions must be larger than 0.")
+        if partition_count > PARTITIONS_PER_TOPIC_MAX:
+            raise TopicError(
+                ErrorCode.invalid_partitions,
+                f"A topic has at most {PARTITIONS_PER_TOPIC_MAX} partitions, {partition_count} were asked for.",
+            )
+        for config, value in configs.items():
+            if value is None:
+                raise TopicError(ErrorCode.invalid_config, f"Null value not supported for topic configs: {config}")
+            try:
+                validate_topic_config(config, value)
+            except InvalidConfig as error:
+                raise TopicError(ErrorCode.invalid_config, str(error)) from error
+
+    async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> TopicState:
+        """The new topic, once it is in the ledger. Raises `TopicError`."""
+        self.check(name, partition_count=partition_count, configs=configs)
+        topic_id = TopicId(self._ids.new_uuid())
+        outcome = await self._writer.submit(
+            CreateTopic(
+                name=name,
+                topic_id=topic_id,
+                partition_count=partition_count,
+                configs=tuple(sorted((key, value) for key, value in configs.items() if value is not None)),
+            )
+        )
+        if isinstance(outcome, Refused):
+            raise TopicError(outcome.error_code, outcome.reason)
+        return self._metadata.state.topics[topic_id]
+
+    async def delete(self, topic: TopicState) -> None:
+        """Delete the topic. Raises `TopicError`."""
+        outcome = await self._writer.submit(DeleteTopic(topic_id=topic.topic_id))
+        if isinstance(outcome, Refused):
+            raise TopicError(outcome.error_code, outcome.reason)
