@@ -1,0 +1,203 @@
+"""What the HTTP port answers.
+
+Rule: health is decided by the agent alone, so an outage of ledger or store never takes it out of service; every error is
+JSON with a code, a sentence and what to do; a body is read up to a bound. Views of the state: `agent.state_views`.
+
+    GET  /live  /ready  /metrics
+    GET  /api/status   /api/topics   /api/topics/NAME
+    POST /api/archive  {"topics": ["orders"], "wait": true}
+    GET  /api/inspect/state  /api/inspect/objects  /api/inspect/ledger?after=&limit=
+    GET  /api/inspect/chunks?topic=&partition=     /api/inspect/object?key=
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from agent.inspection import InspectError, inspect_object, ledger_rows
+from agent.state_views import chunk_rows, object_rows, state_summary, topic_details, topic_rows
+from coordinator.log import LedgerError
+from coordinator.state import TopicState
+from storage.object_store import ObjectMissing, StoreError
+
+if TYPE_CHECKING:
+    from agent.http_server import Agent
+
+BODY_BYTES_MAX = 64 * 1024
+ROWS_MAX = 10_000
+ROWS_DEFAULT = 1_000
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class ApiError(Exception):
+    """An answer that is not 200. `remedy` says what the caller should do."""
+
+    def __init__(self, status: int, code: str, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+
+
+def build_app(agent: "Agent") -> Starlette:
+    """The application; it keeps no state of its own but the archive passes that nobody waits for."""
+    api = _Api(agent)
+    routes = [
+        Route("/live", api.live),
+        Route("/ready", api.ready),
+        Route("/metrics", api.metrics),
+        Route("/api/status", api.status),
+        Route("/api/topics", api.topics),
+        Route("/api/topics/{name}", api.topic),
+        Route("/api/archive", api.archive, methods=["POST"]),
+        Route("/api/inspect/state", api.inspect_state),
+        Route("/api/inspect/objects", api.inspect_objects),
+        Route("/api/inspect/chunks", api.inspect_chunks),
+        Route("/api/inspect/ledger", api.inspect_ledger),
+        Route("/api/inspect/object", api.inspect_object),
+    ]
+    handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
+        ApiError: _on_api_error,
+        HTTPException: _on_http_exception,
+        StoreError: _on_unavailable,
+        LedgerError: _on_unavailable,
+    }
+    return Starlette(routes=routes, exception_handlers=dict(handlers))
+
+
+class _Api:
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._passes: set[asyncio.Future[object]] = set()
+
+    async def live(self, _: Request) -> Response:
+        return PlainTextResponse("live\n")
+
+    async def ready(self, _: Request) -> Response:
+        if self._agent.is_ready:
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse("not ready: before the first sync, or draining\n", status_code=503)
+
+    async def metrics(self, _: Request) -> Response:
+        return Response(self._agent.metrics.exposition(), media_type=METRICS_TYPE)
+
+    async def status(self, _: Request) -> Response:
+        return JSONResponse({"is_ready": self._agent.is_ready, **self._agent.status()})
+
+    async def topics(self, _: Request) -> Response:
+        await self._agent.barrier()
+        return JSONResponse({"topics": topic_rows(self._agent.state)})
+
+    async def topic(self, request: Request) -> Response:
+        await self._agent.barrier()
+        return JSONResponse(topic_details(self._find(request.path_params["name"])))
+
+    async def archive(self, request: Request) -> Response:
+        body = await _json_body(request)
+        names, is_awaited = body.get("topics"), body.get("wait", True)
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise ApiError(400, "bad_request", "topics must be a list of names", 'send {"topics": ["orders"]}')
+        await self._agent.barrier()
+        for name in names:
+            self._find(name)
+        work = asyncio.ensure_future(self._agent.archive(names))
+        if is_awaited:
+            return JSONResponse({"passes": list(await work)})
+        self._passes.add(work)
+        work.add_done_callback(self._passes.discard)
+        return JSONResponse({"passes": [], "started": names}, status_code=202)
+
+    async def inspect_state(self, _: Request) -> Response:
+        return JSONResponse(state_summary(self._agent.state))
+
+    async def inspect_objects(self, _: Request) -> Response:
+        return JSONResponse({"objects": object_rows(self._agent.state)})
+
+    async def inspect_chunks(self, request: Request) -> Response:
+        await self._agent.barrier()
+        topic = self._find(request.query_params.get("topic", ""))
+        partition = _number(request, "partition", -1)
+        rows = chunk_rows(self._agent.state, topic, None if partition < 0 else partition)
+        return JSONResponse({"chunks": list(islice(rows, _limit(request)))})
+
+    async def inspect_ledger(self, request: Request) -> Response:
+        start = await self._agent.ledger.load()
+        rows = ledger_rows(start.records, after=_number(request, "after", -1), limit=_limit(request))
+        return JSONResponse({"head": start.head.position, "entries": rows})
+
+    async def inspect_object(self, request: Request) -> Response:
+        key = request.query_params.get("key", "")
+        try:
+            return JSONResponse(await inspect_object(self._agent.store, key))
+        except ObjectMissing as error:
+            raise ApiError(404, "unknown_object", str(error), "list keys with penstock inspect objects") from error
+        except InspectError as error:
+            raise ApiError(422, "unreadable", str(error), "check the key") from error
+
+    def _find(self, name: str) -> TopicState:
+        state = self._agent.state
+        topic_id = state.topic_ids.get(name)
+        if topic_id is None:
+            raise ApiError(404, "unknown_topic", f"there is no topic {name!r}", "list topics with penstock topics list")
+        return state.topics[topic_id]
+
+
+async def _json_body(request: Request) -> dict[str, object]:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        # A page in somebody's browser cannot send this type to a port of the machine without asking first.
+        raise ApiError(415, "bad_request", "the body must be JSON", "send Content-Type: application/json")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_BYTES_MAX:
+            raise ApiError(413, "too_large", f"the body exceeds {BODY_BYTES_MAX} bytes", "name fewer topics")
+    try:
+        value = json.loads(body)
+    except ValueError as error:
+        raise ApiError(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object") from error
+    if not isinstance(value, dict):
+        raise ApiError(400, "bad_request", "the body is not a JSON object", 'send {"topics": ["orders"]}')
+    return value
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit():
+        raise ApiError(400, "bad_request", f"{name}={text} is not a number", f"give {name} as a whole number")
+    return int(text)
+
+
+def _limit(request: Request) -> int:
+    return min(_number(request, "limit", ROWS_DEFAULT), ROWS_MAX)
+
+
+def _error(status: int, code: str, message: str, remedy: str) -> Response:
+    return JSONResponse({"error": {"code": code, "message": message, "remedy": remedy}}, status_code=status)
+
+
+def _on_api_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return _error(error.status, error.code, error.message, error.remedy)
+
+
+def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    remedy = "paths are /live /ready /metrics /api/status /api/topics /api/archive /api/inspect/..."
+    return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
+
+
+def _on_unavailable(_: Request, error: Exception) -> Response:
+    return _error(503, "unavailable", str(error), "the ledger or the store is away: try again, and see the agent's log")
+
+

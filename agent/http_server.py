@@ -1,0 +1,127 @@
+"""The HTTP port: health, metrics and administration, served by uvicorn inside the agent's own loop.
+
+Rule: what is answered is decided in `agent.http_api`; here are only the port to the agent and the server's life. The
+library is imported when the server starts, and never touches signals or logging.
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+from agent.addresses import HostPort
+from agent.metrics import Metrics
+from coordinator.log import Ledger
+from coordinator.state import ClusterState
+from storage.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    import uvicorn
+
+BACKLOG = 128
+KEEP_ALIVE_SECONDS = 30
+STOP_SECONDS = 2
+CONNECTIONS_MAX = 200
+
+
+class Agent(Protocol):
+    """What the HTTP port needs of the agent. `state` is replaced by the agent as it applies entries: read it anew."""
+
+    @property
+    def is_ready(self) -> bool:
+        """False before the first sync and while draining only (architecture: names that do not change)."""
+        ...
+
+    @property
+    def state(self) -> ClusterState: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def store(self) -> ObjectStore: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    def status(self) -> Mapping[str, object]:
+        """Values for JSON: `name`, `version`, `cluster_id`, `node_id`, `session`, `kafka` (a list of "NAME://HOST:PORT",
+        the first one is what `penstock produce` and `consume` connect to) and whatever else helps."""
+        ...
+
+    async def barrier(self) -> None:
+        """Return once the state holds everything that was true when this was called (safety rule S4)."""
+        ...
+
+    async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
+        """Archive these existing topics now; return a report for each once its entry is applied.
+
+        A report holds `topic`, `records`, `bytes` and `objects` (keys). A cancellation leaves the pass to finish or to
+        be refused as a whole.
+        """
+        ...
+
+
+class HttpServer:
+    """`bind`, then `run` as a task of the agent; `serving` returns once requests are answered; `stop` ends `run`."""
+
+    def __init__(self, *, agent: Agent, address: HostPort) -> None:
+        self._agent = agent
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._server: uvicorn.Server | None = None
+        self._serving = asyncio.Event()
+
+    def bind(self) -> HostPort:
+        """Take the port and return the address with the port that was got. Raises `OSError`."""
+        family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
+        self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=BACKLOG)
+        return HostPort(host=self._address.host, port=self._socket.getsockname()[1])
+
+    async def run(self) -> None:
+        """Serve until `stop` or a cancellation."""
+        assert self._socket is not None, "bind first"
+        self._server = _quiet_server(self._agent, self._serving)
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    async def serving(self) -> None:
+        await self._serving.wait()
+
+    async def stop(self) -> None:
+        """Let requests in progress end within two seconds. `run` returns soon after."""
+        if self._server is not None:
+            self._server.should_exit = True
+
+
+def _quiet_server(agent: Agent, serving: asyncio.Event) -> "uvicorn.Server":
+    import uvicorn
+
+    from agent.http_api import build_app
+
+    class Server(uvicorn.Server):
+        def capture_signals(self) -> AbstractContextManager[None]:
+            return nullcontext()
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            serving.set()
+
+    config = uvicorn.Config(
+        build_app(agent),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        loop="none",
+        http="h11",
+        ws="none",
+        server_header=False,
+        date_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    return Server(config)
