@@ -98,3 +98,11 @@ CLOCK_SKEW_MS_MAX = 10_000
 CLOCK_CHECK_INTERVAL_S = 540.0
 CLOCK_CHECK_VALID_S = 900.0
 """A check is believed for a little longer than until the next one is due."""
+
+# Reads of objects, and the cleaner.
+READ_GAP_BYTES_MAX = 512 * KIB
+"""Unwanted bytes between two wanted ranges that are read along rather than asking twice."""
+READ_BYTES_MAX = 16 * MIB
+"""What ranges are read together at most; one range above it is read alone."""
+ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
+"""How long after a session's end its objects are looked for once more: a put may land late (safety rule S6)."""
