@@ -1,7 +1,8 @@
 """Which requests read wanted byte ranges: neighbours in one object share a request.
 
 Rule: nothing is read here. A request costs about as much as half a mebibyte of transfer, so bytes between two wanted
-ranges are read along and thrown away up to that; a request stays bounded, so that one slow answer does not hold up much.
+ranges are read along and thrown away up to that; a request stays bounded, so that one slow answer does not hold up
+much.
 """
 
 from collections.abc import Sequence
@@ -34,8 +35,8 @@ def plan_reads(
     """Requests that together answer every range of `wanted`, each range by exactly one of them.
 
     Ranges of an object that overlap or lie at most `gap_bytes_max` apart are read together, while the request stays
-    within `read_bytes_max`; a single range above that is read alone, whole. Objects come in the order in which they are first
-    wanted, the reads of one object by position.
+    within `read_bytes_max`; a single range above that is read alone, whole. Objects come in the order in which they are
+    first wanted, the reads of one object by position.
     """
     by_key: dict[str, list[int]] = {}
     for index, byte_range in enumerate(wanted):

@@ -55,3 +55,25 @@ class ByteRange:
 def snapshot_key(position: Position) -> str:
     """The key of the state's snapshot at a position of the ledger."""
     return f"{SNAPSHOT_PREFIX}{position:016x}"
+
+
+def session_of_key(key: str) -> SessionId | None:
+    """The session that wrote an object, from its key; None where the key is not one that this module makes."""
+    match key.split("/"):
+        case ["intake", session, number] if _is_number(session) and _is_number(number):
+            return SessionId(int(session, 16))
+        case ["lake", folder, "data", name] if folder and name.endswith(_PARQUET_SUFFIX):
+            session, separator, number = name.removesuffix(_PARQUET_SUFFIX).partition("-")
+            if separator and _is_number(session) and _is_number(number):
+                return SessionId(int(session, 16))
+        case _:
+            pass
+    return None
+
+
+_PARQUET_SUFFIX = ".parquet"
+_NUMBER_DIGITS = 16
+
+
+def _is_number(text: str) -> bool:
+    return len(text) == _NUMBER_DIGITS and all(digit in "0123456789abcdef" for digit in text)

@@ -1,0 +1,96 @@
+"""What the cleaner may delete, and what it may only report (safety rule S6).
+
+Rule: decisions only; the caller lists, deletes, and proposes ForgetObjects and ForgetSessions once that is done. Time
+is the state's, never a clock's (safety rule S2). Whatever is not surely garbage stays: an object that the state names,
+one whose session is alive or not known, a key of another shape.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+
+from protocol.limits import ENDED_SESSION_LISTED_AGAIN_MS
+from protocol.types import Milliseconds, Position, SessionId
+from storage.refs import session_of_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedVerdict:
+    """What becomes of listed keys. Those in neither tuple stay, and need no word."""
+
+    deletable: tuple[str, ...]
+    """Left behind by ended sessions, never committed."""
+    unknown: tuple[str, ...]
+    """Of no shape that Penstock writes, or of a session that this state never had or has forgotten: report them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsPlan:
+    """Which ended sessions' objects to look for. After the listing and the deletions of `last`, forget those
+    sessions."""
+
+    first: tuple[SessionId, ...]
+    last: tuple[SessionId, ...]
+
+
+def released_due(
+    released: Mapping[str, Milliseconds], *, time_ms: Milliseconds, grace_ms: int, count_max: int
+) -> tuple[str, ...]:
+    """Keys of released objects whose grace has passed at the state's `time_ms`: longest released first, then by key.
+
+    `grace_ms` is no shorter than the life of a reader's plan. At most `count_max` keys are returned.
+    """
+    due = [(released_ms, key) for key, released_ms in released.items() if time_ms - released_ms >= grace_ms]
+    due.sort()
+    return tuple(key for _, key in due[:count_max])
+
+
+def judge_listed(
+    keys: Iterable[str],
+    *,
+    position: Position,
+    referenced: Container[str],
+    released: Container[str],
+    sessions_live: Container[SessionId],
+    sessions_ended: Container[SessionId],
+) -> ListedVerdict:
+    """What becomes of `keys`, found in the bucket, by the state at `position`. The state may be older or newer than the
+    list.
+
+    An ended session commits nothing any more, so what it wrote and the state does not name is garbage for ever. A
+    session that began above `position` is younger than the state: its objects stay.
+    """
+    deletable: list[str] = []
+    unknown: list[str] = []
+    for key in keys:
+        if key in referenced or key in released:
+            continue
+        session = session_of_key(key)
+        if session is None:
+            unknown.append(key)
+        elif session in sessions_ended:
+            deletable.append(key)
+        elif session not in sessions_live and session <= position:
+            unknown.append(key)
+    return ListedVerdict(deletable=tuple(deletable), unknown=tuple(unknown))
+
+
+def plan_sessions(
+    sessions_ended: Mapping[SessionId, Milliseconds],
+    *,
+    time_ms: Milliseconds,
+    already_listed: Container[SessionId],
+    again_after_ms: int = ENDED_SESSION_LISTED_AGAIN_MS,
+) -> SessionsPlan:
+    """Which ended sessions to look for now: each once at its end, and once more when late puts must have landed.
+
+    `sessions_ended` says when each ended; `already_listed` are those that this process has looked for since (looking
+    again after a restart does no harm).
+    """
+    first: list[SessionId] = []
+    last: list[SessionId] = []
+    for session, ended_ms in sorted(sessions_ended.items()):
+        if time_ms - ended_ms >= again_after_ms:
+            last.append(session)
+        elif session not in already_listed:
+            first.append(session)
+    return SessionsPlan(first=tuple(first), last=tuple(last))
