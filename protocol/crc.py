@@ -1,0 +1,57 @@
+"""CRC-32C of bytes, and of a concatenation whose parts are only known by their CRC.
+
+Rule: a checksum that a producer sent is carried on, never made anew from stored bytes: making it anew would bless
+whatever happened to the bytes in between. So a changed header is worked into the old checksum (safety rule S14).
+
+A CRC is the remainder of a polynomial over GF(2), so appending n bytes multiplies it by x^(8n) modulo the CRC's
+polynomial. Source: RFC 3720 appendix B.4 for the polynomial; R. Williams, "A painless guide to CRC error detection".
+"""
+
+from functools import lru_cache
+
+from crc32c import crc32c
+
+from protocol.wire import Buffer
+
+__all__ = ["changed_prefix_crc", "concatenated_crc", "crc32c"]
+
+_POLYNOMIAL = 0x82F63B78
+"""Castagnoli's, bit-reversed: bit 31 is the coefficient of x^0."""
+_ONE = 0x80000000
+_POWERS_CACHED = 4096
+
+
+def concatenated_crc(first_crc: int, second_crc: int, second_bytes: int) -> int:
+    """The CRC-32C of two parts in a row, from each part's own and the second part's length in bytes."""
+    return _times(first_crc, _power(second_bytes)) ^ second_crc
+
+
+def changed_prefix_crc(crc: int, old_prefix: Buffer, new_prefix: Buffer, tail_bytes: int) -> int:
+    """The CRC-32C of `new_prefix` and a tail, from `crc`, that of `old_prefix` (as long) and the same tail.
+
+    The tail is not read: an error in it is still an error afterwards.
+    """
+    return concatenated_crc(crc32c(old_prefix) ^ crc32c(new_prefix), crc, tail_bytes)
+
+
+def _times(a: int, b: int) -> int:
+    """The product of two polynomials modulo the CRC's."""
+    product = 0
+    while a:
+        if a & _ONE:
+            product ^= b
+        a = (a << 1) & 0xFFFFFFFF
+        b = (b >> 1) ^ (_POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+@lru_cache(maxsize=_POWERS_CACHED)
+def _power(byte_count: int) -> int:
+    """x^(8 * byte_count) modulo the CRC's polynomial."""
+    power, square = _ONE, 0x00800000  # x^0 and x^8
+    while byte_count:
+        if byte_count & 1:
+            power = _times(power, square)
+        square = _times(square, square)
+        byte_count >>= 1
+    return power
