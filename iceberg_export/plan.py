@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from protocol.limits import ARCHIVE_AGE_MS_DEFAULT, ARCHIVE_BYTES_DEFAULT, ARCHIVE_PASS_BYTES_MAX, ARCHIVE_PASS_CHUNKS_MAX
+from protocol.limits import (
+    ARCHIVE_AGE_MS_DEFAULT,
+    ARCHIVE_BYTES_DEFAULT,
+    ARCHIVE_PASS_BYTES_MAX,
+    ARCHIVE_PASS_CHUNKS_MAX,
+)
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, TopicId
 
 
@@ -25,7 +30,7 @@ class IntakeChunk:
     byte_first: int
     byte_count: int
     append_time_ms: Milliseconds
-    """-1 where the topic's timestamps are the producer's (CreateTime); else every record's timestamp (safety rule S14)."""
+    """-1 where timestamps are the producer's (CreateTime); else the timestamp of every record (safety rule S14)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ FIELD_ID_NEXT: Final = 100
 PARTITION: Final = "partition"
 OFFSET: Final = "offset"
 TIMESTAMP: Final = "timestamp"
-"""Microseconds UTC, always a whole number of milliseconds; -1 ms stands for a record without a timestamp, as in Kafka."""
+"""Microseconds UTC, always whole milliseconds; -1 ms stands for a record without a timestamp, as in Kafka."""
 TIMESTAMP_TYPE: Final = "timestamp_type"
 """0 = CreateTime, 1 = LogAppendTime: the numbers of Spark's Kafka source, there `timestampType`."""
 KEY: Final = "key"

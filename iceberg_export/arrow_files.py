@@ -1,0 +1,317 @@
+"""Parquet by way of pyarrow: the only module that imports it.
+
+Rule: pyarrow 26 carries no types, so nothing of it leaves this module; in and out go the arrays of `columns`.
+Encoding (measured in benchmarks/micro_parquet.py): zstd level 1, dictionaries only where values repeat, delta packing
+for offsets and timestamps, page index, one bloom filter on the key.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import IO, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from iceberg_export import schema
+from iceberg_export.columns import BinaryColumn, RecordRows
+from iceberg_export.schema import FieldId
+from storage.object_store import Buffer, StoreError
+
+MAGIC = b"PAR1"
+FOOTER_TAIL_BYTES = 8
+"""Length of the footer, 4 bytes little-endian, and the magic: the end of every Parquet file."""
+BLOOM_VALUES_MIN, BLOOM_VALUES_MAX = 64, 1 << 17
+BLOOM_FALSE_POSITIVES = 0.05
+ZSTD_LEVEL = 1
+
+Arrow: TypeAlias = Any
+"""An object of pyarrow's."""
+
+
+class FileUnreadable(StoreError):
+    """The bytes are not a Parquet file of ours: the object is corrupt, or the reference to it is wrong. Asking again
+    cannot help; `penstock audit` says which objects are concerned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroupPlace:
+    """Where a row group's columns lie in the file, and its rows."""
+
+    byte_first: int
+    byte_count: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """A file's footer, parsed once and kept."""
+
+    row_groups: tuple[RowGroupPlace, ...]
+    metadata: Mapping[str, str]
+    _file_metadata: Arrow
+    """pyarrow's own form, which it wants back for decoding."""
+
+
+def _field(name: str, kind: Arrow, field_id: FieldId, *, nullable: bool = False) -> Arrow:
+    return pa.field(name, kind, nullable=nullable, metadata={b"PARQUET:field_id": str(int(field_id)).encode()})
+
+
+@cache
+def arrow_schema() -> Arrow:
+    """The schema of every file, with Iceberg's field ids."""
+    header = pa.struct(
+        [
+            _field("key", pa.string(), FieldId.HEADER_KEY),
+            _field("value", pa.binary(), FieldId.HEADER_VALUE, nullable=True),
+        ]
+    )
+    return pa.schema(
+        [
+            _field(schema.PARTITION, pa.int32(), FieldId.PARTITION),
+            _field(schema.OFFSET, pa.int64(), FieldId.OFFSET),
+            _field(schema.TIMESTAMP, pa.timestamp("us", tz="UTC"), FieldId.TIMESTAMP),
+            _field(schema.TIMESTAMP_TYPE, pa.int32(), FieldId.TIMESTAMP_TYPE),
+            _field(schema.KEY, pa.binary(), FieldId.KEY, nullable=True),
+            _field(schema.VALUE, pa.binary(), FieldId.VALUE, nullable=True),
+            _field(schema.HEADERS, pa.list_(_field("element", header, FieldId.HEADERS_ELEMENT)), FieldId.HEADERS),
+        ]
+    )
+
+
+class FileWriter:
+    """Writes one Parquet file into `sink`, a row group at a time. CPU work: call it in a thread; pyarrow frees the GIL.
+
+    `sink` stays open and belongs to the caller.
+    """
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink = sink
+        self._writer: Arrow = None
+        self._footer: list[Arrow] = []
+
+    def write_row_group(self, rows: RecordRows) -> None:
+        """Append the rows as one row group."""
+        batch = _to_arrow(rows)
+        if self._writer is None:
+            self._writer = _open_writer(self._sink, batch, self._footer)
+        self._writer.write_batch(batch, row_group_size=len(rows))
+
+    def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupPlace, ...]:
+        """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
+        if self._writer is None:
+            self._writer = _open_writer(self._sink, None, self._footer)
+        self._writer.add_key_value_metadata(dict(metadata))
+        self._writer.close()
+        return _places(self._footer[0])
+
+
+def _open_writer(sink: IO[bytes], first: Arrow | None, footer: list[Arrow]) -> Arrow:
+    return pq.ParquetWriter(
+        sink,
+        arrow_schema(),
+        compression="zstd",
+        compression_level=ZSTD_LEVEL,
+        use_dictionary=list(schema.DICTIONARY_COLUMNS),
+        column_encoding=dict.fromkeys(schema.DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+        write_statistics=list(schema.STATISTICS_COLUMNS),
+        write_page_index=True,
+        bloom_filter_options=_bloom_filter(first),
+        sorting_columns=[
+            pq.SortingColumn(schema.COLUMNS.index(name), descending=False) for name in schema.SORT_COLUMNS
+        ],
+        store_schema=False,
+        metadata_collector=footer,
+    )
+
+
+def _bloom_filter(first: Arrow | None) -> dict[str, dict[str, float]] | None:
+    """A bloom filter per row group, sized by the distinct keys of the first; none where that has no keys."""
+    if first is None:
+        return None
+    keys = first.column(schema.COLUMNS.index(schema.KEY))
+    if keys.null_count == len(keys):
+        return None
+    distinct = int(pc.count_distinct(keys).as_py())
+    values = min(max(distinct, BLOOM_VALUES_MIN), BLOOM_VALUES_MAX)
+    return {schema.KEY: {"ndv": values, "fpp": BLOOM_FALSE_POSITIVES}}
+
+
+def _to_arrow(rows: RecordRows) -> Arrow:
+    """The rows as an Arrow record batch over the same memory."""
+    table = arrow_schema()
+    header_fields = table.field(schema.HEADERS).type.value_type
+    headers = pa.StructArray.from_arrays(
+        [_to_binary(rows.header_key, pa.string()), _to_binary(rows.header_value, pa.binary())],
+        fields=list(header_fields),
+    )
+    micros = rows.timestamp_ms * schema.MICROSECONDS_PER_MILLISECOND
+    count = len(rows)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(rows.partition),
+            pa.array(rows.offset),
+            pa.array(micros).view(table.field(schema.TIMESTAMP).type),
+            pa.array(rows.timestamp_type),
+            _to_binary(rows.key, pa.binary()),
+            _to_binary(rows.value, pa.binary()),
+            pa.Array.from_buffers(
+                table.field(schema.HEADERS).type, count, [None, pa.py_buffer(rows.header_ends)], children=[headers]
+            ),
+        ],
+        schema=table,
+    )
+
+
+def _to_binary(column: BinaryColumn, kind: Arrow) -> Arrow:
+    validity = None
+    if column.is_null is not None:
+        validity = pa.py_buffer(np.packbits(~column.is_null, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(column), [validity, pa.py_buffer(column.ends), pa.py_buffer(column.data)])
+
+
+def footer_bytes(tail: Buffer) -> int:
+    """How many bytes from the end of the file the footer takes, its length and magic included.
+
+    `tail` is the end of the file, at least `FOOTER_TAIL_BYTES`. Raises `FileUnreadable`.
+    """
+    end = bytes(memoryview(tail)[-FOOTER_TAIL_BYTES:])
+    if len(end) < FOOTER_TAIL_BYTES or end[4:] != MAGIC:
+        raise FileUnreadable(f"a Parquet file ends with {MAGIC!r}, not with {end[4:]!r}")
+    return int.from_bytes(end[:4], "little") + FOOTER_TAIL_BYTES
+
+
+def read_footer(tail: Buffer) -> Footer:
+    """The footer out of the end of a file, of which `tail` holds at least `footer_bytes`. Raises `FileUnreadable`."""
+    try:
+        file_metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(tail)))
+    except (pa.ArrowException, OSError) as error:
+        raise FileUnreadable(f"the footer cannot be read: {error}") from error
+    pairs: Mapping[bytes, bytes] = file_metadata.metadata or {}
+    return Footer(
+        row_groups=_places(file_metadata),
+        metadata={key.decode(): value.decode() for key, value in pairs.items()},
+        _file_metadata=file_metadata,
+    )
+
+
+def _places(file_metadata: Arrow) -> tuple[RowGroupPlace, ...]:
+    return tuple(_place(file_metadata.row_group(index)) for index in range(file_metadata.num_row_groups))
+
+
+def _place(row_group: Arrow) -> RowGroupPlace:
+    columns = [row_group.column(index) for index in range(row_group.num_columns)]
+    firsts = [
+        column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+        for column in columns
+    ]
+    ends = [first + column.total_compressed_size for first, column in zip(firsts, columns, strict=True)]
+    return RowGroupPlace(byte_first=min(firsts), byte_count=max(ends) - min(firsts), row_count=row_group.num_rows)
+
+
+class _Window:
+    """A file of which only `[byte_first, byte_first + len(data))` is here, in the form that pyarrow reads from."""
+
+    closed = False
+
+    def __init__(self, data: Buffer, byte_first: int, byte_end: int) -> None:
+        self._data = pa.py_buffer(data)
+        self._byte_first = byte_first
+        self._byte_end = byte_end
+        self._position = 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = offset if whence == 0 else self._byte_end + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read_buffer(self, size: int) -> Arrow:
+        start = self._position - self._byte_first
+        if start < 0 or start + size > len(self._data):
+            raise OSError(f"bytes {self._position}+{size} were not fetched")
+        self._position += size
+        return self._data.slice(start, size)
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.read_buffer(size))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The bytes belong to the caller."""
+
+
+def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
+    """All rows of a row group. CPU work: call it in a thread; pyarrow frees the GIL.
+
+    `data` holds the row group's bytes, from its `RowGroupPlace.byte_first`. Raises `FileUnreadable`.
+    """
+    place = footer.row_groups[row_group]
+    window = _Window(data, place.byte_first, place.byte_first + place.byte_count)
+    try:
+        file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer._file_metadata, pre_buffer=True)  # noqa: SLF001
+        table = file.read_row_group(row_group, columns=list(schema.COLUMNS), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise FileUnreadable(f"row group {row_group} cannot be read: {error}") from error
+    return _from_arrow(table.combine_chunks())
+
+
+def _from_arrow(table: Arrow) -> RecordRows:
+    columns: Sequence[Arrow] = [_one_array(table.column(name)) for name in schema.COLUMNS]
+    partition, offset, timestamp, timestamp_type, key, value, headers = columns
+    elements = headers.values
+    return RecordRows(
+        partition=_numbers(partition),
+        offset=_numbers(offset),
+        timestamp_ms=_numbers(timestamp.view(pa.int64())) // schema.MICROSECONDS_PER_MILLISECOND,
+        timestamp_type=_numbers(timestamp_type),
+        key=_from_binary(key),
+        value=_from_binary(value),
+        header_ends=_ends(headers),
+        header_key=_from_binary(elements.field(0)),
+        header_value=_from_binary(elements.field(1)),
+    )
+
+
+def _one_array(chunked: Arrow) -> Arrow:
+    if chunked.num_chunks == 1:
+        return chunked.chunk(0)
+    return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.array([], type=chunked.type)
+
+
+def _numbers(array: Arrow) -> NDArray[Arrow]:
+    numbers: NDArray[Arrow] = array.to_numpy(zero_copy_only=True)
+    return numbers
+
+
+def _ends(array: Arrow) -> NDArray[np.int32]:
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(1, dtype=np.int32)
+    return np.frombuffer(buffer, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def _from_binary(array: Arrow) -> BinaryColumn:
+    validity, _, data = array.buffers()
+    is_null = None
+    if validity is not None and array.null_count:
+        bits = np.unpackbits(np.frombuffer(validity, dtype=np.uint8), bitorder="little")
+        is_null = ~bits[array.offset : array.offset + len(array)].view(np.bool_)
+    empty = np.zeros(0, dtype=np.uint8)
+    return BinaryColumn(
+        ends=_ends(array),
+        data=empty if data is None else np.frombuffer(data, dtype=np.uint8),
+        is_null=is_null,
+    )
