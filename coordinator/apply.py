@@ -1,0 +1,120 @@
+"""Applies entries of the ledger to the state: the only code that changes a `ClusterState`.
+
+Rule: total and deterministic. What happens depends on the state and the entry alone: no clock, randomness, environment or
+hash order. A command that cannot be carried out changes nothing but the session's entry count, and says why in its
+outcome. One thing raises: bytes that cannot be read (`LedgerCorrupt`), because every other way on would be a guess.
+"""
+
+from typing import assert_never
+
+from coordinator.apply_chunks import commit_chunks
+from coordinator.apply_replace import forget_objects, replace_chunks
+from coordinator.apply_sessions import end_session, forget_sessions, raise_rules, start_session
+from coordinator.apply_topics import allocate_producer_ids, create_topic, delete_topic, expire_producers
+from coordinator.command_codec import decode
+from coordinator.commands import (
+    AllocateProducerIds,
+    Command,
+    CommitChunks,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    EndSession,
+    ExpireProducers,
+    ForgetObjects,
+    ForgetSessions,
+    Outcome,
+    Proposal,
+    RaiseRules,
+    Refused,
+    ReplaceChunks,
+    ReportTime,
+    StartSession,
+)
+from coordinator.log import LedgerRecord
+from coordinator.state import ClusterState
+from protocol.errors import ErrorCode
+from protocol.types import Milliseconds, SessionId
+
+REPEATED = Refused(
+    error_code=ErrorCode.request_timed_out, reason="the entry is a repeat: its outcome was given at its first copy"
+)
+"""To whoever still waits, the outcome is unknown: it was applied before this agent looked (safety rule S1)."""
+
+
+def apply(state: ClusterState, record: LedgerRecord) -> tuple[Proposal | None, Outcome]:
+    """Apply one record. The proposal is None where the record is a repeat and changed nothing but the position.
+
+    Raises `LedgerCorrupt`, before anything is changed, if the payload cannot be read: do not serve.
+    """
+    proposal = decode(record.payload)
+    if record.position > state.position:
+        state.position = record.position
+        state.appends_count += 1
+    return apply_proposal(state, record.session, record.number, proposal)
+
+
+def apply_proposal(
+    state: ClusterState, session_id: SessionId, number: int, proposal: Proposal
+) -> tuple[Proposal | None, Outcome]:
+    """Apply a proposal that was read already, as entry `number` of a session."""
+    session = state.sessions.get(session_id)
+    if session is None:
+        return proposal, _apply_unopened(state, session_id, number, proposal)
+    if number < session.entry_next:
+        return None, REPEATED
+    if number > session.entry_next:
+        return proposal, Refused(
+            error_code=ErrorCode.not_leader_or_follower,
+            reason=f"entry {number} of session {session_id}, whose next one is {session.entry_next}: one is missing",
+        )
+    session.entry_next = number + 1
+    _advance_time(state, proposal.time_ms)
+    return proposal, _apply_command(state, session_id, proposal.command)
+
+
+def _apply_unopened(state: ClusterState, session_id: SessionId, number: int, proposal: Proposal) -> Outcome:
+    """A session that is not in the state can only start; what it left in flight when it ended is refused (S1, S12)."""
+    command = proposal.command
+    if session_id in state.sessions_ended or number != 0 or not isinstance(command, StartSession):
+        return Refused(error_code=ErrorCode.not_leader_or_follower, reason=f"session {session_id} is not live")
+    outcome = start_session(state, session_id, command)
+    if isinstance(outcome, Done):
+        _advance_time(state, proposal.time_ms)
+    return outcome
+
+
+def _advance_time(state: ClusterState, time_ms: Milliseconds | None) -> None:
+    """Time comes from checked clocks and never goes back (safety rule S2)."""
+    if time_ms is not None and time_ms > state.time_ms:
+        state.time_ms = time_ms
+
+
+def _apply_command(state: ClusterState, session_id: SessionId, command: Command) -> Outcome:  # noqa: C901, PLR0911
+    match command:
+        case CommitChunks():
+            return commit_chunks(state, session_id, command)
+        case StartSession():
+            return Refused(error_code=ErrorCode.invalid_request, reason=f"session {session_id} has started already")
+        case EndSession():
+            return end_session(state, command)
+        case RaiseRules():
+            return raise_rules(state, command)
+        case CreateTopic():
+            return create_topic(state, command)
+        case DeleteTopic():
+            return delete_topic(state, command)
+        case AllocateProducerIds():
+            return allocate_producer_ids(state, command)
+        case ReplaceChunks():
+            return replace_chunks(state, session_id, command)
+        case ForgetObjects():
+            return forget_objects(state, command)
+        case ForgetSessions():
+            return forget_sessions(state, command)
+        case ExpireProducers():
+            return expire_producers(state, command)
+        case ReportTime():
+            return Done()
+        case _:
+            assert_never(command)

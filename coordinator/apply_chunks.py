@@ -1,0 +1,230 @@
+"""Makes the chunks of an intake object true: offsets, duplicates, refusals. Part of `coordinator.apply`.
+
+Rule: every batch is judged on its own, in the order of its bytes; a refused batch costs space in the object and nothing
+else. Chunks without producers are accepted whole, without looking at their batches one by one: this is the hot loop of
+the cluster (benchmarks/micro_apply.py).
+"""
+
+from itertools import accumulate
+from typing import Final, assert_never
+
+from coordinator.apply_objects import add_object, is_key_known
+
+from coordinator.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
+from coordinator.state import ClusterState, PartitionState
+from protocol.errors import ErrorCode
+from protocol.types import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Milliseconds,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    SessionId,
+    TopicId,
+)
+from storage.refs import ObjectKind, intake_key
+from txn.producer_state import Accept, Duplicate, Reject, advance, decide
+
+NO_ERROR: Final = int(ErrorCode.none)
+NO_OFFSET: Final = -1
+UNKNOWN_PARTITION: Final = int(ErrorCode.unknown_topic_or_partition)
+
+
+def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChunks) -> Outcome:
+    """Give every acceptable batch of the object its offset."""
+    # An object of another session may be on its way to deletion, because that session is dead (S1).
+    if command.object_session != session_id:
+        return Refused(
+            error_code=ErrorCode.not_leader_or_follower,
+            reason=f"the object is of session {command.object_session}, the entry of session {session_id}",
+        )
+    key = intake_key(session_id, command.object_number)
+    if is_key_known(state, key):
+        return Refused(error_code=ErrorCode.invalid_request, reason=f"the object {key!r} was committed already")
+    commit = _Commit(state, command)
+    commit.run()
+    add_object(
+        state,
+        key=key,
+        kind=ObjectKind.INTAKE,
+        object_bytes=command.object_bytes,
+        references=commit.references,
+    )
+    return ChunksCommitted(
+        error_codes=commit.error_codes,
+        base_offsets=commit.base_offsets,
+        append_time_ms=commit.append_time_ms,
+        log_start=commit.log_start,
+        grown=tuple(commit.grown),
+    )
+
+
+class _Commit:
+    """The outcome's columns while they are being filled, one chunk after the other."""
+
+    def __init__(self, state: ClusterState, command: CommitChunks) -> None:
+        self.state = state
+        self.command = command
+        self.object_id = state.object_id_next
+        self.references = 0
+        self.error_codes: list[int] = []
+        self.base_offsets: list[int] = []
+        self.append_time_ms: list[int] = []
+        self.log_start: list[int] = []
+        self.grown: dict[tuple[TopicId, PartitionIndex], None] = {}
+
+    def run(self) -> None:
+        """Commit every chunk of the command."""
+        topics = [self.state.topics.get(topic_id) for topic_id in self.command.topic_ids]
+        chunks = self.command.chunks
+        batches = self.command.batches
+        first = 0
+        for topic_index, partition_index, byte_first, count in zip(
+            chunks.topic, chunks.partition, chunks.byte_first, chunks.batch_count, strict=True
+        ):
+            topic = topics[topic_index]
+            end = first + count
+            if topic is None or partition_index >= len(topic.partitions):
+                self._refuse_chunk(count)
+            else:
+                partition = topic.partitions[partition_index]
+                log_end = partition.log_end
+                append_time_ms = self.state.time_ms if topic.is_log_append_time else NO_TIMESTAMP
+                if count == 1 and not batches.is_transactional[first]:
+                    self._commit_one(partition, first, byte_first, append_time_ms)
+                elif _is_plain(batches, first, end):
+                    self._commit_whole(partition, first, end, byte_first, append_time_ms)
+                else:
+                    self._commit_batches(partition, first, end, byte_first, append_time_ms)
+                self.append_time_ms.append(append_time_ms)
+                self.log_start.append(partition.log_start)
+                if partition.log_end > log_end:
+                    self.grown[topic.topic_id, PartitionIndex(partition_index)] = None
+            first = end
+
+    def _refuse_chunk(self, count: int) -> None:
+        self.error_codes.extend([UNKNOWN_PARTITION] * count)
+        self.base_offsets.extend([NO_OFFSET] * count)
+        self.append_time_ms.append(NO_TIMESTAMP)
+        self.log_start.append(NO_OFFSET)
+
+    def _commit_one(self, partition: PartitionState, row: int, byte_first: int, append_time_ms: Milliseconds) -> None:
+        """A chunk of one batch, which is most of them."""
+        batches = self.command.batches
+        record_count = batches.record_count[row]
+        base_offset = partition.log_end
+        producer_id = batches.producer_id[row]
+        if producer_id != NO_PRODUCER_ID:
+            producer = partition.producers.get(ProducerId(producer_id))
+            base_sequence = batches.base_sequence[row]
+            if (
+                producer is None
+                or producer.epoch != batches.producer_epoch[row]
+                or producer.sequence_next != base_sequence
+            ):
+                self._commit_batches(partition, row, row + 1, byte_first, append_time_ms)
+                return
+            producer.record(base_sequence, record_count, base_offset, self.state.time_ms)
+        self.error_codes.append(NO_ERROR)
+        self.base_offsets.append(base_offset)
+        offset_end = Offset(base_offset + record_count)
+        self._add_row(
+            partition, offset_end, byte_first, batches.record_bytes[row], batches.max_timestamp[row], append_time_ms
+        )
+
+    def _commit_whole(
+        self, partition: PartitionState, first: int, end: int, byte_first: int, append_time_ms: Milliseconds
+    ) -> None:
+        """A chunk that nothing can be said against: one row, and the batches' offsets one after the other."""
+        batches = self.command.batches
+        offsets = list(accumulate(batches.record_count[first:end], initial=partition.log_end))
+        offset_end = Offset(offsets.pop())
+        self.error_codes.extend([NO_ERROR] * (end - first))
+        self.base_offsets.extend(offsets)
+        byte_count = sum(batches.record_bytes[first:end])
+        max_timestamp = max(batches.max_timestamp[first:end])
+        self._add_row(partition, offset_end, byte_first, byte_count, max_timestamp, append_time_ms)
+
+    def _commit_batches(
+        self, partition: PartitionState, first: int, end: int, byte_first: int, append_time_ms: Milliseconds
+    ) -> None:
+        """A chunk whose batches are judged one by one: a row for every run of accepted bytes."""
+        batches = self.command.batches
+        byte_run = byte_end = byte_first
+        offset_end = partition.log_end
+        max_timestamp: int = NO_TIMESTAMP
+        for row in range(first, end):
+            error_code, base_offset = self._judge(partition, row, offset_end)
+            self.error_codes.append(error_code)
+            self.base_offsets.append(base_offset)
+            is_accepted = error_code == NO_ERROR and base_offset == offset_end
+            if not is_accepted:
+                if offset_end > partition.log_end:
+                    self._add_row(partition, offset_end, byte_run, byte_end - byte_run, max_timestamp, append_time_ms)
+                byte_run = byte_end + batches.record_bytes[row]
+                max_timestamp = NO_TIMESTAMP
+            else:
+                offset_end = Offset(offset_end + batches.record_count[row])
+                max_timestamp = max(max_timestamp, batches.max_timestamp[row])
+            byte_end += batches.record_bytes[row]
+        if offset_end > partition.log_end:
+            self._add_row(partition, offset_end, byte_run, byte_end - byte_run, max_timestamp, append_time_ms)
+
+    def _judge(self, partition: PartitionState, row: int, offset_next: Offset) -> tuple[int, int]:
+        """The error and the base offset of a batch. `offset_next` as base offset means that it is accepted."""
+        batches = self.command.batches
+        if batches.is_transactional[row]:
+            # Transactions have no entries yet, so no batch can belong to an open one.
+            return int(ErrorCode.invalid_txn_state), NO_OFFSET
+        producer_id = batches.producer_id[row]
+        if producer_id == NO_PRODUCER_ID:
+            return NO_ERROR, offset_next
+        epoch, base_sequence = batches.producer_epoch[row], batches.base_sequence[row]
+        decision = decide(
+            partition.producers.get(ProducerId(producer_id)),
+            producer_id=producer_id,
+            epoch=epoch,
+            base_sequence=base_sequence,
+            record_count=batches.record_count[row],
+            unknown_producers_below=partition.unknown_producers_below,
+        )
+        match decision:
+            case Duplicate(base_offset):
+                return NO_ERROR, base_offset
+            case Reject(error_code):
+                return int(error_code), NO_OFFSET
+            case Accept():
+                advance(
+                    partition.producers,
+                    producer_id=producer_id,
+                    epoch=epoch,
+                    base_sequence=base_sequence,
+                    record_count=batches.record_count[row],
+                    base_offset=offset_next,
+                    time_ms=self.state.time_ms,
+                )
+                return NO_ERROR, offset_next
+            case _:
+                assert_never(decision)
+
+    def _add_row(
+        self,
+        partition: PartitionState,
+        offset_end: Offset,
+        byte_first: int,
+        byte_count: int,
+        max_timestamp: int,
+        append_time_ms: Milliseconds,
+    ) -> None:
+        """Add a chunk to the index. Where the broker stamps records, its time is their timestamp too (S14)."""
+        if append_time_ms != NO_TIMESTAMP:
+            max_timestamp = append_time_ms
+        partition.index.append(offset_end, self.object_id, byte_first, byte_count, max_timestamp, append_time_ms)
+        partition.log_end = offset_end
+        self.references += 1
+
+
+def _is_plain(batches: BatchColumns, first: int, end: int) -> bool:
+    """Whether no batch has a producer or a transaction: nothing can be said against such batches."""
+    return max(batches.producer_id[first:end]) == NO_PRODUCER_ID and not any(batches.is_transactional[first:end])

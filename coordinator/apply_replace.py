@@ -1,0 +1,125 @@
+"""Puts archived chunks in the place of others, and forgets deleted objects (safety rule S6). Part of `coordinator.apply`.
+
+Rule: everything is compared before anything is changed; one difference from the state refuses the whole command.
+"""
+
+from typing import NamedTuple
+
+from coordinator.apply_objects import add_object, is_key_known, release_references
+from coordinator.chunk_index import ChunkRef
+from coordinator.commands import Done, ForgetObjects, Outcome, PartitionReplacement, Refused, ReplaceChunks
+from coordinator.state import ClusterState, PartitionState
+from protocol.errors import ErrorCode
+from protocol.types import NO_TIMESTAMP, ObjectId, SessionId
+from storage.refs import ObjectKind, topic_folder
+
+
+class _Different(Exception):
+    """The command does not describe the state as it is."""
+
+
+class _Swap(NamedTuple):
+    partition: PartitionState
+    row_first: int
+    row_end: int
+    chunks: list[ChunkRef]
+
+
+def replace_chunks(state: ClusterState, session_id: SessionId, command: ReplaceChunks) -> Outcome:
+    """Swap the chunks of one topic for rows of one Parquet file, and release the objects that held them."""
+    try:
+        swaps = _check(state, session_id, command)
+    except _Different as difference:
+        return Refused(error_code=ErrorCode.invalid_request, reason=str(difference))
+    for swap in swaps:
+        index = swap.partition.index
+        release_references(state, index.object_ids[swap.row_first : swap.row_end])
+        index.replace(swap.row_first, swap.row_end, swap.chunks)
+    add_object(
+        state,
+        key=command.object_key,
+        kind=ObjectKind.PARQUET,
+        object_bytes=command.object_bytes,
+        references=sum(len(swap.chunks) for swap in swaps),
+    )
+    return Done()
+
+
+def _check(state: ClusterState, session_id: SessionId, command: ReplaceChunks) -> list[_Swap]:
+    # An object of another session may be on its way to deletion, because that session is dead (S1).
+    if command.object_session != session_id:
+        raise _Different(f"the object is of session {command.object_session}, the entry of session {session_id}")
+    topic = state.topics.get(command.topic_id)
+    if topic is None:
+        raise _Different(f"there is no topic with the id {command.topic_id.hex()}")
+    prefix = f"{topic_folder(topic.name, topic.topic_id)}data/{session_id:016x}-"
+    if not command.object_key.startswith(prefix):
+        raise _Different(f"the key {command.object_key!r} does not begin with {prefix!r}")
+    if is_key_known(state, command.object_key):
+        raise _Different(f"the object {command.object_key!r} is known already")
+    if len({replacement.partition for replacement in command.partitions}) != len(command.partitions):
+        raise _Different("a partition is named twice")
+    swaps: list[_Swap] = []
+    for replacement in command.partitions:
+        partition = state.partition(command.topic_id, replacement.partition)
+        if partition is None:
+            raise _Different(f"there is no partition {replacement.partition}")
+        swaps.append(_check_partition(state, partition, replacement))
+    return swaps
+
+
+def _check_partition(state: ClusterState, partition: PartitionState, replacement: PartitionReplacement) -> _Swap:
+    index = partition.index
+    where = f"partition {replacement.partition}"
+    if not replacement.replaced or not replacement.archived:
+        raise _Different(f"{where}: nothing is replaced, or nothing stands in its place")
+    row_first = index.locate(replacement.replaced[0].offset_first)
+    if row_first is None or row_first + len(replacement.replaced) > len(index):
+        raise _Different(f"{where}: the chunks from offset {replacement.replaced[0].offset_first} are not there")
+    for row, named in enumerate(replacement.replaced, start=row_first):
+        chunk = index.row(row)
+        key = state.objects[chunk.object_id].key
+        found = (chunk.offset_first, chunk.offset_end, key, chunk.byte_first)
+        if found != (named.offset_first, named.offset_end, named.object_key, named.byte_first):
+            raise _Different(f"{where}: the index holds {found}, the command names {named}")
+    chunks = _archived_chunks(state.object_id_next, replacement)
+    return _Swap(partition, row_first, row_first + len(replacement.replaced), chunks)
+
+
+def _archived_chunks(object_id: ObjectId, replacement: PartitionReplacement) -> list[ChunkRef]:
+    offset = replacement.replaced[0].offset_first
+    chunks: list[ChunkRef] = []
+    for archived in replacement.archived:
+        if archived.offset_first != offset or archived.offset_end <= offset:
+            raise _Different(
+                f"partition {replacement.partition}: rows for [{archived.offset_first}, {archived.offset_end}) where "
+                f"offset {offset} is next"
+            )
+        offset = archived.offset_end
+        chunks.append(
+            ChunkRef(
+                offset_first=archived.offset_first,
+                offset_end=archived.offset_end,
+                object_id=object_id,
+                byte_first=archived.byte_first,
+                byte_count=archived.byte_count,
+                max_timestamp=archived.max_timestamp,
+                append_time_ms=NO_TIMESTAMP,
+                row_group=archived.row_group,
+                row_first=archived.row_first,
+                row_count=archived.row_count,
+            )
+        )
+    if offset != replacement.replaced[-1].offset_end:
+        raise _Different(
+            f"partition {replacement.partition}: rows end at offset {offset}, the chunks at "
+            f"{replacement.replaced[-1].offset_end}"
+        )
+    return chunks
+
+
+def forget_objects(state: ClusterState, command: ForgetObjects) -> Outcome:
+    """Stop remembering released objects. Others in the list stay as they are: two cleaners may report the same."""
+    for key in command.object_keys:
+        state.released.pop(key, None)
+    return Done()

@@ -1,0 +1,69 @@
+"""Sessions and the version of the rules (safety rules S3 and S12). Part of `coordinator.apply`."""
+
+from coordinator.commands import Done, EndSession, ForgetSessions, Outcome, RaiseRules, Refused, StartSession
+from coordinator.state import ClusterState, SessionState
+from protocol.errors import ErrorCode
+from protocol.types import SessionId
+
+
+def start_session(state: ClusterState, session_id: SessionId, command: StartSession) -> Outcome:
+    """Open a session; its predecessor of the same name is over, as the ledger's lease says (safety rule S12)."""
+    if command.rules_version < state.rules_version:
+        return Refused(
+            error_code=ErrorCode.unsupported_version,
+            reason=f"rules {state.rules_version} are in force, the agent knows {command.rules_version}: upgrade it",
+        )
+    for session in state.sessions.values():
+        if session.node_id == command.node_id and session.name != command.name:
+            return Refused(
+                error_code=ErrorCode.duplicate_broker_registration,
+                reason=f"node id {command.node_id} is taken by the agent {session.name!r}: choose another one",
+            )
+    predecessors = [other for other, session in state.sessions.items() if session.name == command.name]
+    for predecessor in predecessors:
+        _end(state, predecessor)
+    state.sessions[session_id] = SessionState(
+        name=command.name,
+        node_id=command.node_id,
+        endpoints=command.endpoints,
+        zone=command.zone,
+        rules_version=command.rules_version,
+        entry_next=1,
+    )
+    return Done()
+
+
+def end_session(state: ClusterState, command: EndSession) -> Outcome:
+    """Close a session: from here on nothing of it can become true, so what it left behind may be deleted (S6)."""
+    if command.session not in state.sessions:
+        return Refused(error_code=ErrorCode.broker_id_not_registered, reason=f"session {command.session} is not live")
+    _end(state, command.session)
+    return Done()
+
+
+def _end(state: ClusterState, session_id: SessionId) -> None:
+    del state.sessions[session_id]
+    state.sessions_ended[session_id] = state.time_ms
+
+
+def forget_sessions(state: ClusterState, command: ForgetSessions) -> Outcome:
+    """Stop remembering ended sessions. Others in the list stay: two housekeepers may report the same."""
+    for session_id in command.sessions:
+        state.sessions_ended.pop(session_id, None)
+    return Done()
+
+
+def raise_rules(state: ClusterState, command: RaiseRules) -> Outcome:
+    """Put newer rules in force, if every live agent knows them (safety rule S3)."""
+    if command.rules_version <= state.rules_version:
+        return Refused(
+            error_code=ErrorCode.invalid_update_version, reason=f"rules {state.rules_version} are in force already"
+        )
+    for session in state.sessions.values():
+        if session.rules_version < command.rules_version:
+            return Refused(
+                error_code=ErrorCode.invalid_update_version,
+                reason=f"the agent {session.name!r} knows rules up to {session.rules_version}: upgrade it first",
+            )
+    state.rules_version = command.rules_version
+    return Done()

@@ -1,0 +1,117 @@
+"""Topics and producer ids. Part of `coordinator.apply`.
+
+Limits are judged here with the values of `protocol.limits`: changing one of them is a change of the rules (S3).
+Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
+"""
+
+from coordinator.apply_objects import release_references
+from coordinator.commands import (
+    AllocateProducerIds,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    ExpireProducers,
+    Outcome,
+    ProducerIdsAllocated,
+    Refused,
+)
+from coordinator.state import ClusterState, PartitionState, TopicState
+from coordinator.topic_names import InvalidTopicName, shape, validate_topic_name
+from protocol.errors import ErrorCode
+from protocol.limits import PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX
+from protocol.types import Milliseconds, ProducerId, TopicId
+from txn.producer_state import expire
+
+PRODUCER_IDS_MAX = (1 << 63) - 1
+PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
+NO_TOPIC_ID = TopicId(bytes(16))
+"""Kafka's Uuid.ZERO_UUID: in requests it means that no topic is named."""
+
+
+def create_topic(state: ClusterState, command: CreateTopic) -> Outcome:
+    """Create a topic with all its partitions empty."""
+    refused = _check_creation(state, command)
+    if refused is not None:
+        return refused
+    # A producer may have written to a topic of this name that was deleted since; it goes on where it was (S8).
+    unknown_below = state.producers_before_deletion
+    partitions = [PartitionState(unknown_producers_below=unknown_below) for _ in range(command.partition_count)]
+    state.topics[command.topic_id] = TopicState(
+        topic_id=command.topic_id,
+        name=command.name,
+        configs=dict(sorted(command.configs)),
+        partitions=partitions,
+        created_ms=state.time_ms,
+    )
+    state.topic_ids[command.name] = command.topic_id
+    state.topic_shapes[shape(command.name)] = command.name
+    state.partitions_count += command.partition_count
+    return Done()
+
+
+def _check_creation(state: ClusterState, command: CreateTopic) -> Refused | None:
+    try:
+        validate_topic_name(command.name)
+    except InvalidTopicName as error:
+        return Refused(error_code=ErrorCode.invalid_topic_exception, reason=str(error))
+    if command.name in state.topic_ids:
+        return Refused(error_code=ErrorCode.topic_already_exists, reason=f"Topic '{command.name}' already exists.")
+    other = state.topic_shapes.get(shape(command.name))
+    if other is not None:
+        return Refused(
+            error_code=ErrorCode.invalid_topic_exception,
+            reason=f"Topic '{command.name}' collides with '{other}': '.' and '_' count as the same character.",
+        )
+    if command.topic_id in state.topics or command.topic_id == NO_TOPIC_ID:
+        return Refused(
+            error_code=ErrorCode.invalid_request, reason=f"the topic id {command.topic_id.hex()} cannot be given"
+        )
+    if not 1 <= command.partition_count <= PARTITIONS_PER_TOPIC_MAX:
+        return Refused(
+            error_code=ErrorCode.invalid_partitions,
+            reason=f"A topic has 1 to {PARTITIONS_PER_TOPIC_MAX} partitions, {command.partition_count} were asked for.",
+        )
+    if state.partitions_count + command.partition_count > PARTITIONS_MAX:
+        return Refused(
+            error_code=ErrorCode.policy_violation,
+            reason=f"The cluster has {state.partitions_count} of at most {PARTITIONS_MAX} partitions.",
+        )
+    return None
+
+
+def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
+    """Delete a topic: its records, its producers' state, and its chunks' references to objects."""
+    topic = state.topics.pop(command.topic_id, None)
+    if topic is None:
+        return Refused(
+            error_code=ErrorCode.unknown_topic_id, reason=f"there is no topic with the id {command.topic_id.hex()}"
+        )
+    del state.topic_ids[topic.name]
+    del state.topic_shapes[shape(topic.name)]
+    state.partitions_count -= len(topic.partitions)
+    state.producers_before_deletion = state.producer_id_next
+    for partition in topic.partitions:
+        release_references(state, partition.index.object_ids)
+    return Done()
+
+
+def allocate_producer_ids(state: ClusterState, command: AllocateProducerIds) -> Outcome:
+    """Hand out the next block of producer ids."""
+    first = state.producer_id_next
+    if not 1 <= command.count <= PRODUCER_IDS_PER_BLOCK_MAX or first + command.count > PRODUCER_IDS_MAX:
+        return Refused(
+            error_code=ErrorCode.invalid_request,
+            reason=f"{command.count} producer ids from {first} on: ask for 1 to {PRODUCER_IDS_PER_BLOCK_MAX}",
+        )
+    state.producer_id_next = ProducerId(first + command.count)
+    return ProducerIdsAllocated(producer_id_first=first, count=command.count)
+
+
+def expire_producers(state: ClusterState, command: ExpireProducers) -> Outcome:
+    """Forget idle producers; a cutoff ahead of the state's time counts as that time (safety rule S2)."""
+    before_ms = Milliseconds(min(command.cutoff_ms, state.time_ms))
+    for topic in state.topics.values():
+        for partition in topic.partitions:
+            if expire(partition.producers, before_ms):
+                partition.unknown_producers_below = state.producer_id_next
+    return Done()

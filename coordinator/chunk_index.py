@@ -1,0 +1,208 @@
+"""A partition's chunks in order of their offsets, one array per column.
+
+Rule: rows cover `[first, end)` of the log without gap or overlap, so a row's first offset is its predecessor's end and is
+not stored. A row costs 56 bytes. Only `coordinator.apply` changes an index.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset
+
+NO_ROWS = -1
+"""In `row_group`, `row_first` and `row_count`: the chunk is record batches, not rows of a Parquet file."""
+
+
+class ChunkRef(NamedTuple):
+    """Where `[offset_first, offset_end)` of a partition is: bytes of an object, or rows of one of its row groups.
+
+    `append_time_ms` is -1 unless the broker stamps the chunk's records (safety rule S14). `max_timestamp` is then the same.
+    """
+
+    offset_first: Offset
+    offset_end: Offset
+    object_id: ObjectId
+    byte_first: int
+    byte_count: int
+    max_timestamp: Milliseconds
+    append_time_ms: Milliseconds
+    row_group: int
+    row_first: int
+    row_count: int
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the chunk is rows of a Parquet file."""
+        return self.row_group != NO_ROWS
+
+
+COLUMN_TYPES: Final = (
+    ("offset_end", "q"),
+    ("object_id", "q"),
+    ("byte_first", "q"),
+    ("byte_count", "q"),
+    ("max_timestamp", "q"),
+    ("append_time_ms", "q"),
+    ("row_group", "i"),
+    ("row_first", "i"),
+    ("row_count", "i"),
+)
+"""The stored columns with their types in `array`'s words, in the order of snapshots."""
+
+
+class ChunkIndex:
+    __slots__ = (
+        "_append_time_ms",
+        "_byte_count",
+        "_byte_first",
+        "_max_timestamp",
+        "_object_id",
+        "_offset_end",
+        "_row_count",
+        "_row_first",
+        "_row_group",
+        "first",
+    )
+
+    def __init__(self, first: Offset = Offset(0)) -> None:
+        self.first = first
+        """The first offset that the index covers."""
+        self._offset_end = array("q")
+        self._object_id = array("q")
+        self._byte_first = array("q")
+        self._byte_count = array("q")
+        self._max_timestamp = array("q")
+        self._append_time_ms = array("q")
+        self._row_group = array("i")
+        self._row_first = array("i")
+        self._row_count = array("i")
+
+    @classmethod
+    def from_columns(cls, first: Offset, columns: Sequence[bytes]) -> "ChunkIndex":
+        """The index of these columns, as `columns` gave them. Raises ValueError where they do not fit each other."""
+        index = cls(first)
+        arrays = index._arrays()
+        if len(columns) != len(arrays):
+            raise ValueError(f"an index has {len(arrays)} columns, not {len(columns)}")
+        for column, data in zip(arrays, columns, strict=True):
+            column.frombytes(data)
+        if len({len(column) for column in arrays}) != 1:
+            raise ValueError("the columns of an index differ in length")
+        ends = np.frombuffer(index._offset_end, np.int64)
+        if len(ends) and (ends[0] <= first or bool(np.any(ends[1:] <= ends[:-1]))):
+            raise ValueError("the offsets of an index do not rise")
+        return index
+
+    def columns(self) -> list[bytes]:
+        """Every column's values, little-endian, in the order of `COLUMN_TYPES`."""
+        return [column.tobytes() for column in self._arrays()]
+
+    def _arrays(self) -> tuple["array[int]", ...]:
+        return (
+            self._offset_end,
+            self._object_id,
+            self._byte_first,
+            self._byte_count,
+            self._max_timestamp,
+            self._append_time_ms,
+            self._row_group,
+            self._row_first,
+            self._row_count,
+        )
+
+    def __len__(self) -> int:
+        return len(self._offset_end)
+
+    @property
+    def end(self) -> Offset:
+        """The offset after the last row's."""
+        return Offset(self._offset_end[-1]) if self._offset_end else self.first
+
+    @property
+    def object_ids(self) -> "array[int]":
+        """The object of each row. Read only."""
+        return self._object_id
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all chunks, as far as they are known by their objects."""
+        return sum(self._byte_count)
+
+    def append(
+        self, offset_end: int, object_id: int, byte_first: int, byte_count: int, max_timestamp: int, append_time_ms: int
+    ) -> None:
+        """Add a chunk of record batches `[end, offset_end)`, which must not be empty."""
+        self._offset_end.append(offset_end)
+        self._object_id.append(object_id)
+        self._byte_first.append(byte_first)
+        self._byte_count.append(byte_count)
+        self._max_timestamp.append(max_timestamp)
+        self._append_time_ms.append(append_time_ms)
+        self._row_group.append(NO_ROWS)
+        self._row_first.append(NO_ROWS)
+        self._row_count.append(NO_ROWS)
+
+    def locate(self, offset: int) -> int | None:
+        """The row that covers `offset`, or None where there is none."""
+        if offset < self.first:
+            return None
+        row = bisect_right(self._offset_end, offset)
+        return row if row < len(self._offset_end) else None
+
+    def offset_first(self, row: int) -> Offset:
+        """The first offset of a row."""
+        return Offset(self._offset_end[row - 1]) if row else self.first
+
+    def row(self, row: int) -> ChunkRef:
+        """The chunk of a row, 0 to `len - 1`."""
+        return ChunkRef(
+            offset_first=self.offset_first(row),
+            offset_end=Offset(self._offset_end[row]),
+            object_id=ObjectId(self._object_id[row]),
+            byte_first=self._byte_first[row],
+            byte_count=self._byte_count[row],
+            max_timestamp=Milliseconds(self._max_timestamp[row]),
+            append_time_ms=Milliseconds(self._append_time_ms[row]),
+            row_group=self._row_group[row],
+            row_first=self._row_first[row],
+            row_count=self._row_count[row],
+        )
+
+    def rows_from(self, offset: int) -> Iterator[ChunkRef]:
+        """The chunks from the one that covers `offset` to the end; from the first one for an offset below it."""
+        first = bisect_right(self._offset_end, offset)
+        for row in range(first, len(self._offset_end)):
+            yield self.row(row)
+
+    def find_timestamp(self, timestamp_ms: int) -> int | None:
+        """The first row that holds a record at or after `timestamp_ms`: ListOffsets looks into it for the record."""
+        is_late = np.frombuffer(self._max_timestamp, np.int64) >= timestamp_ms
+        row = int(np.argmax(is_late)) if len(is_late) else 0
+        return row if len(is_late) and is_late[row] else None
+
+    def max_timestamp_row(self) -> int | None:
+        """The first row that holds the greatest timestamp, or None if the index is empty or none has a timestamp."""
+        timestamps = np.frombuffer(self._max_timestamp, np.int64)
+        if not len(timestamps):
+            return None
+        row = int(np.argmax(timestamps))
+        return row if timestamps[row] > NO_TIMESTAMP else None
+
+    def replace(self, row_first: int, row_end: int, chunks: Sequence[ChunkRef]) -> None:
+        """Put `chunks`, which must cover exactly the same offsets, in the place of rows `[row_first, row_end)`."""
+        for name, column in zip((name for name, _ in COLUMN_TYPES), self._arrays(), strict=True):
+            column[row_first:row_end] = array(column.typecode, [getattr(chunk, name) for chunk in chunks])
+
+    def truncate_before(self, offset: Offset) -> list[ObjectId]:
+        """Drop the rows that end at or before `offset` and return their objects, one for each row."""
+        count = bisect_right(self._offset_end, offset)
+        dropped = [ObjectId(object_id) for object_id in self._object_id[:count]]
+        if count:
+            self.first = Offset(self._offset_end[count - 1])
+        for column in self._arrays():
+            del column[:count]
+        return dropped

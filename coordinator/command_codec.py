@@ -1,0 +1,77 @@
+"""A proposal as the bytes of a ledger entry, and back.
+
+Layout: format version (1 byte), flags (1 byte), then the body; with `COMPRESSED` the body's size (u32, little-endian) and
+its zstd frame. The body is MessagePack in the shape of `coordinator.command_wire`; columns are little-endian array bytes.
+
+Rule: `decode` lets nothing through that `coordinator.apply` could stumble over: lengths, ranges and indexes are checked
+here, once. Bytes that cannot be read raise `LedgerCorrupt`: an agent that skipped an entry which others understand would
+compute another state than they, so it must stop. Golden files: tests/golden/commands.
+"""
+
+import struct
+
+import cramjam
+import msgspec
+
+from coordinator.command_wire import WireProposal, to_wire
+from coordinator.commands import Proposal
+from coordinator.log import LedgerCorrupt
+from protocol.limits import MIB
+from protocol.types import Milliseconds
+
+FORMAT_VERSION = 1
+COMPRESSED = 1
+COMPRESS_FROM_BYTES = 1024
+BODY_BYTES_MAX = 16 * MIB
+"""What an entry may unpack to; an entry itself stays below `limits.LEDGER_ENTRY_BYTES_MAX`."""
+ZSTD_LEVEL = 1
+
+_HEADER = struct.Struct("<BB")
+_SIZE = struct.Struct("<I")
+_PLAIN_HEADER = _HEADER.pack(FORMAT_VERSION, 0)
+_COMPRESSED_HEADER = _HEADER.pack(FORMAT_VERSION, COMPRESSED)
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(WireProposal)
+
+
+def encode(proposal: Proposal) -> bytes:
+    """The entry of a proposal: the same bytes for an equal proposal, in every process."""
+    body = _encoder.encode(WireProposal(proposal.time_ms, to_wire(proposal.command)))
+    if len(body) <= COMPRESS_FROM_BYTES:
+        return _PLAIN_HEADER + body
+    compressed = bytes(cramjam.zstd.compress(body, level=ZSTD_LEVEL))
+    return _COMPRESSED_HEADER + _SIZE.pack(len(body)) + compressed
+
+
+def decode(payload: bytes) -> Proposal:
+    """The proposal of an entry. Raises `LedgerCorrupt` if it cannot be read: do not serve."""
+    if len(payload) < _HEADER.size:
+        raise LedgerCorrupt(f"an entry of {len(payload)} bytes has no header")
+    version, flags = _HEADER.unpack_from(payload)
+    if version != FORMAT_VERSION:
+        raise LedgerCorrupt(f"an entry in format {version}; this program reads {FORMAT_VERSION}: upgrade it")
+    if flags not in (0, COMPRESSED):
+        raise LedgerCorrupt(f"an entry with unknown flags {flags:#x}: upgrade this program")
+    body = memoryview(payload)[_HEADER.size :]
+    try:
+        wire = _decoder.decode(_decompress(body) if flags else body)
+    except msgspec.MsgspecError as error:
+        raise LedgerCorrupt(f"an entry cannot be read: {error}") from error
+    time_ms = None if wire.time_ms is None else Milliseconds(wire.time_ms)
+    return Proposal(time_ms=time_ms, command=wire.command.command())
+
+
+def _decompress(body: memoryview) -> bytes:
+    if len(body) < _SIZE.size:
+        raise LedgerCorrupt("a compressed entry ends before its size")
+    (size,) = _SIZE.unpack_from(body)
+    if size > BODY_BYTES_MAX:
+        raise LedgerCorrupt(f"an entry would unpack to {size} bytes, {BODY_BYTES_MAX} is the most")
+    unpacked = bytearray(size)
+    try:
+        count = cramjam.zstd.decompress_into(bytes(body[_SIZE.size :]), unpacked)
+    except cramjam.DecompressionError as error:
+        raise LedgerCorrupt(f"an entry cannot be unpacked: {error}") from error
+    if count != size:
+        raise LedgerCorrupt(f"an entry unpacks to {count} bytes where {size} were announced")
+    return bytes(unpacked)

@@ -1,0 +1,107 @@
+"""The columns of CommitChunks as little-endian array bytes, and back with everything checked.
+
+Rule: after `read_batches` and `read_chunks` every index and every byte range is inside what it points into, so that
+applying needs no check of its own. Both raise `LedgerCorrupt`.
+"""
+
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+from coordinator.commands import BatchColumns, ChunkColumns, CommitChunks
+from coordinator.log import LedgerCorrupt
+from protocol.limits import BATCHES_PER_COMMIT_MAX
+
+assert sys.byteorder == "little", "columns are written as they lie in memory: Penstock needs a little-endian machine"
+
+Column = "array[int]"
+
+CHUNK_TYPES: Final = ("H", "I", "I", "H")
+"""topic, partition, byte_first, batch_count; in `array`'s words (I is 4 bytes, H 2)."""
+BATCH_TYPES: Final = ("I", "I", "q", "q", "h", "i", "B")
+"""record_bytes, record_count, max_timestamp, producer_id, producer_epoch, base_sequence, is_transactional."""
+
+
+def commit_columns(command: CommitChunks) -> tuple[list[bytes], list[bytes]]:
+    """The columns of the chunks and of the batches. Raises OverflowError for a value outside its column's type."""
+    chunks = command.chunks
+    batches = command.batches
+    return (
+        _write(CHUNK_TYPES, (chunks.topic, chunks.partition, chunks.byte_first, chunks.batch_count)),
+        _write(
+            BATCH_TYPES,
+            (
+                batches.record_bytes,
+                batches.record_count,
+                batches.max_timestamp,
+                batches.producer_id,
+                batches.producer_epoch,
+                batches.base_sequence,
+                batches.is_transactional,
+            ),
+        ),
+    )
+
+
+def _write(types: Sequence[str], columns: Sequence[Sequence[int]]) -> list[bytes]:
+    return [array(typecode, column).tobytes() for typecode, column in zip(types, columns, strict=True)]
+
+
+def _read(what: str, types: Sequence[str], columns: Sequence[bytes]) -> list["array[int]"]:
+    if len(columns) != len(types):
+        raise LedgerCorrupt(f"an entry has {len(columns)} columns of {what} where {len(types)} belong")
+    read = [array(typecode) for typecode in types]
+    for column, data in zip(read, columns, strict=True):
+        if len(data) % column.itemsize:
+            raise LedgerCorrupt(f"a column of {what} ends inside a value: {len(data)} bytes")
+        column.frombytes(data)
+    count = len(read[0])
+    if not 0 < count <= BATCHES_PER_COMMIT_MAX or any(len(column) != count for column in read):
+        raise LedgerCorrupt(f"the columns of {what} have lengths {[len(column) for column in read]}")
+    return read
+
+
+def read_batches(columns: Sequence[bytes]) -> BatchColumns:
+    """The batches, with their ranges checked. Whether a producer may send them is for applying to judge."""
+    record_bytes, record_count, max_timestamp, producer_id, producer_epoch, base_sequence, is_transactional = _read(
+        "batches", BATCH_TYPES, columns
+    )
+    if min(record_bytes) < 1 or min(record_count) < 1 or max(record_count) >= 1 << 31:
+        raise LedgerCorrupt("a batch without records, or with more than a batch can hold")
+    if min(producer_id) < -1:
+        raise LedgerCorrupt(f"a producer id below -1: {min(producer_id)}")
+    return BatchColumns(
+        record_bytes=record_bytes,
+        record_count=record_count,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )
+
+
+def read_chunks(
+    columns: Sequence[bytes], *, batches: BatchColumns, topics_count: int, object_bytes: int
+) -> ChunkColumns:
+    """The chunks: each has batches, all batches have a chunk, every topic is listed, every byte inside the object."""
+    topic, partition, byte_first, batch_count = _read("chunks", CHUNK_TYPES, columns)
+    if max(topic) >= topics_count:
+        raise LedgerCorrupt(f"a chunk of topic {max(topic)} where {topics_count} are listed")
+    if min(batch_count) < 1 or sum(batch_count) != len(batches.record_bytes):
+        raise LedgerCorrupt(f"chunks of {sum(batch_count)} batches where {len(batches.record_bytes)} are listed")
+    if max(partition) >= 1 << 31:
+        raise LedgerCorrupt(f"a partition index beyond 31 bits: {max(partition)}")
+    for first, count in zip(byte_first, _chunk_bytes(batches.record_bytes, batch_count), strict=True):
+        if first + count > object_bytes:
+            raise LedgerCorrupt(f"a chunk ends at byte {first + count} of an object of {object_bytes}")
+    return ChunkColumns(topic=topic, partition=partition, byte_first=byte_first, batch_count=batch_count)
+
+
+def _chunk_bytes(record_bytes: Sequence[int], batch_count: Sequence[int]) -> Sequence[int]:
+    if len(batch_count) == len(record_bytes):
+        return record_bytes
+    batch_ends = accumulate(batch_count)
+    return [sum(record_bytes[end - count : end]) for end, count in zip(batch_ends, batch_count, strict=True)]

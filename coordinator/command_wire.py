@@ -1,0 +1,301 @@
+"""The shape of every command in a ledger entry: MessagePack arrays, tagged with a number that is never given twice.
+
+Rule: fields are only ever added at the end, with a default, so that older entries stay readable (golden files). The types
+here carry the ranges that `coordinator.command_codec` promises to check. Columns: `coordinator.command_columns`.
+"""
+
+from typing import Annotated, assert_never
+
+from msgspec import Meta, Struct
+
+from coordinator.command_columns import commit_columns, read_batches, read_chunks
+from coordinator.commands import (
+    AllocateProducerIds,
+    ArchivedChunk,
+    Command,
+    CommitChunks,
+    CreateTopic,
+    DeleteTopic,
+    EndSession,
+    Endpoint,
+    ExpireProducers,
+    ForgetObjects,
+    ForgetSessions,
+    PartitionReplacement,
+    RaiseRules,
+    ReplaceChunks,
+    ReplacedChunk,
+    ReportTime,
+    StartSession,
+)
+from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
+
+Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Positive = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
+Index = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Signed32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Timestamp = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Uuid = Annotated[bytes, Meta(min_length=16, max_length=16)]
+
+
+class WireStartSession(Struct, array_like=True, tag=1):
+    name: str
+    node_id: Signed32
+    endpoints: list[tuple[str, str, Index]]
+    zone: str | None
+    rules_version: Natural
+
+    def command(self) -> StartSession:
+        return StartSession(
+            name=self.name,
+            node_id=self.node_id,
+            endpoints=tuple(Endpoint(listener=name, host=host, port=port) for name, host, port in self.endpoints),
+            zone=self.zone,
+            rules_version=self.rules_version,
+        )
+
+
+class WireEndSession(Struct, array_like=True, tag=2):
+    session: Natural
+
+    def command(self) -> EndSession:
+        return EndSession(session=SessionId(self.session))
+
+
+class WireRaiseRules(Struct, array_like=True, tag=3):
+    rules_version: Natural
+
+    def command(self) -> RaiseRules:
+        return RaiseRules(rules_version=self.rules_version)
+
+
+class WireCreateTopic(Struct, array_like=True, tag=4):
+    name: str
+    topic_id: Uuid
+    partition_count: Signed32
+    configs: list[tuple[str, str]]
+
+    def command(self) -> CreateTopic:
+        return CreateTopic(
+            name=self.name,
+            topic_id=TopicId(self.topic_id),
+            partition_count=self.partition_count,
+            configs=tuple(self.configs),
+        )
+
+
+class WireDeleteTopic(Struct, array_like=True, tag=5):
+    topic_id: Uuid
+
+    def command(self) -> DeleteTopic:
+        return DeleteTopic(topic_id=TopicId(self.topic_id))
+
+
+class WireAllocateProducerIds(Struct, array_like=True, tag=6):
+    count: Timestamp
+
+    def command(self) -> AllocateProducerIds:
+        return AllocateProducerIds(count=self.count)
+
+
+class WireCommitChunks(Struct, array_like=True, tag=7):
+    object_session: Natural
+    object_number: Natural
+    object_bytes: Natural
+    topic_ids: list[Uuid]
+    chunks: list[bytes]
+    batches: list[bytes]
+
+    def command(self) -> CommitChunks:
+        batches = read_batches(self.batches)
+        return CommitChunks(
+            object_session=SessionId(self.object_session),
+            object_number=ObjectNumber(self.object_number),
+            object_bytes=self.object_bytes,
+            topic_ids=tuple(map(TopicId, self.topic_ids)),
+            chunks=read_chunks(
+                self.chunks, batches=batches, topics_count=len(self.topic_ids), object_bytes=self.object_bytes
+            ),
+            batches=batches,
+        )
+
+
+class WireReplacedChunk(Struct, array_like=True):
+    offset_first: Natural
+    offset_end: Natural
+    object_key: str
+    byte_first: Natural
+
+
+class WireArchivedChunk(Struct, array_like=True):
+    offset_first: Natural
+    offset_end: Natural
+    row_group: Index
+    row_first: Index
+    row_count: Index
+    byte_first: Natural
+    byte_count: Natural
+    max_timestamp: Timestamp
+
+
+class WireReplacement(Struct, array_like=True):
+    partition: Index
+    replaced: list[WireReplacedChunk]
+    archived: list[WireArchivedChunk]
+
+    def replacement(self) -> PartitionReplacement:
+        return PartitionReplacement(
+            partition=PartitionIndex(self.partition),
+            replaced=tuple(
+                ReplacedChunk(
+                    offset_first=Offset(chunk.offset_first),
+                    offset_end=Offset(chunk.offset_end),
+                    object_key=chunk.object_key,
+                    byte_first=chunk.byte_first,
+                )
+                for chunk in self.replaced
+            ),
+            archived=tuple(
+                ArchivedChunk(
+                    offset_first=Offset(chunk.offset_first),
+                    offset_end=Offset(chunk.offset_end),
+                    row_group=chunk.row_group,
+                    row_first=chunk.row_first,
+                    row_count=chunk.row_count,
+                    byte_first=chunk.byte_first,
+                    byte_count=chunk.byte_count,
+                    max_timestamp=Milliseconds(chunk.max_timestamp),
+                )
+                for chunk in self.archived
+            ),
+        )
+
+
+class WireReplaceChunks(Struct, array_like=True, tag=8):
+    topic_id: Uuid
+    object_session: Natural
+    object_key: str
+    object_bytes: Natural
+    partitions: list[WireReplacement]
+
+    def command(self) -> ReplaceChunks:
+        return ReplaceChunks(
+            topic_id=TopicId(self.topic_id),
+            object_session=SessionId(self.object_session),
+            object_key=self.object_key,
+            object_bytes=self.object_bytes,
+            partitions=tuple(partition.replacement() for partition in self.partitions),
+        )
+
+
+class WireForgetObjects(Struct, array_like=True, tag=9):
+    object_keys: list[str]
+
+    def command(self) -> ForgetObjects:
+        return ForgetObjects(object_keys=tuple(self.object_keys))
+
+
+class WireForgetSessions(Struct, array_like=True, tag=10):
+    sessions: list[Natural]
+
+    def command(self) -> ForgetSessions:
+        return ForgetSessions(sessions=tuple(map(SessionId, self.sessions)))
+
+
+class WireExpireProducers(Struct, array_like=True, tag=11):
+    cutoff_ms: Timestamp
+
+    def command(self) -> ExpireProducers:
+        return ExpireProducers(cutoff_ms=Milliseconds(self.cutoff_ms))
+
+
+class WireReportTime(Struct, array_like=True, tag=12):
+    def command(self) -> ReportTime:
+        return ReportTime()
+
+
+WireCommand = (
+    WireStartSession
+    | WireEndSession
+    | WireRaiseRules
+    | WireCreateTopic
+    | WireDeleteTopic
+    | WireAllocateProducerIds
+    | WireCommitChunks
+    | WireReplaceChunks
+    | WireForgetObjects
+    | WireForgetSessions
+    | WireExpireProducers
+    | WireReportTime
+)
+
+
+class WireProposal(Struct, array_like=True):
+    time_ms: Natural | None
+    command: WireCommand
+
+
+def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per command
+    """The command in its ledger shape. The caller answers for the ranges: reading checks them, writing does not."""
+    match command:
+        case CommitChunks():
+            chunks, batches = commit_columns(command)
+            return WireCommitChunks(
+                command.object_session,
+                command.object_number,
+                command.object_bytes,
+                list(command.topic_ids),
+                chunks,
+                batches,
+            )
+        case StartSession():
+            endpoints = [(endpoint.listener, endpoint.host, endpoint.port) for endpoint in command.endpoints]
+            return WireStartSession(command.name, command.node_id, endpoints, command.zone, command.rules_version)
+        case EndSession():
+            return WireEndSession(command.session)
+        case RaiseRules():
+            return WireRaiseRules(command.rules_version)
+        case CreateTopic():
+            return WireCreateTopic(command.name, command.topic_id, command.partition_count, list(command.configs))
+        case DeleteTopic():
+            return WireDeleteTopic(command.topic_id)
+        case AllocateProducerIds():
+            return WireAllocateProducerIds(command.count)
+        case ReplaceChunks():
+            partitions = [_replacement_to_wire(partition) for partition in command.partitions]
+            return WireReplaceChunks(
+                command.topic_id, command.object_session, command.object_key, command.object_bytes, partitions
+            )
+        case ForgetObjects():
+            return WireForgetObjects(list(command.object_keys))
+        case ForgetSessions():
+            return WireForgetSessions(list(command.sessions))
+        case ExpireProducers():
+            return WireExpireProducers(command.cutoff_ms)
+        case ReportTime():
+            return WireReportTime()
+        case _:
+            assert_never(command)
+
+
+def _replacement_to_wire(replacement: PartitionReplacement) -> WireReplacement:
+    return WireReplacement(
+        replacement.partition,
+        [
+            WireReplacedChunk(chunk.offset_first, chunk.offset_end, chunk.object_key, chunk.byte_first)
+            for chunk in replacement.replaced
+        ],
+        [
+            WireArchivedChunk(
+                chunk.offset_first,
+                chunk.offset_end,
+                chunk.row_group,
+                chunk.row_first,
+                chunk.row_count,
+                chunk.byte_first,
+                chunk.byte_count,
+                chunk.max_timestamp,
+            )
+            for chunk in replacement.archived
+        ],
+    )

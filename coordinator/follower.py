@@ -1,0 +1,107 @@
+"""Follows the ledger: turns records into the state and the outcomes of its entries. No I/O; `agent.metadata_loop` reads.
+
+Rule: what comes is compared with what the ledger says about itself, and a contradiction raises `LedgerCorrupt` instead of
+being served (safety rules S3 and S9). After that the follower must not be used again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.apply import apply
+from coordinator.commands import RULES_VERSION, Outcome, Proposal
+from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
+from coordinator.snapshot import decode_snapshot, digest
+from coordinator.state import ClusterState
+from protocol.types import Position, SessionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """An entry that was applied. `proposal` is None where it was a repeat."""
+
+    position: Position
+    session: SessionId
+    number: int
+    proposal: Proposal | None
+    outcome: Outcome
+
+
+class Follower:
+    """Owns the state of one agent. Create, `load` once, then `receive` whatever the ledger's tail gives."""
+
+    def __init__(self, identity: LedgerIdentity) -> None:
+        self._identity = identity
+        self.state = ClusterState.empty(identity.cluster_id, identity.incarnation)
+
+    def load(self, start: LedgerStart, snapshot: bytes | None) -> list[Applied]:
+        """Begin from a snapshot object (None where `start` names none) and the records after it.
+
+        Raises `LedgerCorrupt` if snapshot, pointer, records and head do not fit together: do not serve.
+        """
+        pointer = start.pointer
+        if (pointer is None) is not (snapshot is None):
+            raise LedgerCorrupt("a snapshot without its pointer, or a pointer without its snapshot")
+        if pointer is not None and snapshot is not None:
+            state = decode_snapshot(snapshot)
+            if (state.cluster_id, state.incarnation) != (self._identity.cluster_id, self._identity.incarnation):
+                raise LedgerCorrupt(
+                    f"the snapshot {pointer.object_key!r} is of cluster {state.cluster_id!r}, incarnation "
+                    f"{state.incarnation}; the ledger of {self._identity.cluster_id!r}, {self._identity.incarnation}"
+                )
+            if (state.position, state.appends_count) != (pointer.position, pointer.appends_count):
+                raise LedgerCorrupt(
+                    f"the snapshot {pointer.object_key!r} is at {state.position} after {state.appends_count} appends, "
+                    f"its pointer at {pointer.position} after {pointer.appends_count}"
+                )
+            if digest(state) != pointer.digest:
+                raise LedgerCorrupt(f"the snapshot {pointer.object_key!r} has another digest than its pointer says")
+            self.state = state
+            self._check_rules()
+        applied = self.receive(start.records)
+        self.check_head(start.head)
+        return applied
+
+    def receive(self, records: Sequence[LedgerRecord]) -> list[Applied]:
+        """Apply records in order; those at or below the state's position at the call are skipped (a reader starts again).
+
+        `records` holds whole appends. Raises `LedgerCorrupt` for an entry that cannot be read, positions that fall, or
+        rules that this program does not know.
+        """
+        position = self.state.position
+        applied: list[Applied] = []
+        for record in records:
+            if record.position <= position:
+                continue
+            if record.position < self.state.position:
+                raise LedgerCorrupt(f"position {record.position} comes after {self.state.position}")
+            proposal, outcome = apply(self.state, record)
+            self._check_rules()
+            applied.append(
+                Applied(
+                    position=record.position,
+                    session=record.session,
+                    number=record.number,
+                    proposal=proposal,
+                    outcome=outcome,
+                )
+            )
+        return applied
+
+    def check_head(self, head: Head) -> None:
+        """Raise `LedgerCorrupt` if the state, which has reached `head`, was made from another number of appends (S9)."""
+        if self.state.position > head.position:
+            raise LedgerCorrupt(
+                f"the state is at {self.state.position}, the ledger ends at {head.position}: was it restored from a "
+                "backup? Nothing may be deleted until it is reconciled"
+            )
+        if self.state.appends_count != head.appends_count:
+            raise LedgerCorrupt(
+                f"{self.state.appends_count} appends were read up to {head.position}, the ledger counts "
+                f"{head.appends_count}: an entry is missing"
+            )
+
+    def _check_rules(self) -> None:
+        if self.state.rules_version > RULES_VERSION:
+            raise LedgerCorrupt(
+                f"rules {self.state.rules_version} are in force, this program knows {RULES_VERSION}: upgrade it (S3)"
+            )

@@ -1,0 +1,242 @@
+"""The whole state as canonical bytes, and back.
+
+Layout: format version (1 byte), then a zstd frame of MessagePack. Everything is in a fixed order (sessions, topics and
+objects by id, keys by name), so equal states give equal bytes in every process; the digest is taken before compression.
+
+Rule: derived fields are not stored but rebuilt. Anything unreadable raises `LedgerCorrupt`. Golden files: tests/golden.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import cramjam
+import msgspec
+from msgspec import Struct
+
+from coordinator.chunk_index import ChunkIndex
+from coordinator.commands import Endpoint
+from coordinator.log import LedgerCorrupt
+from coordinator.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
+from coordinator.topic_names import shape
+from protocol.types import (
+    Milliseconds,
+    ObjectId,
+    Offset,
+    Position,
+    ProducerEpoch,
+    ProducerId,
+    SessionId,
+    TopicId,
+)
+from protocol.types import Sequence as SequenceNumber
+from storage.refs import ObjectKind
+from txn.producer_state import ProducerState, RememberedBatch
+
+FORMAT_VERSION = 1
+ZSTD_LEVEL = 1
+DIGEST_BYTES = 32
+
+
+class _Session(Struct, array_like=True):
+    session: int
+    name: str
+    node_id: int
+    endpoints: list[tuple[str, str, int]]
+    zone: str | None
+    rules_version: int
+    entry_next: int
+
+
+class _Partition(Struct, array_like=True):
+    log_start: int
+    index_first: int
+    unknown_producers_below: int
+    columns: list[bytes]
+    producers: list[tuple[int, int, int, list[tuple[int, int, int]]]]
+    """Producer id, epoch, last activity, remembered batches."""
+
+
+class _Topic(Struct, array_like=True):
+    topic_id: bytes
+    name: str
+    configs: list[tuple[str, str]]
+    created_ms: int
+    partitions: list[_Partition]
+
+
+class _Snapshot(Struct, array_like=True):
+    cluster_id: str
+    incarnation: int
+    position: int
+    appends_count: int
+    time_ms: int
+    rules_version: int
+    producer_id_next: int
+    object_id_next: int
+    producers_before_deletion: int
+    sessions: list[_Session]
+    sessions_ended: list[tuple[int, int]]
+    topics: list[_Topic]
+    objects: list[tuple[int, str, int, int, int]]
+    """Object id, key, kind, bytes, references."""
+    released: list[tuple[str, int]]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Snapshot)
+
+
+def encode_snapshot(state: ClusterState) -> bytes:
+    """The state as the bytes of a snapshot object."""
+    return bytes([FORMAT_VERSION]) + bytes(cramjam.zstd.compress(_canonical(state), level=ZSTD_LEVEL))
+
+
+def digest(state: ClusterState) -> bytes:
+    """Equal for equal states, different for others (safety rule S3): BLAKE2b of the canonical bytes, 32 bytes."""
+    return hashlib.blake2b(_canonical(state), digest_size=DIGEST_BYTES).digest()
+
+
+def decode_snapshot(data: bytes) -> ClusterState:
+    """The state of a snapshot object. Raises `LedgerCorrupt` if it cannot be read: do not serve."""
+    if not data or data[0] != FORMAT_VERSION:
+        raise LedgerCorrupt(f"a snapshot in format {data[:1].hex() or 'none'}; this program reads {FORMAT_VERSION}")
+    try:
+        wire = _decoder.decode(bytes(cramjam.zstd.decompress(memoryview(data)[1:])))
+        return _to_state(wire)
+    except (msgspec.MsgspecError, cramjam.DecompressionError, ValueError, KeyError) as error:
+        raise LedgerCorrupt(f"a snapshot cannot be read: {error!r}") from error
+
+
+def _canonical(state: ClusterState) -> bytes:
+    return _encoder.encode(
+        _Snapshot(
+            cluster_id=state.cluster_id,
+            incarnation=state.incarnation,
+            position=state.position,
+            appends_count=state.appends_count,
+            time_ms=state.time_ms,
+            rules_version=state.rules_version,
+            producer_id_next=state.producer_id_next,
+            object_id_next=state.object_id_next,
+            producers_before_deletion=state.producers_before_deletion,
+            sessions=[_from_session(session_id, session) for session_id, session in sorted(state.sessions.items())],
+            sessions_ended=sorted(state.sessions_ended.items()),
+            topics=[_from_topic(topic) for _, topic in sorted(state.topics.items())],
+            objects=[
+                (object_id, found.key, found.kind, found.object_bytes, found.references)
+                for object_id, found in sorted(state.objects.items())
+            ],
+            released=sorted(state.released.items()),
+        )
+    )
+
+
+def _from_session(session_id: SessionId, session: SessionState) -> _Session:
+    return _Session(
+        session=session_id,
+        name=session.name,
+        node_id=session.node_id,
+        endpoints=[(endpoint.listener, endpoint.host, endpoint.port) for endpoint in session.endpoints],
+        zone=session.zone,
+        rules_version=session.rules_version,
+        entry_next=session.entry_next,
+    )
+
+
+def _from_topic(topic: TopicState) -> _Topic:
+    return _Topic(
+        topic_id=topic.topic_id,
+        name=topic.name,
+        configs=sorted(topic.configs.items()),
+        created_ms=topic.created_ms,
+        partitions=[_from_partition(partition) for partition in topic.partitions],
+    )
+
+
+def _from_partition(partition: PartitionState) -> _Partition:
+    return _Partition(
+        log_start=partition.log_start,
+        index_first=partition.index.first,
+        unknown_producers_below=partition.unknown_producers_below,
+        columns=partition.index.columns(),
+        producers=[
+            (producer_id, producer.epoch, producer.last_active_ms, [(*batch,) for batch in producer.recent])
+            for producer_id, producer in sorted(partition.producers.items())
+        ],
+    )
+
+
+def _to_state(wire: _Snapshot) -> ClusterState:
+    topics = {topic.topic_id: topic for topic in map(_to_topic, wire.topics)}
+    objects = {
+        ObjectId(object_id): ObjectState(
+            key=key, kind=ObjectKind(kind), object_bytes=object_bytes, references=references
+        )
+        for object_id, key, kind, object_bytes, references in wire.objects
+    }
+    return ClusterState(
+        cluster_id=wire.cluster_id,
+        incarnation=wire.incarnation,
+        position=Position(wire.position),
+        appends_count=wire.appends_count,
+        time_ms=Milliseconds(wire.time_ms),
+        rules_version=wire.rules_version,
+        sessions={SessionId(session.session): _to_session(session) for session in wire.sessions},
+        sessions_ended={SessionId(session_id): Milliseconds(end_ms) for session_id, end_ms in wire.sessions_ended},
+        topics=topics,
+        objects=objects,
+        released={key: Milliseconds(released_ms) for key, released_ms in wire.released},
+        producer_id_next=ProducerId(wire.producer_id_next),
+        object_id_next=ObjectId(wire.object_id_next),
+        producers_before_deletion=ProducerId(wire.producers_before_deletion),
+        topic_ids={topic.name: topic.topic_id for topic in topics.values()},
+        topic_shapes={shape(topic.name): topic.name for topic in topics.values()},
+        object_ids={found.key: object_id for object_id, found in objects.items()},
+        partitions_count=sum(len(topic.partitions) for topic in topics.values()),
+    )
+
+
+def _to_session(wire: _Session) -> SessionState:
+    return SessionState(
+        name=wire.name,
+        node_id=wire.node_id,
+        endpoints=tuple(Endpoint(listener=name, host=host, port=port) for name, host, port in wire.endpoints),
+        zone=wire.zone,
+        rules_version=wire.rules_version,
+        entry_next=wire.entry_next,
+    )
+
+
+def _to_topic(wire: _Topic) -> TopicState:
+    return TopicState(
+        topic_id=TopicId(wire.topic_id),
+        name=wire.name,
+        configs=dict(wire.configs),
+        created_ms=Milliseconds(wire.created_ms),
+        partitions=[_to_partition(partition) for partition in wire.partitions],
+    )
+
+
+def _to_partition(wire: _Partition) -> PartitionState:
+    index = ChunkIndex.from_columns(Offset(wire.index_first), wire.columns)
+    return PartitionState(
+        log_start=Offset(wire.log_start),
+        log_end=index.end,
+        index=index,
+        producers={
+            ProducerId(producer_id): ProducerState(
+                epoch=ProducerEpoch(epoch), recent=_to_batches(recent), last_active_ms=Milliseconds(last_active_ms)
+            )
+            for producer_id, epoch, last_active_ms, recent in wire.producers
+        },
+        unknown_producers_below=ProducerId(wire.unknown_producers_below),
+    )
+
+
+def _to_batches(recent: Sequence[tuple[int, int, int]]) -> list[RememberedBatch]:
+    if not recent:
+        raise ValueError("a producer without a batch")
+    return [
+        RememberedBatch(SequenceNumber(base_sequence), SequenceNumber(sequence_end), Offset(base_offset))
+        for base_sequence, sequence_end, base_offset in recent
+    ]

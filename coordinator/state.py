@@ -1,0 +1,111 @@
+"""The state of a cluster, as the ledger's entries up to one position make it.
+
+Rule: only `coordinator.apply` changes it. Whatever can be computed from another field is not in the snapshot; such fields
+are marked "derived". Two states are the same if and only if `coordinator.snapshot.digest` says so.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator.chunk_index import ChunkIndex
+from coordinator.commands import RULES_VERSION, Endpoint
+from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
+from storage.refs import ObjectKind
+from txn.producer_state import ProducerState
+
+RULES_VERSION_FIRST = 1
+NO_POSITION = Position(0)
+
+assert RULES_VERSION_FIRST <= RULES_VERSION
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionState:
+    """A live session of an agent."""
+
+    name: str
+    node_id: int
+    endpoints: tuple[Endpoint, ...]
+    zone: str | None
+    rules_version: int
+    entry_next: int
+    """The number that the session's next entry has: below it is a repeat, above it something is missing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionState:
+    log_start: Offset = Offset(0)
+    log_end: Offset = Offset(0)
+    """The high watermark too: an offset exists once it is applied. Equal to the index's end."""
+    index: ChunkIndex = field(default_factory=ChunkIndex)
+    producers: dict[ProducerId, ProducerState] = field(default_factory=dict[ProducerId, ProducerState])
+    unknown_producers_below: ProducerId = ProducerId(0)
+    """Producers with a lower id may have had state here that was dropped (safety rule S8)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicState:
+    topic_id: TopicId
+    name: str
+    configs: dict[str, str]
+    """Overrides by Kafka's names, in order of names. Read them through `coordinator.topic_configs.effective`."""
+    partitions: list[PartitionState]
+    created_ms: Milliseconds
+    is_log_append_time: bool = field(init=False)
+    """Derived: the broker stamps this topic's records (safety rule S14)."""
+
+    def __post_init__(self) -> None:
+        self.is_log_append_time = self.configs.get("message.timestamp.type") == "LogAppendTime"
+
+
+@dataclass(slots=True, kw_only=True)
+class ObjectState:
+    """An object that chunks of the index refer to. `references` counts those chunks; it is never 0 (safety rule S6)."""
+
+    key: str
+    kind: ObjectKind
+    object_bytes: int
+    references: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterState:
+    cluster_id: str
+    incarnation: int
+    position: Position = NO_POSITION
+    """The position of the newest entry applied."""
+    appends_count: int = 0
+    """Append transactions applied: compared with the ledger's own count (safety rule S9)."""
+    time_ms: Milliseconds = Milliseconds(0)
+    """The latest time that any live agent with a checked clock proposed (safety rule S2)."""
+    rules_version: int = RULES_VERSION_FIRST
+    sessions: dict[SessionId, SessionState] = field(default_factory=dict[SessionId, SessionState])
+    sessions_ended: dict[SessionId, Milliseconds] = field(default_factory=dict[SessionId, Milliseconds])
+    """When each session ended whose objects may still be in the bucket."""
+    topics: dict[TopicId, TopicState] = field(default_factory=dict[TopicId, TopicState])
+    objects: dict[ObjectId, ObjectState] = field(default_factory=dict[ObjectId, ObjectState])
+    released: dict[str, Milliseconds] = field(default_factory=dict[str, Milliseconds])
+    """When the last reference to each object was dropped, by key, until its deletion is reported."""
+    producer_id_next: ProducerId = ProducerId(0)
+    object_id_next: ObjectId = ObjectId(1)
+    producers_before_deletion: ProducerId = ProducerId(0)
+    """Producers with a lower id may have written to a topic since deleted: a re-created one lets them go on (S8)."""
+    topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
+    """Derived: topics by name."""
+    topic_shapes: dict[str, str] = field(default_factory=dict[str, str])
+    """Derived: names by `coordinator.topic_names.shape`."""
+    object_ids: dict[str, ObjectId] = field(default_factory=dict[str, ObjectId])
+    """Derived: objects by key."""
+    partitions_count: int = 0
+    """Derived: partitions of all topics."""
+
+    @classmethod
+    def empty(cls, cluster_id: str, incarnation: int) -> "ClusterState":
+        """The state before the first entry."""
+        return cls(cluster_id=cluster_id, incarnation=incarnation)
+
+    def partition(self, topic_id: TopicId, index: PartitionIndex) -> PartitionState | None:
+        """The partition, or None where the topic is unknown or has fewer partitions."""
+        topic = self.topics.get(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]

@@ -1,0 +1,143 @@
+"""What a partition remembers of one idempotent producer, and what it makes of that producer's next batch.
+
+Rule: `decide` only judges; the caller records what it accepted. Nothing here knows offsets' meaning or reads a clock.
+Source: org.apache.kafka.storage.internals.log.{ProducerAppendInfo,ProducerStateEntry,ProducerStateManager} (Kafka 4.3).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.types import SEQUENCE_END, Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
+
+BATCHES_REMEMBERED = 5
+"""Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN; a client keeps at most five requests in flight."""
+
+
+class RememberedBatch(NamedTuple):
+    """An accepted batch, as a repeat of it would look. `sequence_end` is the sequence that follows its last record."""
+
+    base_sequence: Sequence
+    sequence_end: Sequence
+    base_offset: Offset
+
+
+class ProducerState:
+    """One producer's state on one partition. `recent` is never empty, and holds batches of `epoch` alone, oldest first."""
+
+    __slots__ = ("epoch", "last_active_ms", "recent", "sequence_next")
+
+    def __init__(
+        self, *, epoch: ProducerEpoch, recent: Iterable[RememberedBatch], last_active_ms: Milliseconds
+    ) -> None:
+        self.epoch = epoch
+        self.recent = list(recent)
+        self.last_active_ms = last_active_ms
+        self.sequence_next = self.recent[-1].sequence_end
+
+    def record(self, base_sequence: int, record_count: int, base_offset: int, time_ms: Milliseconds) -> None:
+        """Remember a batch that was accepted in the current epoch."""
+        end = sequence_after(base_sequence, record_count)
+        self.sequence_next = end
+        self.recent.append(RememberedBatch(Sequence(base_sequence), end, Offset(base_offset)))
+        if len(self.recent) > BATCHES_REMEMBERED:
+            del self.recent[0]
+        self.last_active_ms = time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """The batch is next: give it an offset and record it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The batch is in the log already: answer with its first copy's offset."""
+
+    base_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    error_code: ErrorCode
+
+
+Decision = Accept | Duplicate | Reject
+
+ACCEPT = Accept()
+INVALID = Reject(ErrorCode.invalid_record)
+STALE_EPOCH = Reject(ErrorCode.invalid_producer_epoch)
+OUT_OF_ORDER = Reject(ErrorCode.out_of_order_sequence_number)
+
+
+def sequence_after(base_sequence: int, record_count: int) -> Sequence:
+    """The sequence of the record that follows a batch: after 2**31 - 1 comes 0 (DefaultRecordBatch.incrementSequence)."""
+    return Sequence((base_sequence + record_count) % SEQUENCE_END)
+
+
+def decide(
+    state: ProducerState | None,
+    *,
+    producer_id: int,
+    epoch: int,
+    base_sequence: int,
+    record_count: int,
+    unknown_producers_below: ProducerId,
+) -> Decision:
+    """What becomes of a batch of `record_count` records.
+
+    Without state the first sequence must be 0, unless `producer_id` is below `unknown_producers_below` (safety rule S8).
+    Differs from Kafka: its ProducerAppendInfo takes any first sequence of a producer that it does not know.
+    """
+    if epoch < 0 or base_sequence < 0:
+        return INVALID
+    if state is None:
+        return ACCEPT if base_sequence == 0 or producer_id < unknown_producers_below else OUT_OF_ORDER
+    if epoch < state.epoch:
+        return STALE_EPOCH
+    if epoch > state.epoch:
+        return ACCEPT if base_sequence == 0 else OUT_OF_ORDER
+    if base_sequence == state.sequence_next:
+        return ACCEPT
+    return _find_duplicate(state, base_sequence, sequence_after(base_sequence, record_count))
+
+
+def _find_duplicate(state: ProducerState, base_sequence: int, sequence_end: int) -> Duplicate | Reject:
+    """A repeat has the same first and last sequence as a remembered batch; an older one is taken as out of order.
+
+    Kafka 4.3.1 answers OUT_OF_ORDER_SEQUENCE_NUMBER, not DUPLICATE_SEQUENCE_NUMBER, to a repeat it no longer remembers.
+    """
+    for batch in state.recent:
+        if batch.base_sequence == base_sequence and batch.sequence_end == sequence_end:
+            return Duplicate(batch.base_offset)
+    return OUT_OF_ORDER
+
+
+def advance(
+    producers: dict[ProducerId, ProducerState],
+    *,
+    producer_id: int,
+    epoch: int,
+    base_sequence: int,
+    record_count: int,
+    base_offset: int,
+    time_ms: Milliseconds,
+) -> None:
+    """Record a batch that `decide` accepted. A new producer or epoch starts with this batch alone."""
+    state = producers.get(ProducerId(producer_id))
+    if state is not None and state.epoch == epoch:
+        state.record(base_sequence, record_count, base_offset, time_ms)
+        return
+    first = RememberedBatch(Sequence(base_sequence), sequence_after(base_sequence, record_count), Offset(base_offset))
+    producers[ProducerId(producer_id)] = ProducerState(
+        epoch=ProducerEpoch(epoch), recent=(first,), last_active_ms=time_ms
+    )
+
+
+def expire(producers: dict[ProducerId, ProducerState], before_ms: Milliseconds) -> bool:
+    """Forget every producer last active before `before_ms`; returns whether there was any."""
+    expired = [producer_id for producer_id, state in producers.items() if state.last_active_ms < before_ms]
+    for producer_id in expired:
+        del producers[producer_id]
+    return bool(expired)
