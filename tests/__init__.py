@@ -1,0 +1,1 @@
+"""Tests: unit, property, contract, scenarios, integration, architecture."""

@@ -1,0 +1,69 @@
+"""What all tests share: services to run against, Hypothesis's profiles, and the rule that CI skips nothing.
+
+Rule: a fixture never skips; where something is missing it fails and says which command provides it.
+"""
+
+import os
+from collections.abc import Generator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.services import (
+    compile_java,
+    java,
+    kafka_broker,
+    kafka_jars,
+    minio,
+    penstock,
+    spark,
+    spark_jars,
+    spark_session,
+)
+
+__all__ = [
+    "compile_java",
+    "java",
+    "kafka_broker",
+    "kafka_jars",
+    "minio",
+    "penstock",
+    "spark",
+    "spark_jars",
+    "spark_session",
+]
+
+settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
+settings.register_profile(
+    "deep", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+IS_SKIP_FORBIDDEN = os.environ.get("CI") == "true" or "PENSTOCK_NO_SKIPS" in os.environ
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves sockets to the garbage collector; tests that use it do not answer for that."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if IS_SKIP_FORBIDDEN and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{report.longrepr}\nA skipped test counts as a failure here (CI or PENSTOCK_NO_SKIPS is set)."
+        )
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if IS_SKIP_FORBIDDEN and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"{report.longrepr}\nA skipped module counts as a failure here."
+    return report

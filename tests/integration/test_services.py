@@ -1,0 +1,46 @@
+"""The services that other tests lean on are real and come up."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.store import S3Store
+
+from tests.services import JavaProgram, KafkaBroker, Minio
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HELLO = Path(__file__).parent / "HelloKafka.java"
+
+
+def test_minio_keeps_an_object(minio: Minio) -> None:
+    store = S3Store(
+        minio.make_bucket("services"),
+        endpoint=minio.endpoint,
+        access_key_id=minio.access_key,
+        secret_access_key=minio.secret_key,
+        client_options={"allow_http": True},
+    )
+    obstore.put(store, "greeting", b"hello")
+    assert bytes(obstore.get(store, "greeting").bytes()) == b"hello"
+
+
+def test_apache_kafka_serves_a_compiled_java_client(
+    kafka_broker: KafkaBroker, compile_java: Callable[[Path], JavaProgram]
+) -> None:
+    assert compile_java(HELLO).run(kafka_broker.bootstrap, "greetings").strip() == "greetings"
+
+
+def test_spark_runs_python_workers(spark: "SparkSession") -> None:
+    doubled = spark.sparkContext.parallelize(range(10), 2).map(lambda number: number * 2)
+    assert doubled.sum() == 90
+
+
+def test_spark_counts_rows_of_an_iceberg_table(spark: "SparkSession", tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.catalog.local", "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set("spark.sql.catalog.local.type", "hadoop")
+    spark.conf.set("spark.sql.catalog.local.warehouse", str(tmp_path))
+    spark.range(100).writeTo("local.db.numbers").using("iceberg").create()
+    assert spark.table("local.db.numbers").count() == 100
