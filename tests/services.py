@@ -79,7 +79,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
         "MINIO_CALLHOME_ENABLE": "off",
         "HOME": str(folder),
     }
-    command = [program, "server", "--quiet", "--address", f"127.0.0.1:{port}", data]
+    command = [str(program), "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)]
     with running(command, folder, name="minio", env=env) as process:
         process.wait_until(lambda: _answers(f"{server.endpoint}/minio/health/ready"), "MinIO")
         yield server
@@ -114,14 +114,15 @@ class JavaProgram:
 
     def run(self, *arguments: str, timeout_seconds: float = 120) -> str:
         """Runs it to its end and returns what it printed. Fails where its status is not 0."""
-        command = [self.java, "-Xmx512m", "-cp", self.class_path, self.main, *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=timeout_seconds)
+        done = subprocess.run(
+            self.command(*arguments), cwd=self.folder, capture_output=True, text=True, timeout=timeout_seconds
+        )
         assert done.returncode == 0, f"{self.main} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def command(self, *arguments: str) -> list[str | Path]:
+    def command(self, *arguments: str) -> list[str]:
         """The command that runs it, for `tests.processes.running`."""
-        return [self.java, "-Xmx512m", "-cp", self.class_path, self.main, *arguments]
+        return [str(self.java), "-Xmx512m", "-cp", self.class_path, self.main, *arguments]
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +136,8 @@ def compile_java(
         folder = tmp_path_factory.mktemp("java")
         class_path = f"{folder}{os.pathsep}{kafka_jars}/*"
         libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
-        command = [java, "-jar", compiler, "-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", folder, source]
+        options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
+        command = [str(java), "-jar", str(compiler), *options, str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{source} does not compile:\n{done.stdout}\n{done.stderr}"
         return JavaProgram(java=java, class_path=class_path, main=source.stem, folder=folder)
@@ -283,7 +285,11 @@ def spark_session(
         try:
             yield session
         finally:
+            gateway = session.sparkContext._gateway
             session.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # upon which Spark's Java ends
+            gateway.proc.wait(timeout=60)
 
 
 @pytest.fixture
