@@ -23,10 +23,10 @@ from protocol.wire import (
     pack_string,
     pack_tagged_fields,
     read_array_length,
-    read_bytes,
     read_nullable_string,
     read_string,
     read_tagged_fields,
+    read_unsigned_varint,
     read_uuid,
 )
 
@@ -39,6 +39,7 @@ _LEADERS_FIRST: Final = 10
 _TOPIC_ID_FIRST: Final = 13
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
+_INDEX_LENGTH: Final = struct.Struct(">ii")
 _PARTITION_V3: Final = struct.Struct(">ihqq")
 """Index, error code, base offset, log append time."""
 _PARTITION_V5: Final = struct.Struct(">ihqqq")
@@ -50,7 +51,7 @@ _PLAIN_END_V9: Final = b"\1\0\0"
 """No record errors, no message, no tagged fields."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ProducePartition:
     """What is to be appended to one partition."""
 
@@ -59,7 +60,7 @@ class ProducePartition:
     """Concatenated record batches, big-endian, as a view of the frame."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ProduceTopic:
     """Partitions of one topic, which is known by its name (up to version 12) or by its id (from 13)."""
 
@@ -69,7 +70,7 @@ class ProduceTopic:
     partitions: list[ProducePartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ProduceRequest:
     """Topics and partitions may repeat: the wire allows it."""
 
@@ -144,6 +145,7 @@ def _read_request(body: memoryview, version: int) -> ProduceRequest:
     transactional_id, position = read_nullable_string(body, 0, is_flexible=is_flexible)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, position)
     topics_count, position = read_array_length(body, position + 6, is_flexible=is_flexible)
+    read_partitions = _read_compact_partitions if is_flexible else _read_partitions
     elements_left = ARRAY_LENGTH_MAX
     topics: list[ProduceTopic] = []
     for _ in range(topics_count):
@@ -156,19 +158,49 @@ def _read_request(body: memoryview, version: int) -> ProduceRequest:
         elements_left -= partitions_count
         if elements_left < 0:
             raise MalformedRequest(f"more than {ARRAY_LENGTH_MAX} partitions in one request")
-        partitions: list[ProducePartition] = []
-        for _ in range(partitions_count):
-            (index,) = INT32.unpack_from(body, position)
-            records, position = read_bytes(body, position + 4, is_flexible=is_flexible)
-            if is_flexible:
-                _, position = read_tagged_fields(body, position)
-            partitions.append(ProducePartition(index=index, records=records))
-        if is_flexible:
-            _, position = read_tagged_fields(body, position)
-        topics.append(ProduceTopic(name=name, topic_id=topic_id, partitions=partitions))
+        partitions, position = read_partitions(body, position, partitions_count)
+        topics.append(ProduceTopic(name, topic_id, partitions))
     if is_flexible:
         read_tagged_fields(body, position)
-    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topics=topics)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _read_partitions(body: memoryview, position: int, count: int) -> tuple[list[ProducePartition], int]:
+    partitions: list[ProducePartition] = []
+    records: memoryview | None
+    for _ in range(count):
+        index, length = _INDEX_LENGTH.unpack_from(body, position)
+        position += 8
+        if length < 0:
+            records = None
+        else:
+            first, position = position, position + length
+            records = body[first:position]
+        partitions.append(ProducePartition(index, records))
+    if position > len(body):
+        raise MalformedRequest(f"records end at {position}, the request at {len(body)}")
+    return partitions, position
+
+
+def _read_compact_partitions(body: memoryview, position: int, count: int) -> tuple[list[ProducePartition], int]:
+    """With compact lengths and tagged fields, and the topic's own tagged fields behind the partitions."""
+    partitions: list[ProducePartition] = []
+    records: memoryview | None
+    for _ in range(count):
+        (index,) = INT32.unpack_from(body, position)
+        length, position = read_unsigned_varint(body, position + 4)
+        if length == 0:
+            records = None
+        else:
+            first, position = position, position + length - 1
+            records = body[first:position]
+        if body[position]:
+            _, position = read_tagged_fields(body, position)
+        else:
+            position += 1
+        partitions.append(ProducePartition(index, records))
+    _, position = read_tagged_fields(body, position)
+    return partitions, position
 
 
 def write_produce_response(correlation_id: int, version: int, response: ProduceResponse) -> list[Buffer]:

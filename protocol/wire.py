@@ -33,11 +33,14 @@ NO_UUID: Final = bytes(UUID_BYTES)
 def read_unsigned_varint(view: memoryview, position: int) -> tuple[int, int]:
     """An unsigned LEB128 number of at most 5 bytes, below 2**31."""
     value = view[position]
-    position += 1
     if value < 0x80:
-        return value, position
-    value &= 0x7F
-    for shift in (7, 14, 21, 28):
+        return value, position + 1
+    byte = view[position + 1]
+    if byte < 0x80:
+        return value & 0x7F | byte << 7, position + 2
+    value = value & 0x7F | (byte & 0x7F) << 7
+    position += 2
+    for shift in (14, 21, 28):
         byte = view[position]
         position += 1
         value |= (byte & 0x7F) << shift
@@ -58,9 +61,11 @@ def read_length(view: memoryview, position: int, *, is_flexible: bool) -> tuple[
     else:
         (length,) = INT32.unpack_from(view, position)
         position += 4
+        if length < 0:
+            length = -1
     if length > len(view) - position:
         raise MalformedRequest(f"a length of {length}, but {len(view) - position} bytes remain")
-    return (length if length >= 0 else -1), position
+    return length, position
 
 
 def read_array_length(view: memoryview, position: int, *, is_flexible: bool) -> tuple[int, int]:
@@ -118,8 +123,10 @@ def read_uuid(view: memoryview, position: int) -> tuple[bytes, int]:
 
 def read_tagged_fields(view: memoryview, position: int, *, tags_end: int = 0) -> tuple[dict[int, memoryview], int]:
     """The tagged fields with a tag below `tags_end`, as tag -> its bytes; others are stepped over (KIP-482)."""
-    count, position = read_unsigned_varint(view, position)
     known: dict[int, memoryview] = {}
+    if view[position] == 0:
+        return known, position + 1
+    count, position = read_unsigned_varint(view, position)
     if count > TAGGED_FIELDS_MAX:
         raise MalformedRequest(f"{count} tagged fields; at most {TAGGED_FIELDS_MAX} are read")
     for _ in range(count):

@@ -1,0 +1,104 @@
+"""Frames come out whole, uncopied where they lie whole, and never change afterwards."""
+
+import pytest
+
+from protocol.errors import MalformedRequest
+from protocol.framing import FrameReceiver
+from protocol.limits import MIB, RECEIVE_GROWTH_BYTES
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+def fill(receiver: FrameReceiver, data: bytes) -> list[memoryview]:
+    room = receiver.get_buffer()
+    assert len(room) >= len(data)
+    room[: len(data)] = data
+    return receiver.buffer_updated(len(data))
+
+
+class TestFramesInOneBuffer:
+    def test_several_frames_of_one_read(self) -> None:
+        receiver = FrameReceiver()
+        assert fill(receiver, framed(b"abc", b"", b"de")) == [b"abc", b"", b"de"]
+        assert receiver.partial_bytes == 0
+
+    def test_a_frame_byte_by_byte(self) -> None:
+        receiver = FrameReceiver()
+        frames = [fill(receiver, bytes([byte])) for byte in framed(b"abc")]
+        assert frames == [[], [], [], [], [], [], [b"abc"]]
+
+    def test_a_frame_is_a_view_of_the_memory_that_was_received_into(self) -> None:
+        receiver = FrameReceiver()
+        room = receiver.get_buffer()
+        (frame,) = fill(receiver, framed(b"abc"))
+        assert frame.obj is room.obj
+
+    def test_partial_bytes_tell_that_a_peer_closed_within_a_frame(self) -> None:
+        receiver = FrameReceiver()
+        fill(receiver, framed(b"abc") + b"\0\0")
+        assert receiver.partial_bytes == 2
+        fill(receiver, b"\0\2x")
+        assert receiver.partial_bytes == 5
+
+
+class TestMemory:
+    def test_a_given_frame_stays_as_it_was_when_more_arrives(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=16)
+        kept: list[tuple[memoryview, bytes]] = []
+        for number in range(100):
+            body = bytes([number]) * (number % 9)
+            frames = receiver.receive_data(framed(body))
+            assert frames == [body]
+            kept.append((frames[0], body))
+        assert all(frame == body for frame, body in kept)
+
+    def test_a_frame_that_does_not_fit_takes_only_its_start_along(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=16)
+        first_room = receiver.get_buffer()
+        (frame,) = fill(receiver, framed(b"12345678") + b"\0\0\0\x14")
+        assert frame.obj is first_room.obj
+        room = receiver.get_buffer()
+        assert len(room) == 20
+        assert room.obj is not first_room.obj
+        (large,) = fill(receiver, b"x" * 20)
+        assert large == b"x" * 20
+        assert large.obj is room.obj
+
+    def test_the_size_itself_may_be_cut_at_the_end_of_a_buffer(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=10)
+        assert fill(receiver, framed(b"1234") + b"\0\0") == [b"1234"]
+        assert fill(receiver, b"\0\3abc") == [b"abc"]
+
+    def test_an_announced_size_alone_sets_little_memory_aside(self) -> None:
+        receiver = FrameReceiver()
+        fill(receiver, (100 * MIB).to_bytes(4, "big"))
+        assert len(receiver.get_buffer()) == RECEIVE_GROWTH_BYTES - 4
+
+    def test_a_frame_beyond_the_growth_limit_comes_whole(self) -> None:
+        receiver = FrameReceiver()
+        body = bytes(range(256)) * (3 * RECEIVE_GROWTH_BYTES // 256)
+        fill(receiver, len(body).to_bytes(4, "big"))
+        rooms: list[int] = []
+        source, frames = memoryview(body), list[memoryview]()
+        while source:
+            room = receiver.get_buffer()
+            rooms.append(len(room))
+            count = min(len(room), len(source), MIB)
+            room[:count] = source[:count]
+            source = source[count:]
+            frames += receiver.buffer_updated(count)
+        assert frames == [body]
+        assert max(rooms) <= 2 * RECEIVE_GROWTH_BYTES
+        assert len(receiver.get_buffer()) > 0
+
+
+class TestLimits:
+    def test_a_frame_as_large_as_the_limit_is_taken(self) -> None:
+        assert FrameReceiver(frame_bytes_max=5).receive_data(framed(b"12345")) == [b"12345"]
+
+    @pytest.mark.parametrize("size", [b"\0\0\0\6", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0"])
+    def test_a_size_beyond_the_limit_or_negative_is_malformed(self, size: bytes) -> None:
+        with pytest.raises(MalformedRequest, match="at most 5"):
+            FrameReceiver(frame_bytes_max=5).receive_data(size)
