@@ -11,7 +11,7 @@ start. Blocking calls run in two bounded pools, so that reads of cold files do n
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -227,7 +227,7 @@ class LocalStore:
 
 
 @contextmanager
-def _errors_of(key: str, *, is_read: bool = False) -> Iterator[None]:
+def _errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
     """Turn an `OSError` into the `StoreError` that says what the caller should do."""
     try:
         yield

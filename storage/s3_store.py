@@ -11,7 +11,7 @@ import re
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -159,7 +159,8 @@ class S3Store:
         """S3 lists are consistent, and in order of UTF-8 bytes."""
         check_prefix(prefix)
         with _errors_of(path := self._prefix + prefix):
-            async for page in obstore.list(self._client, path or None, chunk_size=LIST_PAGE_KEYS):
+            pages = obstore.list(self._client, path or None, chunk_size=LIST_PAGE_KEYS)  # pyright: ignore[reportUnknownMemberType]
+            async for page in pages:
                 for found in page:
                     yield self._meta(found)
 
@@ -262,7 +263,7 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _errors_of(path: str) -> Iterator[None]:
+def _errors_of(path: str) -> Generator[None]:
     """Turn the library's errors into the `StoreError` that says what the caller should do."""
     try:
         yield
