@@ -10,13 +10,22 @@ replica (KIP-392); 12 flexible, last fetched epoch, diverging epoch and current 
 """
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from protocol.errors import ErrorCode, MalformedRequest
-from protocol.leaders import LeaderAndEpoch, NodeEndpoint, pack_leader, pack_node_endpoints
-from protocol.limits import ARRAY_LENGTH_MAX
+from protocol.errors import MalformedRequest
+from protocol.fetch_entities import (
+    AbortedTransaction,
+    DivergingEpoch,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+    FetchTopic,
+    ForgottenTopic,
+)
+from protocol.leaders import pack_leader, pack_node_endpoints
+from protocol.limits import ARRAY_LENGTH_MAX, REQUEST_METADATA_BYTES_MAX
 from protocol.wire import (
     INT32,
     INT64,
@@ -31,6 +40,22 @@ from protocol.wire import (
     read_tagged_fields,
     read_uuid,
 )
+
+__all__ = [
+    "VERSION_MAX",
+    "VERSION_MIN",
+    "AbortedTransaction",
+    "DivergingEpoch",
+    "FetchPartition",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchResponsePartition",
+    "FetchResponseTopic",
+    "FetchTopic",
+    "ForgottenTopic",
+    "read_fetch_request",
+    "write_fetch_response",
+]
 
 VERSION_MIN: Final = 4
 VERSION_MAX: Final = 18
@@ -65,7 +90,6 @@ _PARTITION_V9: Final = struct.Struct(">iiqqi")
 """Index, current leader epoch, fetch offset, log start offset, bytes max."""
 _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 """Index, current leader epoch, fetch offset, last fetched epoch, log start offset, bytes max."""
-_HIGH_WATERMARK_DEFAULT: Final = (1 << 63) - 1
 
 _ANSWER_V4: Final = struct.Struct(">ihqq")
 """Index, error code, high watermark, last stable offset."""
@@ -74,118 +98,6 @@ _ANSWER_V5: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
 _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
 _THROTTLE_ERROR_SESSION: Final = struct.Struct(">ihi")
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchPartition:
-    """From where one partition is wanted."""
-
-    index: int
-    fetch_offset: int
-    bytes_max: int
-    current_leader_epoch: int = -1
-    last_fetched_epoch: int = -1
-    log_start_offset: int = -1
-    """Of a follower; consumers send -1."""
-    replica_directory_id: bytes | None = None
-    """Of a follower; 16 bytes."""
-    high_watermark: int = _HIGH_WATERMARK_DEFAULT
-    """Of a follower; 2**63 - 1 where it is not told."""
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchTopic:
-    """Partitions of one topic, which is known by its name (up to version 12) or by its id (from 13)."""
-
-    name: str | None
-    topic_id: bytes | None
-    """16 bytes."""
-    partitions: list[FetchPartition]
-
-
-@dataclass(slots=True, kw_only=True)
-class ForgottenTopic:
-    """Partitions that leave the fetch session."""
-
-    name: str | None
-    topic_id: bytes | None
-    partitions: list[int]
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchRequest:
-    """What is wanted. Fields that the version lacks have Kafka's defaults."""
-
-    max_wait_ms: int
-    bytes_min: int
-    bytes_max: int
-    isolation_level: int
-    """0 read_uncommitted, 1 read_committed."""
-    topics: list[FetchTopic]
-    forgotten_topics: list[ForgottenTopic]
-    session_id: int = 0
-    session_epoch: int = -1
-    """-1 no session (or its end), 0 a new one, 1... goes on."""
-    rack_id: str = ""
-    replica_id: int = -1
-    """-1 for a consumer."""
-    replica_epoch: int = -1
-    cluster_id: str | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class AbortedTransaction:
-    """Records of this producer from `offset_first` up to its abort marker are to be dropped by the reader."""
-
-    producer_id: int
-    offset_first: int
-
-
-@dataclass(slots=True, kw_only=True)
-class DivergingEpoch:
-    """Where the reader's log and this one part."""
-
-    epoch: int
-    end_offset: int
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchResponsePartition:
-    """What one partition gives. The defaults are what Kafka sends with an error."""
-
-    index: int
-    error_code: ErrorCode = ErrorCode.none
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    aborted_transactions: Sequence[AbortedTransaction] | None = None
-    """Null for read_uncommitted, as in Kafka."""
-    preferred_read_replica: int = -1
-    records: Sequence[Buffer] | None = ()
-    """Parts of concatenated record batches, passed on as they are."""
-    diverging_epoch: DivergingEpoch | None = None
-    current_leader: LeaderAndEpoch | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchResponseTopic:
-    """The topic as the request named it."""
-
-    name: str | None
-    topic_id: bytes | None
-    partitions: list[FetchResponsePartition]
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchResponse:
-    """Fields that the version does not have are left out when it is written."""
-
-    topics: Sequence[FetchResponseTopic]
-    error_code: ErrorCode = ErrorCode.none
-    """Of the session or the whole request; only versions from 7 on can tell it."""
-    session_id: int = 0
-    throttle_time_ms: int = 0
-    node_endpoints: Sequence[NodeEndpoint] = ()
 
 
 def read_fetch_request(body: memoryview, version: int) -> FetchRequest:
@@ -198,6 +110,8 @@ def read_fetch_request(body: memoryview, version: int) -> FetchRequest:
     Raises:
         MalformedRequest: close the connection.
     """
+    if len(body) > REQUEST_METADATA_BYTES_MAX:
+        raise MalformedRequest(f"a Fetch request of {len(body)} bytes; at most {REQUEST_METADATA_BYTES_MAX} are read")
     try:
         return _read_request(body, version)
     except UNREADABLE as error:

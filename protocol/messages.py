@@ -18,8 +18,7 @@ from typing import Final, get_args, get_origin
 
 from kio.index import load_request_schema
 from kio.serial import entity_writer
-from kio.serial.errors import SerialError
-from kio.serial.readers import read_uuid
+from kio.static.constants import uuid_zero
 from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
 from protocol.connection import RequestFrame
@@ -28,6 +27,7 @@ from protocol.limits import ARRAY_LENGTH_MAX, REQUEST_METADATA_BYTES_MAX
 from protocol.wire import (
     INT8,
     INT32,
+    NO_UUID,
     UNREADABLE,
     Buffer,
     read_bytes,
@@ -35,6 +35,7 @@ from protocol.wire import (
     read_nullable_string,
     read_string,
     read_tagged_fields,
+    read_uuid,
 )
 
 
@@ -47,6 +48,7 @@ class _Budget:
         self.elements_left = ARRAY_LENGTH_MAX
 
 
+_UUID: Final = type(uuid_zero)
 _Reader = Callable[[memoryview, int, _Budget], tuple[object, int]]
 
 
@@ -64,7 +66,7 @@ def read_request(frame: RequestFrame) -> RequestPayload:
     schema = _request_schema(frame.api_key, frame.api_version)
     try:
         entity, _ = _structure_reader(schema)(frame.body, 0, _Budget())
-    except (*UNREADABLE, SerialError) as error:
+    except UNREADABLE as error:
         raise MalformedRequest(f"{schema.__name__} version {frame.api_version} cannot be read: {error}") from error
     assert isinstance(entity, schema)
     return entity
@@ -201,7 +203,8 @@ def _read_timedelta(view: memoryview, position: int, _: _Budget) -> tuple[object
 
 
 def _read_uuid(view: memoryview, position: int, _: _Budget) -> tuple[object, int]:
-    return read_uuid(view, position)
+    uuid_bytes, position = read_uuid(view, position)
+    return (_UUID(bytes=uuid_bytes) if uuid_bytes != NO_UUID else None), position
 
 
 def _string_reader(*, is_flexible: bool, is_nullable: bool) -> _Reader:
