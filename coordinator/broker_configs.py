@@ -1,0 +1,408 @@
+"""Kafka's broker configs that `--set` accepts, with what they do here.
+
+Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.server.config.AbstractKafkaConfig); sentences
+are our own. Configs of replication between brokers and of security are not accepted: a setting that promises protection
+must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from coordinator.config_types import GZIP_LEVELS, LONG_MAX, ConfigSpec, ConfigType, Effect, InvalidConfig, table
+
+
+def _spec(  # noqa: PLR0913 - a row of the table
+    name: str,
+    config_type: ConfigType,
+    default: str | None,
+    documentation: str,
+    *,
+    effect: Effect = Effect.NONE,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    is_read_only: bool = False,
+) -> ConfigSpec:
+    return ConfigSpec(
+        name=name,
+        type=config_type,
+        default=default,
+        documentation=documentation,
+        effect=effect,
+        low=low,
+        high=high,
+        choices=choices,
+        is_read_only=is_read_only,
+    )
+
+
+_BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+_DOUBLE, _LIST, _SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
+_HONOURED = Effect.HONOURED
+
+BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
+    _spec(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        _INT,
+        "100",
+        "The longest wait for a busy transaction.",
+        low=0,
+        is_read_only=True,
+    ),
+    _spec(
+        "add.partitions.to.txn.retry.backoff.ms",
+        _INT,
+        "20",
+        "The pause before a partition is added to a busy transaction again.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "auto.create.topics.enable",
+        _BOOLEAN,
+        "true",
+        "Whether a topic is created when a client first asks for it.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    _spec(
+        "auto.leader.rebalance.enable",
+        _BOOLEAN,
+        "true",
+        "Whether Kafka moves leaders back; there are none here.",
+        is_read_only=True,
+    ),
+    _spec("background.threads", _INT, "10", "Threads for Kafka's chores.", low=1),
+    _spec(
+        "compression.gzip.level",
+        _INT,
+        "-1",
+        "The default of the topic config of the same name.",
+        choices=GZIP_LEVELS,
+    ),
+    _spec("compression.lz4.level", _INT, "9", "The default of the topic config of the same name.", low=1, high=17),
+    _spec(
+        "compression.type",
+        _STRING,
+        "producer",
+        "The default of the topic config of the same name.",
+        effect=_HONOURED,
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    _spec(
+        "compression.zstd.level", _INT, "3", "The default of the topic config of the same name.", low=-131072, high=22
+    ),
+    _spec("connections.max.idle.ms", _LONG, "600000", "How long a connection may say nothing.", is_read_only=True),
+    _spec(
+        "controlled.shutdown.enable",
+        _BOOLEAN,
+        "true",
+        "Whether Kafka hands over its leaders before it stops.",
+        is_read_only=True,
+    ),
+    _spec(
+        "default.replication.factor",
+        _INT,
+        "1",
+        "Replicas of a topic; the bucket keeps the copies here.",
+        is_read_only=True,
+    ),
+    _spec("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted.", is_read_only=True),
+    _spec("fetch.max.bytes", _INT, "57671680", "The most that one fetch returns.", low=1024, is_read_only=True),
+    _spec(
+        "group.consumer.heartbeat.interval.ms",
+        _INT,
+        "5000",
+        "How often a member of a consumer group reports (KIP-848).",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "group.consumer.max.size",
+        _INT,
+        "2147483647",
+        "Members of a consumer group (KIP-848).",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "group.consumer.session.timeout.ms",
+        _INT,
+        "45000",
+        "When a silent member of a consumer group counts as gone (KIP-848).",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec("group.coordinator.threads", _INT, "4", "Threads of Kafka's group coordinator.", low=1, is_read_only=True),
+    _spec(
+        "group.initial.rebalance.delay.ms",
+        _INT,
+        "3000",
+        "How long an empty group waits for more members.",
+        is_read_only=True,
+    ),
+    _spec(
+        "group.max.session.timeout.ms",
+        _INT,
+        "1800000",
+        "The longest session time-out of a classic member.",
+        is_read_only=True,
+    ),
+    _spec("group.max.size", _INT, "2147483647", "Members of a classic group.", low=1, is_read_only=True),
+    _spec(
+        "group.min.session.timeout.ms",
+        _INT,
+        "6000",
+        "The shortest session time-out of a classic member.",
+        is_read_only=True,
+    ),
+    _spec(
+        "log.cleaner.backoff.ms", _LONG, "15000", "The pause of Kafka's compaction when there is nothing to do.", low=0
+    ),
+    _spec("log.cleaner.dedupe.buffer.size", _LONG, "134217728", "Memory of Kafka's compaction."),
+    _spec("log.cleaner.delete.retention.ms", _LONG, "86400000", "The default of delete.retention.ms.", low=0),
+    _spec("log.cleaner.enable", _BOOLEAN, "true", "Whether Kafka compacts at all.", is_read_only=True),
+    _spec("log.cleaner.max.compaction.lag.ms", _LONG, str(LONG_MAX), "The default of max.compaction.lag.ms.", low=1),
+    _spec(
+        "log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", "The default of min.cleanable.dirty.ratio.", low=0, high=1
+    ),
+    _spec("log.cleaner.min.compaction.lag.ms", _LONG, "0", "The default of min.compaction.lag.ms.", low=0),
+    _spec("log.cleaner.threads", _INT, "1", "Threads of Kafka's compaction.", low=0),
+    _spec(
+        "log.cleanup.policy",
+        _LIST,
+        "delete",
+        "The default of cleanup.policy.",
+        effect=_HONOURED,
+        choices=("compact", "delete"),
+    ),
+    _spec("log.flush.interval.messages", _LONG, str(LONG_MAX), "The default of flush.messages.", low=1),
+    _spec("log.flush.interval.ms", _LONG, None, "The default of flush.ms."),
+    _spec(
+        "log.flush.scheduler.interval.ms",
+        _LONG,
+        str(LONG_MAX),
+        "The default of flush.ms where log.flush.interval.ms is not set.",
+        is_read_only=True,
+    ),
+    _spec("log.index.interval.bytes", _INT, "4096", "The default of index.interval.bytes.", low=0),
+    _spec("log.index.size.max.bytes", _INT, "10485760", "The default of segment.index.bytes.", low=4),
+    _spec("log.local.retention.bytes", _LONG, "-2", "The default of local.retention.bytes.", low=-2),
+    _spec("log.local.retention.ms", _LONG, "-2", "The default of local.retention.ms.", low=-2),
+    _spec(
+        "log.message.timestamp.after.max.ms",
+        _LONG,
+        "3600000",
+        "The default of message.timestamp.after.max.ms.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    _spec(
+        "log.message.timestamp.before.max.ms",
+        _LONG,
+        str(LONG_MAX),
+        "The default of message.timestamp.before.max.ms.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    _spec(
+        "log.message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        "The default of message.timestamp.type.",
+        effect=_HONOURED,
+        choices=("CreateTime", "LogAppendTime"),
+    ),
+    _spec("log.preallocate", _BOOLEAN, "false", "The default of preallocate."),
+    _spec("log.retention.bytes", _LONG, "-1", "The default of retention.bytes."),
+    _spec(
+        "log.retention.check.interval.ms",
+        _LONG,
+        "300000",
+        "How often Kafka looks for records to drop.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "log.retention.hours",
+        _INT,
+        "168",
+        "The default of retention.ms, in hours, where no smaller unit is set.",
+        is_read_only=True,
+    ),
+    _spec(
+        "log.retention.minutes",
+        _INT,
+        None,
+        "The default of retention.ms, in minutes, where log.retention.ms is not set.",
+        is_read_only=True,
+    ),
+    _spec("log.retention.ms", _LONG, None, "The default of retention.ms."),
+    _spec(
+        "log.roll.hours",
+        _INT,
+        "168",
+        "The default of segment.ms, in hours, where log.roll.ms is not set.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "log.roll.jitter.hours",
+        _INT,
+        "0",
+        "The default of segment.jitter.ms, in hours, where log.roll.jitter.ms is not set.",
+        low=0,
+        is_read_only=True,
+    ),
+    _spec("log.roll.jitter.ms", _LONG, None, "The default of segment.jitter.ms."),
+    _spec("log.roll.ms", _LONG, None, "The default of segment.ms."),
+    _spec("log.segment.bytes", _INT, "1073741824", "The default of segment.bytes.", low=1048576),
+    _spec("log.segment.delete.delay.ms", _LONG, "60000", "The default of file.delete.delay.ms.", low=0),
+    _spec("max.connections", _INT, "2147483647", "Connections of one agent.", low=0),
+    _spec("max.connections.per.ip", _INT, "2147483647", "Connections from one address.", low=0),
+    _spec(
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        "1000",
+        "Fetch sessions that an agent remembers (KIP-227).",
+        low=0,
+        is_read_only=True,
+    ),
+    _spec("message.max.bytes", _INT, "1048588", "The default of max.message.bytes.", effect=_HONOURED, low=0),
+    _spec("min.insync.replicas", _INT, "1", "The default of the topic config of the same name.", low=1),
+    _spec("num.io.threads", _INT, "8", "Threads that work on requests in Kafka.", low=1),
+    _spec("num.network.threads", _INT, "3", "Threads that read and write sockets in Kafka.", low=1),
+    _spec(
+        "num.partitions",
+        _INT,
+        "1",
+        "How many partitions a topic gets where nobody says.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    _spec("num.recovery.threads.per.data.dir", _INT, "2", "Threads that check Kafka's files at start.", low=1),
+    _spec("num.replica.fetchers", _INT, "1", "Threads that replicate in Kafka.", low=1),
+    _spec("offset.metadata.max.bytes", _INT, "4096", "The longest note beside a committed offset.", is_read_only=True),
+    _spec("offsets.commit.timeout.ms", _INT, "5000", "How long an offset commit may take.", low=1, is_read_only=True),
+    _spec(
+        "offsets.retention.check.interval.ms",
+        _LONG,
+        "600000",
+        "How often expired offsets are looked for.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "offsets.retention.minutes",
+        _INT,
+        "10080",
+        "How long the offsets of an empty group are kept.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "offsets.topic.num.partitions", _INT, "50", "Partitions of Kafka's topic of offsets.", low=1, is_read_only=True
+    ),
+    _spec(
+        "offsets.topic.replication.factor",
+        _SHORT,
+        "3",
+        "Replicas of Kafka's topic of offsets.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "offsets.topic.segment.bytes",
+        _INT,
+        "104857600",
+        "Segments of Kafka's topic of offsets.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec("producer.id.expiration.ms", _INT, "86400000", "How long the state of an idle producer is kept.", low=1),
+    _spec("queued.max.requests", _INT, "500", "Requests that wait for a thread in Kafka.", low=1, is_read_only=True),
+    _spec("replica.lag.time.max.ms", _LONG, "30000", "When a replica counts as behind in Kafka.", is_read_only=True),
+    _spec("request.timeout.ms", _INT, "30000", "How long Kafka's brokers wait for one another.", is_read_only=True),
+    _spec(
+        "socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted.", low=1, is_read_only=True
+    ),
+    _spec(
+        "socket.receive.buffer.bytes", _INT, "102400", "The kernel's receive buffer of a connection.", is_read_only=True
+    ),
+    _spec("socket.request.max.bytes", _INT, "104857600", "The largest request that is read.", low=1, is_read_only=True),
+    _spec("socket.send.buffer.bytes", _INT, "102400", "The kernel's send buffer of a connection.", is_read_only=True),
+    _spec(
+        "telemetry.max.bytes", _INT, "1048576", "The largest telemetry report of a client.", low=1, is_read_only=True
+    ),
+    _spec(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        _INT,
+        "10000",
+        "How often transactions that took too long are looked for.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "transaction.max.timeout.ms",
+        _INT,
+        "900000",
+        "The longest time-out that a transactional producer may ask for.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "transaction.partition.verification.enable",
+        _BOOLEAN,
+        "true",
+        "Whether Kafka asks the coordinator before a transactional write.",
+    ),
+    _spec(
+        "transaction.state.log.min.isr",
+        _INT,
+        "2",
+        "Replicas per write of Kafka's topic of transactions.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "transaction.state.log.num.partitions",
+        _INT,
+        "50",
+        "Partitions of Kafka's topic of transactions.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "transaction.state.log.replication.factor",
+        _SHORT,
+        "3",
+        "Replicas of Kafka's topic of transactions.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "transactional.id.expiration.ms",
+        _INT,
+        "604800000",
+        "How long an unused transactional id is kept.",
+        low=1,
+        is_read_only=True,
+    ),
+    _spec("unclean.leader.election.enable", _BOOLEAN, "false", "The default of the topic config of the same name."),
+)
+
+
+def validate_broker(name: str, value: str) -> None:
+    """Raise `InvalidConfig` for an unknown name or a value that it does not take."""
+    spec = BROKER_CONFIGS.get(name)
+    if spec is None:
+        raise InvalidConfig(f"Unknown broker config name: {name}")
+    spec.validate(value)
+
+
+def broker_value(broker_configs: Mapping[str, str], name: str) -> str:
+    """The value of a broker config that has a default, as text: what was set, else Kafka's default."""
+    value = broker_configs.get(name, BROKER_CONFIGS[name].default)
+    assert value is not None, f"{name} has no default"
+    return value

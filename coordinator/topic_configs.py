@@ -1,0 +1,311 @@
+"""Kafka's topic configs: what they are called, which values they take, what holds for a topic, and where it comes from.
+
+Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.storage.internals.log.LogConfig); sentences
+are our own. `Effect.NONE` means that a value is kept and shown, and changes nothing. Rule: `validate_topic_config` is the
+proposer's business; applying an entry never fails on a config.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator.broker_configs import BROKER_CONFIGS, broker_value, validate_broker
+from coordinator.config_types import (
+    GZIP_LEVELS,
+    LONG_MAX,
+    ConfigSource,
+    ConfigSpec,
+    ConfigType,
+    Effect,
+    InvalidConfig,
+    table,
+)
+
+__all__ = [
+    "BROKER_CONFIGS",
+    "BROKER_SYNONYMS",
+    "TOPIC_CONFIGS",
+    "ConfigEntry",
+    "ConfigSource",
+    "ConfigSpec",
+    "ConfigType",
+    "Effect",
+    "InvalidConfig",
+    "Synonym",
+    "broker_value",
+    "effective",
+    "effective_entry",
+    "validate_broker",
+    "validate_topic_config",
+    "validate_topic_configs",
+]
+
+_THROTTLED_REPLICAS = r"(\*|[0-9]+:[0-9]+(\s*,\s*[0-9]+:[0-9]+)*)?"
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+
+
+def _spec(  # noqa: PLR0913 - a row of the table
+    name: str,
+    config_type: ConfigType,
+    default: str,
+    documentation: str,
+    *,
+    effect: Effect = Effect.NONE,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    pattern: str | None = None,
+) -> ConfigSpec:
+    return ConfigSpec(
+        name=name,
+        type=config_type,
+        default=default,
+        documentation=documentation,
+        effect=effect,
+        low=low,
+        high=high,
+        choices=choices,
+        pattern=pattern,
+    )
+
+
+_BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+_DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
+_HONOURED = Effect.HONOURED
+
+TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
+    _spec(
+        "cleanup.policy",
+        _LIST,
+        "delete",
+        "Whether old records are dropped by age and size, by key, or both; with compact every record needs a key.",
+        effect=_HONOURED,
+        choices=("compact", "delete"),
+    ),
+    _spec(
+        "compression.type",
+        _STRING,
+        "producer",
+        "The codec that consumers get records in; producer leaves them as they were sent.",
+        effect=_HONOURED,
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    _spec(
+        "compression.gzip.level",
+        _INT,
+        "-1",
+        "How hard gzip tries where compression.type names it.",
+        choices=GZIP_LEVELS,
+    ),
+    _spec("compression.lz4.level", _INT, "9", "How hard lz4 tries where compression.type names it.", low=1, high=17),
+    _spec(
+        "compression.zstd.level",
+        _INT,
+        "3",
+        "How hard zstd tries where compression.type names it.",
+        low=-131072,
+        high=22,
+    ),
+    _spec("delete.retention.ms", _LONG, "86400000", "How long compaction keeps the mark of a deleted key.", low=0),
+    _spec("file.delete.delay.ms", _LONG, "60000", "Kafka's wait before it removes a segment's file.", low=0),
+    _spec("flush.messages", _LONG, str(LONG_MAX), "Kafka's records per fsync; here all are durable at once.", low=1),
+    _spec("flush.ms", _LONG, str(LONG_MAX), "Kafka's time between fsyncs; here all are durable at once.", low=0),
+    _spec(
+        "follower.replication.throttled.replicas",
+        _LIST,
+        "",
+        "Kafka's replicas to slow down as followers; there is no replication to slow down here.",
+        pattern=_THROTTLED_REPLICAS,
+    ),
+    _spec(
+        "leader.replication.throttled.replicas",
+        _LIST,
+        "",
+        "Kafka's replicas to slow down as leaders; there is no replication to slow down here.",
+        pattern=_THROTTLED_REPLICAS,
+    ),
+    _spec("index.interval.bytes", _INT, "4096", "Kafka's distance between index entries of a segment.", low=0),
+    _spec("local.retention.bytes", _LONG, "-2", "Kafka's bytes kept on disk under tiered storage.", low=-2),
+    _spec("local.retention.ms", _LONG, "-2", "Kafka's time on disk under tiered storage.", low=-2),
+    _spec("max.compaction.lag.ms", _LONG, str(LONG_MAX), "The longest that a record waits for compaction.", low=1),
+    _spec(
+        "max.message.bytes",
+        _INT,
+        "1048588",
+        "The largest record batch that is taken, in bytes as sent.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    _spec(
+        "message.timestamp.after.max.ms",
+        _LONG,
+        "3600000",
+        "How far a producer's timestamp may be ahead of the broker's clock.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    _spec(
+        "message.timestamp.before.max.ms",
+        _LONG,
+        str(LONG_MAX),
+        "How far a producer's timestamp may be behind the broker's clock.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    _spec(
+        "message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        "Whose clock a record's timestamp is from: the producer's, or the cluster's when the record was accepted.",
+        effect=_HONOURED,
+        choices=("CreateTime", "LogAppendTime"),
+    ),
+    _spec(
+        "min.cleanable.dirty.ratio", _DOUBLE, "0.5", "The share of records to clean that starts a pass.", low=0, high=1
+    ),
+    _spec(
+        "min.compaction.lag.ms", _LONG, "0", "How long a record stays as it is before compaction may drop it.", low=0
+    ),
+    _spec("min.insync.replicas", _INT, "1", "Kafka's replicas per write; here the bucket answers for that.", low=1),
+    _spec("preallocate", _BOOLEAN, "false", "Whether Kafka reserves a segment's file beforehand."),
+    _spec("remote.log.copy.disable", _BOOLEAN, "false", "Whether Kafka's tiered storage stops copying."),
+    _spec(
+        "remote.log.delete.on.disable", _BOOLEAN, "false", "Whether Kafka deletes tiered data when it is turned off."
+    ),
+    _spec(
+        "remote.storage.enable",
+        _BOOLEAN,
+        "false",
+        "Kafka's tiered storage. Every record is in the bucket here, so there is nothing to turn on.",
+        choices=("false",),
+    ),
+    _spec("retention.bytes", _LONG, "-1", "How many bytes a partition keeps; -1 for no limit."),
+    _spec("retention.ms", _LONG, "604800000", "How long records are kept; -1 for ever.", low=-1),
+    _spec("segment.bytes", _INT, "1073741824", "The size at which Kafka begins a new segment.", low=1048576),
+    _spec("segment.index.bytes", _INT, "10485760", "The largest index of a segment in Kafka.", low=4),
+    _spec("segment.jitter.ms", _LONG, "0", "By how much Kafka scatters the times of new segments.", low=0),
+    _spec("segment.ms", _LONG, "604800000", "The age at which Kafka begins a new segment.", low=1),
+    _spec(
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        "false",
+        "Whether Kafka may elect a replica that lacks records; there is none here.",
+    ),
+)
+
+BROKER_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", _HOUR_MS),
+    ),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}
+"""The broker configs that give a topic config its default, first one first, each with the factor of its unit.
+
+Source: org.apache.kafka.server.config.ServerTopicConfigSynonyms.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    """One place that a value could come from, as DescribeConfigs lists it."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """A config as it holds for a topic. `synonyms` begins with the place that counts."""
+
+    spec: ConfigSpec
+    value: str
+    source: ConfigSource
+    synonyms: tuple[Synonym, ...]
+
+
+def effective(topic_configs: Mapping[str, str], broker_configs: Mapping[str, str], name: str) -> str:
+    """The value that holds: the topic's own, else the broker's, else Kafka's default."""
+    value = topic_configs.get(name)
+    if value is not None:
+        return value
+    for synonym, factor in BROKER_SYNONYMS.get(name, ()):
+        value = broker_configs.get(synonym)
+        if value is not None:
+            return _scale(value, factor)
+    default = TOPIC_CONFIGS[name].default
+    assert default is not None, f"{name} has no default"
+    return default
+
+
+def effective_entry(topic_configs: Mapping[str, str], broker_configs: Mapping[str, str], name: str) -> ConfigEntry:
+    """Like `effective`, with every place that has a value."""
+    spec = TOPIC_CONFIGS[name]
+    synonyms: list[Synonym] = []
+    if name in topic_configs:
+        synonyms.append(Synonym(name=name, value=topic_configs[name], source=ConfigSource.DYNAMIC_TOPIC))
+    broker_names = BROKER_SYNONYMS.get(name, ())
+    for synonym, factor in broker_names:
+        if synonym in broker_configs:
+            value = _scale(broker_configs[synonym], factor)
+            synonyms.append(Synonym(name=synonym, value=value, source=ConfigSource.STATIC_BROKER))
+    for synonym, _ in broker_names:
+        default = BROKER_CONFIGS[synonym].default
+        if default is not None and len(broker_names) == 1:
+            synonyms.append(Synonym(name=synonym, value=default, source=ConfigSource.DEFAULT))
+    value = effective(topic_configs, broker_configs, name)
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigEntry(spec=spec, value=value, source=source, synonyms=tuple(synonyms))
+
+
+def _scale(value: str, factor: int) -> str:
+    """A broker's value in the topic config's unit; negative ones mean "no limit" in every unit."""
+    return value if factor == 1 or int(value) < 0 else str(int(value) * factor)
+
+
+def validate_topic_config(name: str, value: str) -> None:
+    """Raise `InvalidConfig` for an unknown name or a value that it does not take."""
+    spec = TOPIC_CONFIGS.get(name)
+    if spec is None:
+        raise InvalidConfig(f"Unknown topic config name: {name}")
+    spec.validate(value)
+
+
+def validate_topic_configs(configs: Mapping[str, str]) -> None:
+    """Raise `InvalidConfig` for any of a topic's overrides, or where two contradict each other (LogConfig.validate)."""
+    for name, value in configs.items():
+        validate_topic_config(name, value)
+    lag_min, lag_max = (
+        int(effective(configs, {}, name)) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if lag_min > lag_max:
+        raise InvalidConfig(f"min.compaction.lag.ms ({lag_min}) is above max.compaction.lag.ms ({lag_max})")
