@@ -1,0 +1,152 @@
+"""The code stays readable: lengths, headers of handlers, no notes to self, no broad excepts, no sleeps in tests."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from protocol.api_versions import API_VERSIONS, ApiRange
+from tests.architecture.source import PACKAGES, ROOT, modules, place, texts, tree
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+SUPERVISOR = ROOT / "agent" / "supervisor.py"
+WAITS = ROOT / "tests" / "processes.py"
+NOTE_TO_SELF = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:ro" + r"ot|wo" + r"rk|ho" + r"me|Us" + r"ers|tmp/lab)/")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(module: Path) -> Iterator[Function]:
+    for node in ast.walk(tree(module)):
+        if isinstance(node, Function):
+            yield node
+
+
+def lines_without_docstring(function: Function) -> int:
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function, clean=False) is not None:
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def test_a_file_above_500_lines_says_why_in_its_docstring() -> None:
+    long = [
+        place(module)
+        for module in modules()
+        if len(module.read_text(encoding="utf-8").splitlines()) > FILE_LINES_MAX
+        and "500 lines" not in (ast.get_docstring(tree(module)) or "")
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_no_function_has_more_than_70_lines() -> None:
+    long = [
+        f"{place(module, function)} {function.name}"
+        for module in modules()
+        for function in functions(module)
+        if lines_without_docstring(function) > FUNCTION_LINES_MAX
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [
+        place(module) for module in modules() if ast.get_docstring(tree(module)) is None and module.stat().st_size
+    ]
+    assert not silent, "\n".join(silent)
+
+
+def test_every_handler_names_its_api_and_versions_and_every_api_has_a_handler() -> None:
+    rows = {int(api.api_key): api for api in API_VERSIONS}
+    wrong, handled = [], set()
+    for module in modules("agent/handlers"):
+        key = next(filter(None, (_api_key(node) for node in tree(module).body)), None)
+        if key is None:
+            continue
+        api_key = ast.literal_eval(key)
+        handled.add(api_key)
+        headers = _headers(rows[api_key]) if api_key in rows else ("a row in protocol.api_versions",)
+        first_line = (ast.get_docstring(tree(module)) or "").splitlines()[0]
+        if not any(re.match(rf"{re.escape(header)}(?![\w.-])", first_line) for header in headers):
+            wrong.append(f"{place(module)}: its docstring should start with '{headers[0]}:'")
+    assert not wrong, "\n".join(wrong)
+    assert handled == set(rows)
+
+
+def test_nothing_is_left_to_do_in_a_comment() -> None:
+    notes = list(_lines_with(NOTE_TO_SELF))
+    assert not notes, "\n".join(notes)
+
+
+def test_no_text_names_a_path_of_one_machine() -> None:
+    named = list(_lines_with(MACHINE_PATH))
+    assert not named, "\n".join(named)
+
+
+def test_only_the_supervisor_catches_every_exception() -> None:
+    broad = [
+        place(module, node)
+        for module in modules(*PACKAGES)
+        if module != SUPERVISOR
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node)
+    ]
+    assert not broad, "\n".join(broad)
+
+
+def test_no_test_sleeps() -> None:
+    sleeps = [
+        place(module, node)
+        for module in modules("tests")
+        if module != WAITS
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep"}
+        if not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
+    ]
+    assert not sleeps, "\n".join(sleeps)
+
+
+def _api_key(node: ast.stmt) -> ast.expr | None:
+    match node:
+        case (
+            ast.Assign(targets=[ast.Name(id="API_KEY")], value=value)
+            | ast.AnnAssign(target=ast.Name(id="API_KEY"), value=value)
+        ):
+            return value
+        case _:
+            return None
+
+
+def _headers(api: ApiRange) -> tuple[str, ...]:
+    """How a handler's docstring may begin: the name with the versions that are served, or those told to clients."""
+    firsts = (api.version_served_min, api.version_min)
+    ranges = (f"{first}-{api.version_max}" if first != api.version_max else f"{first}" for first in firsts)
+    return tuple(f"{api.name} {versions}" for versions in ranges)
+
+
+def _is_broad(kind: ast.expr | None) -> bool:
+    match kind:
+        case None:
+            return True
+        case ast.Name(id=name):
+            return name in {"Exception", "BaseException"}
+        case ast.Tuple(elts=kinds):
+            return any(_is_broad(each) for each in kinds)
+        case _:
+            return False
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler only cleans up: it ends by raising what it caught."""
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def _lines_with(pattern: re.Pattern[str]) -> Iterator[str]:
+    for text in texts():
+        for number, line in enumerate(text.read_text(encoding="utf-8").splitlines(), start=1):
+            if pattern.search(line):
+                yield f"{place(text)}:{number} {line.strip()}"
