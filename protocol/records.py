@@ -1,0 +1,236 @@
+"""The records inside a batch: checked, taken apart into columns, and put together again.
+
+Rule: importing this module is cheap. The heavy part is done by `record_kernels` once `warm_kernels` has run, and by
+`record_reference` until then; results are the same.
+
+Where a batch's bytes come from a client, `validate_records` comes first; the rest trusts nothing either, but tells no
+error code apart. Source: org.apache.kafka.common.record.DefaultRecord, LogValidator (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from protocol import record_reference
+from protocol.compression import Compression, compress, decompress
+from protocol.errors import ErrorCode, InvalidBatch
+from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORDS_PER_BATCH_MAX, TIMESTAMP_MS_MAX
+from protocol.record_batch import HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader, pack_header
+from protocol.record_columns import (
+    Bytes,
+    BytesColumn,
+    EncodeColumns,
+    EncodedRun,
+    HeaderColumns,
+    RecordColumns,
+    RecordFault,
+    RecordScan,
+)
+from protocol.wire import Buffer
+
+__all__ = [
+    "BatchSummary",
+    "BytesColumn",
+    "EncodeColumns",
+    "HeaderColumns",
+    "RecordColumns",
+    "decode_headers",
+    "decode_records",
+    "encode_batches",
+    "kernels_ready",
+    "validate_records",
+    "warm_kernels",
+]
+
+_RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, null key, null value, no headers."""
+_RECORD_OVERHEAD_MAX: Final = 36
+"""Length, attributes, timestamp and offset deltas, and the lengths of key, value and headers."""
+_HEADER_OVERHEAD_MAX: Final = 10
+
+
+class _Worker(Protocol):
+    """What does the heavy part: `record_reference` or `record_kernels`."""
+
+    def scan_records(
+        self, columns: RecordColumns, record_count: int, base_timestamp: int, last_offset_delta: int, *, is_dense: bool
+    ) -> RecordScan: ...
+
+    def scan_headers(self, columns: RecordColumns, headers: HeaderColumns) -> None: ...
+
+    def encode_records(
+        self, source: EncodeColumns, batch_bytes_target: int, output: Bytes, *, is_split_by_timestamp: bool
+    ) -> Sequence[EncodedRun]: ...
+
+
+_workers: list[_Worker] = [record_reference]
+"""The last one works."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSummary:
+    """What validation finds in a batch. Timestamps in milliseconds, as the producer wrote them."""
+
+    record_count: int
+    max_timestamp: int
+    """-1 where no record has one."""
+    offset_of_max_timestamp: int
+    """The offset delta of the first record that has it; -1 where none has one."""
+    min_timestamp: int
+    """The least one that is not -1; -1 where no record has one."""
+    first_without_key: int
+    """The offset delta of the first record whose key is null (a compacted topic refuses it); -1 where there is none."""
+
+
+def kernels_ready() -> bool:
+    """Whether the compiled kernels do the work."""
+    return len(_workers) > 1
+
+
+def warm_kernels(cache_directory: str | None = None) -> None:
+    """Load the kernels, compiling what numba's cache does not hold. Blocking, for seconds the first time: use a thread.
+
+    cache_directory: where compiled code is kept; by default numba's own choice (NUMBA_CACHE_DIR, else beside the
+    source, else in the user's cache). Where nothing can be written, every start compiles.
+    """
+    if kernels_ready():
+        return
+    if cache_directory is not None:
+        from numba.core import config
+
+        setattr(config, "CACHE_DIR", cache_directory)  # noqa: B010 - its attributes are made at run time
+    from protocol import record_kernels
+
+    _workers.append(record_kernels)
+
+
+def validate_records(buffer: Buffer, header: BatchHeader, *, decompressed_bytes_max: int) -> BatchSummary:
+    """Check a producer's records to the last byte. Raises `InvalidBatch` with the code for the producer.
+
+    buffer: what `header` was read from; its CRC has been checked. Offset deltas must count up from 0.
+    `Differs from Kafka:` an uncompressed batch whose deltas do not is refused instead of being stored as it is.
+    """
+    payload = _payload(buffer, header, decompressed_bytes_max)
+    # One row of columns: it is written again and again, and never looked at.
+    scan = _scan(header, RecordColumns.allocate(payload, 0), is_dense=True)
+    return BatchSummary(
+        record_count=scan.row,
+        max_timestamp=scan.max_timestamp,
+        offset_of_max_timestamp=scan.max_timestamp_offset_delta,
+        min_timestamp=scan.min_timestamp,
+        first_without_key=scan.keyless_offset_delta,
+    )
+
+
+def decode_records(buffer: Buffer, header: BatchHeader) -> RecordColumns:
+    """A batch's records as columns; offset deltas may have gaps. Raises `InvalidBatch`.
+
+    Timestamps are the batch's max timestamp if its type is LogAppendTime, as Kafka's consumers read them. An
+    uncompressed batch's payload shares `buffer`, which must not change as long as the columns live.
+    """
+    payload = _payload(buffer, header, DECOMPRESSED_BYTES_MAX)
+    columns = RecordColumns.allocate(payload, header.record_count)
+    _scan(header, columns, is_dense=False)
+    if header.is_log_append_time:
+        columns.timestamp.fill(header.max_timestamp)
+    return columns
+
+
+def decode_headers(columns: RecordColumns) -> HeaderColumns:
+    """The headers of all records."""
+    ends = np.zeros(len(columns.header_count) + 1, dtype=np.int64)
+    np.cumsum(columns.header_count, out=ends[1:])
+    count = int(ends[-1])
+    headers = HeaderColumns(
+        ends=ends,
+        key_first=np.empty(count, dtype=np.int64),
+        key_bytes=np.empty(count, dtype=np.int32),
+        value_first=np.empty(count, dtype=np.int64),
+        value_bytes=np.empty(count, dtype=np.int32),
+    )
+    if count:
+        _workers[-1].scan_headers(columns, headers)
+    return headers
+
+
+def encode_batches(
+    source: EncodeColumns, *, compression: Compression, batch_bytes_target: int, log_append_time: bool
+) -> bytes:
+    """Concatenated v2 batches of the records, with their own offsets; gaps within a batch stand in the offset deltas.
+
+    batch_bytes_target: a batch's size before compression, at most; a record that is larger has a batch of its own.
+    log_append_time: batches say LogAppendTime, and each holds records of one timestamp only.
+    """
+    assert _is_sound(source)
+    output = np.empty(_encoded_bytes_max(source), dtype=np.uint8)
+    runs = _workers[-1].encode_records(source, batch_bytes_target, output, is_split_by_timestamp=log_append_time)
+    attributes = compression | (LOG_APPEND_TIME_BIT if log_append_time else 0)
+    view = output.data
+    parts: list[Buffer] = []
+    for run in runs:
+        base_offset = int(source.offset[run.row_first])
+        records = compress(compression, view[run.byte_first + HEADER_BYTES : run.byte_end])
+        header = pack_header(
+            base_offset=base_offset,
+            attributes=attributes,
+            last_offset_delta=int(source.offset[run.row_end - 1]) - base_offset,
+            base_timestamp=int(source.timestamp[run.row_first]),
+            max_timestamp=run.max_timestamp,
+            record_count=run.row_end - run.row_first,
+            records=records,
+        )
+        if compression is Compression.NONE:
+            view[run.byte_first : run.byte_first + HEADER_BYTES] = header
+        else:
+            parts += (header, records)
+    if compression is Compression.NONE:
+        return view[: runs[-1].byte_end if runs else 0].tobytes()
+    return b"".join(parts)
+
+
+def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int) -> Bytes:
+    packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
+    payload = np.frombuffer(decompress(header.compression, packed, bytes_max), dtype=np.uint8)
+    if not 0 <= header.record_count <= min(len(payload) // _RECORD_BYTES_MIN, RECORDS_PER_BATCH_MAX):
+        raise InvalidBatch(ErrorCode.invalid_record, f"{header.record_count} records in {len(payload)} bytes")
+    return payload
+
+
+def _scan(header: BatchHeader, columns: RecordColumns, *, is_dense: bool) -> RecordScan:
+    if not -TIMESTAMP_MS_MAX <= header.base_timestamp <= TIMESTAMP_MS_MAX:
+        raise InvalidBatch(ErrorCode.invalid_timestamp, f"base timestamp {header.base_timestamp} is out of range")
+    scan = _workers[-1].scan_records(
+        columns, header.record_count, header.base_timestamp, header.last_offset_delta, is_dense=is_dense
+    )
+    if scan.fault != RecordFault.NONE:
+        fault = RecordFault(scan.fault)
+        code = ErrorCode.invalid_timestamp if fault is RecordFault.TIMESTAMP else ErrorCode.invalid_record
+        raise InvalidBatch(code, f"record {scan.row} of {header.record_count}: {fault.name.lower()}")
+    return scan
+
+
+def _is_sound(source: EncodeColumns) -> bool:
+    """Whether the kernels may trust the columns: nothing points outside, and numbers are in range."""
+    rows, header_ends = len(source.offset), source.header_ends
+    if not (source.key.is_sound(rows) and source.value.is_sound(rows)):
+        return False
+    if len(header_ends) != rows + 1 or int(header_ends[0]) < 0 or bool((header_ends[1:] < header_ends[:-1]).any()):
+        return False
+    headers = len(source.header_key.first)
+    if int(header_ends[-1]) > headers or not source.header_key.is_sound(headers):
+        return False
+    if not source.header_value.is_sound(headers) or bool((source.header_key.length < 0).any()):
+        return False
+    return len(source.timestamp) == rows and bool(
+        (source.offset[1:] > source.offset[:-1]).all()
+        and (source.offset >= 0).all()
+        and (abs(source.timestamp) <= TIMESTAMP_MS_MAX).all()
+    )
+
+
+def _encoded_bytes_max(source: EncodeColumns) -> int:
+    strings = (source.key, source.value, source.header_key, source.header_value)
+    overhead = len(source.offset) * (HEADER_BYTES + _RECORD_OVERHEAD_MAX)
+    return overhead + len(source.header_key.first) * _HEADER_OVERHEAD_MAX + sum(s.total_bytes() for s in strings)
