@@ -1,0 +1,120 @@
+"""One pass of the archive: intake chunks read, one Parquet file put, and the entry that swaps them.
+
+Rule: the file is durable before its entry is appended, and nothing is deleted here: the entry releases the intake, the
+cleaner deletes it. A pass that fails or is cancelled leaves at most an object that no entry refers to, under a key of
+its session (safety rule S6). The table's metadata, once there is a table, belongs to the same entry (architecture, "The
+lake").
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
+from iceberg_export.cpu import RunInThread
+from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
+from iceberg_export.plan import ArchivePass, IntakeChunk
+from protocol.limits import ARCHIVE_READS_IN_FLIGHT_MAX
+from protocol.types import ObjectNumber, SessionId
+from storage.object_store import ObjectStore
+from storage.read_plan import PlannedRead, plan_reads, slice_read
+from storage.refs import ByteRange, parquet_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedPass:
+    """What a pass made: the durable file, and the command to append under the session that is in its key."""
+
+    command: ReplaceChunks
+    row_count: int
+    source_bytes: int
+
+
+async def archive(
+    archive_pass: ArchivePass,
+    *,
+    store: ObjectStore,
+    session: SessionId,
+    number: ObjectNumber,
+    run_in_thread: RunInThread,
+) -> ArchivedPass:
+    """Write the pass's chunks as the session's object `number`, and return the entry that puts it in their place.
+
+    Raises `StoreError` (`ObjectMissing`: the index moved on, plan again), `InvalidBatch` or `ChunkMismatch` (an intake
+    object is damaged: the topic cannot be archived past it).
+    """
+    records = await _read_intake(archive_pass.chunks, store)
+    file = await run_in_thread(write_file, archive_pass, records)
+    key = parquet_key(archive_pass.name, archive_pass.topic_id, session, number)
+    await store.put(key, file.parts)
+    return ArchivedPass(
+        command=_command(archive_pass, file, session, key),
+        row_count=file.row_count,
+        source_bytes=sum(chunk.byte_count for chunk in archive_pass.chunks),
+    )
+
+
+async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> list[memoryview]:
+    """The chunks' bytes, in their order; neighbours in one object are read together."""
+    ranges = [
+        ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count) for chunk in chunks
+    ]
+    found: list[memoryview] = [memoryview(b"")] * len(chunks)
+    in_flight = asyncio.Semaphore(ARCHIVE_READS_IN_FLIGHT_MAX)
+
+    async def read(planned: PlannedRead) -> None:
+        async with in_flight:
+            payload = await store.get_range(planned.read.key, planned.read.byte_first, planned.read.byte_count)
+        for index, records in slice_read(planned, payload):
+            found[index] = records
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for planned in plan_reads(ranges):
+                tasks.create_task(read(planned))
+    except ExceptionGroup as group:
+        # One failed read is enough to give up; the others were cancelled, or failed for much the same reason.
+        raise group.exceptions[0] from group
+    return found
+
+
+def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> ArchiveFile:
+    """The pass's chunks, given with their bytes, as one file. CPU work for a thread."""
+    writer = ArchiveWriter(topic_id=archive_pass.topic_id)
+    for chunk, data in zip(archive_pass.chunks, records, strict=True):
+        writer.add(
+            SourceChunk(
+                partition=chunk.partition,
+                offset_first=chunk.offset_first,
+                offset_end=chunk.offset_end,
+                append_time_ms=chunk.append_time_ms,
+                records=data,
+            )
+        )
+    return writer.finish()
+
+
+def _command(archive_pass: ArchivePass, file: ArchiveFile, session: SessionId, key: str) -> ReplaceChunks:
+    archived = dict(file.partitions)
+    return ReplaceChunks(
+        topic_id=archive_pass.topic_id,
+        object_session=session,
+        object_key=key,
+        object_bytes=file.object_bytes,
+        partitions=tuple(
+            PartitionReplacement(
+                partition=partition,
+                replaced=tuple(
+                    ReplacedChunk(
+                        offset_first=chunk.offset_first,
+                        offset_end=chunk.offset_end,
+                        object_key=chunk.object_key,
+                        byte_first=chunk.byte_first,
+                    )
+                    for chunk in chunks
+                ),
+                archived=archived[partition],
+            )
+            for partition, chunks in archive_pass.by_partition()
+        ),
+    )

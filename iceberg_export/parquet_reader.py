@@ -1,0 +1,117 @@
+"""Archived records back as Kafka's record batches.
+
+Rule: a row group is fetched with one ranged read and decoded in a thread; a file's footer is read once and kept. What
+comes out covers exactly the chunk's range of offsets: gaps inside a batch are kept by its offset deltas, a gap at the
+end is bridged by an empty control batch (safety rule S5).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from iceberg_export.arrow_files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes, read_footer, read_rows
+from iceberg_export.cpu import RunInThread
+from iceberg_export.kafka_rows import encode_rows
+from protocol.compression import Compression
+from protocol.limits import ARCHIVE_BATCH_BYTES_TARGET, FOOTER_READ_BYTES, FOOTERS_CACHED_MAX
+from protocol.record_batch import empty_control_batch
+from protocol.types import Offset
+from storage.object_store import Buffer, ObjectStore
+
+
+class ArchivedRows(Protocol):
+    """What is needed of a chunk of the index: `coordinator.chunk_index.ChunkRef` and `ArchivedChunk` both are one."""
+
+    @property
+    def offset_first(self) -> Offset: ...
+    @property
+    def offset_end(self) -> Offset: ...
+    @property
+    def byte_first(self) -> int: ...
+    @property
+    def byte_count(self) -> int: ...
+    @property
+    def row_group(self) -> int: ...
+    @property
+    def row_first(self) -> int: ...
+    @property
+    def row_count(self) -> int: ...
+
+
+class ParquetReader:
+    """Reads archived chunks. `bytes_of` says how long an object is where the caller knows, which saves a request."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        run_in_thread: RunInThread,
+        bytes_of: Callable[[str], int | None] = lambda _: None,
+        footers_max: int = FOOTERS_CACHED_MAX,
+    ) -> None:
+        self._store = store
+        self._run_in_thread = run_in_thread
+        self._bytes_of = bytes_of
+        self._footers_max = footers_max
+        self._footers: OrderedDict[str, Footer] = OrderedDict()
+
+    async def read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
+        """The chunk's batches with their real offsets, concatenated, covering exactly its range of offsets.
+
+        Raises `StoreError`; `FileUnreadable`, one of them, where the object is not the file that the index means.
+        """
+        if chunk.row_count == 0:
+            return empty_control_batch(chunk.offset_first, chunk.offset_end)
+        footer = await self._footer(object_key)
+        data = await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
+        return await self._run_in_thread(encode_chunk, footer, data, chunk, compression)
+
+    async def _footer(self, object_key: str) -> Footer:
+        footer = self._footers.get(object_key)
+        if footer is None:
+            footer = await self._read_footer(object_key)
+            self._footers[object_key] = footer
+            if len(self._footers) > self._footers_max:
+                self._footers.popitem(last=False)
+        self._footers.move_to_end(object_key)
+        return footer
+
+    async def _read_footer(self, object_key: str) -> Footer:
+        object_bytes = self._bytes_of(object_key)
+        if object_bytes is None:
+            object_bytes = (await self._store.head(object_key)).size_bytes
+        if object_bytes < FOOTER_TAIL_BYTES:
+            raise FileUnreadable(f"{object_key} has {object_bytes} bytes: no Parquet file")
+        count = min(FOOTER_READ_BYTES, object_bytes)
+        tail = await self._store.get_range(object_key, object_bytes - count, count)
+        needed = footer_bytes(tail)
+        if needed > object_bytes:
+            raise FileUnreadable(f"{object_key} has {object_bytes} bytes and says that its footer takes {needed}")
+        if needed > count:
+            tail = await self._store.get_range(object_key, object_bytes - needed, needed)
+        return read_footer(tail)
+
+
+def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, compression: Compression) -> bytes:
+    """The chunk's rows, out of its row group's bytes, as record batches. CPU work for a thread.
+
+    Raises `FileUnreadable`, also where the rows are not those that the index names.
+    """
+    if chunk.row_group >= len(footer.row_groups):
+        raise FileUnreadable(
+            f"the file has {len(footer.row_groups)} row groups, the index means number {chunk.row_group}"
+        )
+    place = footer.row_groups[chunk.row_group]
+    if (place.byte_first, place.byte_count) != (chunk.byte_first, chunk.byte_count):
+        raise FileUnreadable(f"row group {chunk.row_group} lies at {place}, the index says {chunk.byte_first}")
+    row_end = chunk.row_first + chunk.row_count
+    if row_end > place.row_count:
+        raise FileUnreadable(f"row group {chunk.row_group} has {place.row_count} rows, the index means up to {row_end}")
+    rows = read_rows(footer, chunk.row_group, data).part(chunk.row_first, row_end)
+    first, last = int(rows.offset[0]), int(rows.offset[-1])
+    if first < chunk.offset_first or last >= chunk.offset_end or bool((rows.partition != rows.partition[0]).any()):
+        raise FileUnreadable(
+            f"rows {chunk.row_first} to {row_end} are not offsets {chunk.offset_first} to {chunk.offset_end}"
+        )
+    batches = encode_rows(rows, compression, ARCHIVE_BATCH_BYTES_TARGET)
+    return batches + empty_control_batch(last + 1, chunk.offset_end)

@@ -1,0 +1,233 @@
+"""Chunks in, one Parquet file out.
+
+Rule: records are written in the order of (partition, offset), and what the index needs to serve them again comes out
+beside the file. Memory is bounded by one row group and one batch, and by `ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file:
+what is beyond lies in a temporary file. Everything here is CPU work for a thread.
+
+A partition that fills row groups has them to itself; small ones share, so that neither a Kafka fetch nor a Spark scan
+meets thousands of tiny row groups.
+"""
+
+import json
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from tempfile import SpooledTemporaryFile
+
+import numpy as np
+
+from coordinator.commands import ArchivedChunk
+from iceberg_export.arrow_files import FileWriter, RowGroupPlace
+from iceberg_export.kafka_rows import BatchRows, DecodedBatch, gather_rows
+from iceberg_export.schema import FILE_FORMAT_VERSION, FILE_METADATA_KEY
+from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_BYTES_TARGET
+from protocol.record_batch import check_crc, walk_batches
+from protocol.records import decode_records
+from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
+from storage.object_store import Buffer
+
+
+class ChunkMismatch(Exception):
+    """A chunk's bytes do not hold the offsets that the index says: nothing may be replaced by them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChunk:
+    """A chunk as it lies in its intake object.
+
+    `records`: concatenated v2 batches; their own base offsets are not looked at, the first is `offset_first`.
+    `append_time_ms` is -1 for CreateTime; else it replaces every record's timestamp (safety rule S14).
+    """
+
+    partition: PartitionIndex
+    offset_first: Offset
+    offset_end: Offset
+    append_time_ms: Milliseconds
+    records: Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """Consecutive rows of one partition in one row group. `offset_first` is the first record's own."""
+
+    row_group: int
+    partition: PartitionIndex
+    row_first: int
+    row_count: int
+    offset_first: Offset
+    max_timestamp: Milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveFile:
+    """A finished file, valid as long as its parts are referred to."""
+
+    parts: tuple[Buffer, ...]
+    object_bytes: int
+    row_count: int
+    partitions: tuple[tuple[PartitionIndex, tuple[ArchivedChunk, ...]], ...]
+    """For each partition, in order, what stands in the place of its chunks: exactly their range of offsets."""
+
+
+class ArchiveWriter:
+    """Takes chunks in the order of (partition, offset), each partition's without holes between them."""
+
+    def __init__(self, *, topic_id: TopicId, row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET) -> None:
+        self._topic_id = topic_id
+        self._row_group_bytes_target = row_group_bytes_target
+        self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
+        self._file = FileWriter(self._sink)
+        self._pending: list[BatchRows] = []
+        self._pending_bytes = 0
+        self._runs: list[_Run] = []
+        self._row_groups_count = 0
+        self._ranges: dict[PartitionIndex, tuple[Offset, Offset]] = {}
+        self._partition_last = PartitionIndex(-1)
+
+    def add(self, chunk: SourceChunk) -> None:
+        """Append a chunk's records. Raises `InvalidBatch` or `ChunkMismatch` where its bytes are damaged."""
+        self._enter(chunk)
+        for batch in _decode(chunk):
+            self._add_batch(batch)
+
+    def finish(self) -> ArchiveFile:
+        """Write what is pending and the footer."""
+        self._flush()
+        places = self._file.close({FILE_METADATA_KEY: self._describe()})
+        object_bytes = self._sink.tell()
+        return ArchiveFile(
+            parts=_contents(self._sink, object_bytes),
+            object_bytes=object_bytes,
+            row_count=sum(place.row_count for place in places),
+            partitions=tuple(
+                (partition, _archived(offset_first, offset_end, self._runs_of(partition), places))
+                for partition, (offset_first, offset_end) in self._ranges.items()
+            ),
+        )
+
+    def _enter(self, chunk: SourceChunk) -> None:
+        """Check that the chunk comes in order, and begin its partition where it is the first."""
+        partition = chunk.partition
+        assert partition >= self._partition_last, "partitions come in order"
+        if partition == self._partition_last:
+            offset_first, offset_end = self._ranges[partition]
+            assert chunk.offset_first == offset_end, "a partition's chunks come without holes"
+            self._ranges[partition] = (offset_first, chunk.offset_end)
+            return
+        if self._pending_bytes * 2 >= self._row_group_bytes_target:
+            self._flush()
+        self._partition_last = partition
+        self._ranges[partition] = (chunk.offset_first, chunk.offset_end)
+
+    def _add_batch(self, batch: DecodedBatch) -> None:
+        """Put a batch's rows into the pending row group, and write that each time it is full."""
+        sizes = np.cumsum(batch.row_bytes())
+        first, bytes_before = 0, 0
+        while first < len(sizes):
+            room = self._row_group_bytes_target - self._pending_bytes
+            # Up to and including the record that fills the row group, so that a huge record still goes somewhere.
+            end = min(int(np.searchsorted(sizes, bytes_before + room)) + 1, len(sizes))
+            self._pending.append(BatchRows(batch=batch, first=first, end=end))
+            self._pending_bytes += int(sizes[end - 1]) - bytes_before
+            first, bytes_before = end, int(sizes[end - 1])
+            if self._pending_bytes >= self._row_group_bytes_target:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Write the pending rows, if there are any, as one row group."""
+        if not self._pending:
+            return
+        rows = gather_rows(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._file.write_row_group(rows)
+        starts = np.flatnonzero(np.diff(rows.partition, prepend=-1))
+        for first, end in pairwise([*starts.tolist(), len(rows)]):
+            self._runs.append(
+                _Run(
+                    row_group=self._row_groups_count,
+                    partition=PartitionIndex(int(rows.partition[first])),
+                    row_first=first,
+                    row_count=end - first,
+                    offset_first=Offset(int(rows.offset[first])),
+                    max_timestamp=Milliseconds(int(rows.timestamp_ms[first:end].max())),
+                )
+            )
+        self._row_groups_count += 1
+
+    def _describe(self) -> str:
+        """What the file answers for, so that it can be understood without the ledger."""
+        return json.dumps(
+            {
+                "version": FILE_FORMAT_VERSION,
+                "topic_id": self._topic_id.hex(),
+                "partitions": [[partition, *offsets] for partition, offsets in self._ranges.items()],
+            },
+            separators=(",", ":"),
+        )
+
+    def _runs_of(self, partition: PartitionIndex) -> list[_Run]:
+        return [run for run in self._runs if run.partition == partition]
+
+
+def _decode(chunk: SourceChunk) -> Iterator[DecodedBatch]:
+    """The chunk's batches with their real base offsets. Raises `InvalidBatch` or `ChunkMismatch`."""
+    base_offset = chunk.offset_first
+    for header in walk_batches(chunk.records):
+        # These bytes are about to become the only copy: what was damaged in the bucket must not be archived as good.
+        check_crc(chunk.records, header)
+        batch_offset, base_offset = base_offset, Offset(base_offset + header.last_offset_delta + 1)
+        if header.is_control:
+            # Its offset becomes a gap. Records of aborted transactions are to be left out here, too.
+            continue
+        yield DecodedBatch(
+            partition=chunk.partition,
+            base_offset=batch_offset,
+            append_time_ms=chunk.append_time_ms,
+            columns=decode_records(chunk.records, header),
+        )
+    if base_offset != chunk.offset_end:
+        raise ChunkMismatch(
+            f"partition {chunk.partition}: the chunk at offset {chunk.offset_first} ends at {base_offset}, "
+            f"the index says {chunk.offset_end}"
+        )
+
+
+def _archived(
+    offset_first: Offset, offset_end: Offset, runs: list[_Run], places: tuple[RowGroupPlace, ...]
+) -> tuple[ArchivedChunk, ...]:
+    """A partition's runs as rows of the index. Each answers for the offsets up to the next one's first record."""
+    if not runs:  # nothing but control batches: the range stays in the index, and holds no rows
+        empty = _Run(
+            row_group=0,
+            partition=PartitionIndex(0),
+            row_first=0,
+            row_count=0,
+            offset_first=offset_first,
+            max_timestamp=NO_TIMESTAMP,
+        )
+        runs, places = [empty], (*places, RowGroupPlace(byte_first=0, byte_count=0, row_count=0))
+    bounds = [offset_first, *(run.offset_first for run in runs[1:]), offset_end]
+    return tuple(
+        ArchivedChunk(
+            offset_first=first,
+            offset_end=end,
+            row_group=run.row_group,
+            row_first=run.row_first,
+            row_count=run.row_count,
+            byte_first=places[run.row_group].byte_first,
+            byte_count=places[run.row_group].byte_count,
+            max_timestamp=run.max_timestamp,
+        )
+        for run, (first, end) in zip(runs, pairwise(bounds), strict=True)
+    )
+
+
+def _contents(sink: SpooledTemporaryFile[bytes], object_bytes: int) -> tuple[Buffer, ...]:
+    """The file's bytes without reading them into memory. The temporary file has no name and goes with the mapping."""
+    if object_bytes <= ARCHIVE_FILE_MEMORY_BYTES_MAX:
+        sink.seek(0)
+        return (sink.read(),)
+    sink.flush()
+    return (memoryview(mmap.mmap(sink.fileno(), object_bytes, access=mmap.ACCESS_READ)),)

@@ -1,0 +1,116 @@
+"""Whatever a producer may send comes back from the archive exactly: offsets, timestamps, keys, values, headers."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.commands import ArchivedChunk
+from iceberg_export.parquet_reader import ParquetReader
+from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
+from protocol.compression import Compression
+from protocol.limits import TIMESTAMP_MS_MAX
+from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
+from storage.memory_store import MemoryStore
+from tests.made_records import Record, make_batch, read_batches
+
+KEY = "lake/t/data/1-1.parquet"
+
+timestamps = st.one_of(st.just(-1), st.integers(0, 10), st.integers(0, TIMESTAMP_MS_MAX))
+byte_strings = st.binary(max_size=40)
+headers = st.lists(st.tuples(byte_strings, st.none() | byte_strings), max_size=4).map(tuple)
+gaps = st.sampled_from([0, 0, 0, 1, 5, 100_000])
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> tuple[list[SourceChunk], dict[int, list[Record]]]:
+    """A few partitions' chunks, in order, and the records that a consumer must see for each."""
+    chunks: list[SourceChunk] = []
+    expected: dict[int, list[Record]] = {}
+    for partition in sorted(draw(st.sets(st.integers(0, 5), min_size=1, max_size=3))):
+        offset = draw(st.integers(0, 1 << 40))
+        expected[partition] = []
+        for _ in range(draw(st.integers(1, 3))):
+            append_time = draw(st.sampled_from([NO_TIMESTAMP, NO_TIMESTAMP, 1_700_000_000_000]))
+            first, data = offset, b""
+            for _ in range(draw(st.integers(1, 3))):
+                records: list[Record] = []
+                for index in range(draw(st.integers(1, 6))):
+                    offset += draw(gaps) if index else 0
+                    records.append(
+                        Record(
+                            offset=offset,
+                            timestamp=draw(timestamps),
+                            key=draw(st.none() | byte_strings),
+                            value=draw(st.none() | byte_strings),
+                            headers=draw(headers),
+                        )
+                    )
+                    offset += 1
+                offset += draw(gaps)
+                data += make_batch(records, draw(st.sampled_from(Compression)), last=offset - 1)
+                expected[partition] += [_seen(record, append_time) for record in records]
+            chunks.append(
+                SourceChunk(
+                    partition=PartitionIndex(partition),
+                    offset_first=Offset(first),
+                    offset_end=Offset(offset),
+                    append_time_ms=Milliseconds(append_time),
+                    records=data,
+                )
+            )
+    return chunks, expected
+
+
+def _seen(record: Record, append_time: int) -> Record:
+    return Record(
+        offset=record.offset,
+        timestamp=record.timestamp if append_time < 0 else append_time,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        is_append_time=append_time >= 0,
+    )
+
+
+def archive(chunks: list[SourceChunk], row_group_bytes_target: int) -> ArchiveFile:
+    writer = ArchiveWriter(topic_id=TopicId(b"t" * 16), row_group_bytes_target=row_group_bytes_target)
+    for chunk in chunks:
+        writer.add(chunk)
+    return writer.finish()
+
+
+async def read_all(file: ArchiveFile, archived: tuple[ArchivedChunk, ...], compression: Compression) -> list[bytes]:
+    store = MemoryStore()
+    await store.put(KEY, file.parts)
+    reader = ParquetReader(store=store, run_in_thread=asyncio.to_thread)
+    return [await reader.read(KEY, chunk, compression) for chunk in archived]
+
+
+@given(sources(), st.sampled_from([1, 60, 300, 1 << 22]), st.sampled_from(Compression))
+@settings(max_examples=60)
+def test_what_comes_out_is_what_went_in(
+    source: tuple[list[SourceChunk], dict[int, list[Record]]], row_group_bytes_target: int, compression: Compression
+) -> None:
+    chunks, expected = source
+    file = archive(chunks, row_group_bytes_target)
+    assert file.object_bytes == sum(len(part) for part in file.parts)
+    assert file.row_count == sum(map(len, expected.values()))
+    assert [partition for partition, _ in file.partitions] == sorted(expected)
+    for partition, archived in file.partitions:
+        of_partition = [chunk for chunk in chunks if chunk.partition == partition]
+        assert archived[0].offset_first == of_partition[0].offset_first
+        assert archived[-1].offset_end == of_partition[-1].offset_end
+        seen: list[Record] = []
+        for chunk, data in zip(archived, asyncio.run(read_all(file, archived, compression)), strict=True):
+            read = read_batches(data)
+            position = read.ranges[0][0]
+            assert chunk.offset_first <= position
+            for first, end in read.ranges:
+                assert position <= first < end
+                position = end
+            assert position == chunk.offset_end, "a consumer arrives at the end of the chunk's range"
+            assert len(read.records) == chunk.row_count
+            assert max(record.timestamp for record in read.records) == chunk.max_timestamp
+            seen += read.records
+        assert seen == expected[partition]
