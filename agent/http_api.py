@@ -199,5 +199,3 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
 
 def _on_unavailable(_: Request, error: Exception) -> Response:
     return _error(503, "unavailable", str(error), "the ledger or the store is away: try again, and see the agent's log")
-
-

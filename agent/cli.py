@@ -1,0 +1,58 @@
+"""The command line: `penstock COMMAND`. Each command is a module of `agent.commands`.
+
+Rule: this file imports nothing slow, for `penstock run` has a second and a half to be ready. Exit codes: 0 done, 1 it did
+not work, 2 it was asked for wrongly. Results go to stdout, everything else to stderr.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from agent.commands import agent, archive, consume, doctor, inspect, produce, run, topics
+from agent.commands.failure import CommandFailed
+from agent.version import VERSION
+
+app = typer.Typer(
+    name="penstock",
+    help="A Kafka-compatible broker that keeps its data in an object store, once, as Parquet.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("run", help=run.HELP)(run.run)
+app.command("agent", help=agent.HELP)(agent.agent)
+app.add_typer(topics.app, name="topics", help="List, describe, create and delete topics.")
+app.command("produce", help=produce.HELP)(produce.produce)
+app.command("consume", help=consume.HELP)(consume.consume)
+app.command("archive", help=archive.HELP)(archive.archive)
+app.add_typer(inspect.app, name="inspect", help="Show the ledger, the state, chunks and objects as readable text.")
+app.command("doctor", help=doctor.HELP)(doctor.doctor)
+
+
+@app.callback()
+def common(
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        sys.stdout.write(f"penstock {VERSION}\n")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The entry point of `.venv/bin/penstock`."""
+    try:
+        app()
+    except CommandFailed as error:
+        sys.stderr.write(f"penstock: {error}\n")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read the output, as in `penstock inspect ledger | head`, has seen enough.
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""`penstock archive`: an archive pass now."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from agent.commands.http_client import SERVER_DEFAULT, JsonOption, ServerOption, post
+from agent.commands.output import print_json, print_table
+
+HELP = "Rewrite what the topics hold as Parquet now, instead of at the next interval."
+
+
+def archive(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    *,
+    is_awaited: Annotated[bool, typer.Option("--wait", help="Return when the files are in the log's place.")] = False,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    answer = post(server, "/api/archive", {"topics": topics, "wait": is_awaited})
+    if as_json:
+        print_json(answer)
+    elif is_awaited:
+        rows = answer["passes"]
+        assert isinstance(rows, list)
+        columns = ("topic", "records", "bytes", "objects")
+        print_table(rows, columns, empty="There was nothing to archive.")
+    else:
+        sys.stderr.write(f"started for {', '.join(topics)}; add --wait to see the result\n")

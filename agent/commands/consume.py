@@ -1,0 +1,154 @@
+"""`penstock consume`: a topic's records on stdout, one line each."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.commands.failure import EXIT_USAGE, CommandFailed
+from agent.commands.http_client import SERVER_DEFAULT, BootstrapOption, JsonOption, ServerOption, kafka_address
+
+if TYPE_CHECKING:
+    from agent.addresses import HostPort
+    from agent.commands.kafka_client import Fetched, KafkaClient
+    from agent.commands.record_reader import ReadRecord
+
+HELP = "Print a topic's records: values, or with --json everything. Stops at the end, or follows with --follow."
+WAIT_MS = 1_000
+NO_LIMIT = -1
+ALL_PARTITIONS = -1
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    *,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="WHERE", help="earliest, latest, an offset, or a time such as 2026-01-31T12:00Z."
+        ),
+    ] = "earliest",
+    partition: Annotated[int, typer.Option(min=ALL_PARTITIONS, help="-1: all of them.")] = ALL_PARTITIONS,
+    count: Annotated[int, typer.Option("--max", min=NO_LIMIT, help="Stop after so many records.")] = NO_LIMIT,
+    is_followed: Annotated[bool, typer.Option("--follow", help="Wait for more at the end.")] = False,
+    with_keys: Annotated[bool, typer.Option("--keys", help="Print KEY, a tab, VALUE.")] = False,
+    server: ServerOption = SERVER_DEFAULT,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    address = kafka_address(server, bootstrap)
+    show = _json_line if as_json else (_keyed_line if with_keys else _value_line)
+    left = count if count != NO_LIMIT else sys.maxsize
+
+    async def copy() -> None:
+        nonlocal left
+        async for record in _records(address, topic, partition, start, is_followed=is_followed):
+            if left <= 0:
+                return
+            left -= 1
+            sys.stdout.write(show(record) + "\n")
+            if is_followed:
+                sys.stdout.flush()
+            if left == 0:
+                return
+
+    try:
+        asyncio.run(copy())
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+
+
+async def _records(
+    address: "HostPort", topic: str, partition: int, start: str, *, is_followed: bool
+) -> "AsyncIterator[ReadRecord]":
+    """Records by partition as they come; without `is_followed` up to the ends that the logs had at the beginning."""
+    from agent.commands.kafka_client import LATEST, KafkaClient
+
+    async with await KafkaClient.connect(address) as client:
+        partition_count = await client.partition_count(topic)
+        if partition >= partition_count:
+            raise CommandFailed(f"{topic} has no partition {partition}: it has {partition_count}", exit_code=EXIT_USAGE)
+        partitions = range(partition_count) if partition == ALL_PARTITIONS else [partition]
+        ends = await client.offsets(topic, partitions, LATEST)
+        positions = await _positions(client, topic, partitions, start, ends)
+        while True:
+            wanted = {p: offset for p, offset in positions.items() if is_followed or offset < ends[p]}
+            if not wanted:
+                return
+            for fetched in await client.fetch(topic, wanted, wait_ms=WAIT_MS):
+                first = positions[fetched.partition]
+                end = sys.maxsize if is_followed else ends[fetched.partition]
+                for record in _within(fetched, first, end):
+                    yield record
+                positions[fetched.partition] = _next_offset(fetched, first)
+
+
+def _within(fetched: "Fetched", first: int, end: int) -> "Iterator[ReadRecord]":
+    """The records of the batches from `first` up to `end`: the first batch may begin earlier."""
+    from agent.commands.record_reader import read_records
+
+    return (record for record in read_records(fetched) if first <= record.offset < end)
+
+
+def _next_offset(fetched: "Fetched", position: int) -> int:
+    from agent.commands.kafka_client import next_offset
+
+    return next_offset(fetched, position)
+
+
+async def _positions(
+    client: "KafkaClient", topic: str, partitions: Sequence[int], start: str, ends: Mapping[int, int]
+) -> dict[int, int]:
+    from agent.commands.kafka_client import EARLIEST
+
+    if start == "latest":
+        return dict(ends)
+    if start == "earliest":
+        return await client.offsets(topic, partitions, EARLIEST)
+    if start.isascii() and start.isdigit():
+        return dict.fromkeys(partitions, int(start))
+    found = await client.offsets(topic, partitions, _timestamp_ms(start))
+    # No record is that late: begin at the end.
+    return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
+
+
+def _timestamp_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CommandFailed(
+            f"--from {text} is neither earliest, latest, an offset nor a time such as 2026-01-31T12:00Z",
+            exit_code=EXIT_USAGE,
+        ) from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _value_line(record: "ReadRecord") -> str:
+    return _shown(record.value)
+
+
+def _keyed_line(record: "ReadRecord") -> str:
+    return f"{_shown(record.key)}\t{_shown(record.value)}"
+
+
+def _json_line(record: "ReadRecord") -> str:
+    return json.dumps(
+        {
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+            "key": None if record.key is None else _shown(record.key),
+            "value": None if record.value is None else _shown(record.value),
+            "headers": [[name, None if value is None else _shown(value)] for name, value in record.headers],
+        },
+        ensure_ascii=False,
+    )
+
+
+def _shown(data: bytes | None) -> str:
+    """Bytes as text; what is no UTF-8 is escaped, a null is empty."""
+    return "" if data is None else data.decode(errors="backslashreplace")

@@ -1,0 +1,50 @@
+"""`penstock doctor`: is this machine fit to run an agent with these settings? It says what is wrong and what to do.
+
+Each check is a generator of findings; a finding that is not fine names its remedy. The checks are in `machine_checks` and
+`bucket_checks`; exit code 1 if any failed.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+
+from agent.commands.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
+from agent.commands.option_flags import with_option_flags
+from agent.settings import Command, InvalidSettings, load_settings
+
+HELP = "Check this machine: Python, ports, disk, limits, clock, bucket. Takes the options of run or of agent."
+
+
+def _doctor(config: str | None, values: Mapping[str, object]) -> None:
+    from agent.commands.bucket_checks import check_bucket
+    from agent.commands.machine_checks import Finding, Verdict, check_machine
+
+    is_cluster = any(values.get(name) or f"PENSTOCK_{name.upper()}" in os.environ for name in ("ledger", "store"))
+    try:
+        settings = load_settings(Command.AGENT if is_cluster else Command.RUN, values, config_path=config)
+    except InvalidSettings as error:
+        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+
+    failed = 0
+
+    def show(finding: Finding) -> None:
+        nonlocal failed
+        failed += finding.verdict is Verdict.FAILED
+        sys.stdout.write(f"{finding.verdict.value:<7} {finding.name:<12} {finding.text}\n")
+        if finding.remedy:
+            sys.stdout.write(f"{'':<20} -> {finding.remedy}\n")
+
+    for finding in check_machine(settings):
+        show(finding)
+
+    async def remote() -> None:
+        async for finding in check_bucket(settings):
+            show(finding)
+
+    asyncio.run(remote())
+    if failed:
+        raise CommandFailed(f"{failed} checks failed", exit_code=EXIT_FAILED)
+
+
+doctor = with_option_flags(_doctor, is_cluster=True)

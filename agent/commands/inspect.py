@@ -1,0 +1,166 @@
+"""`penstock inspect`: the ledger, the state, chunks and objects as readable text.
+
+Of a running cluster through --server, of a stopped one through its --data-dir (read only), or of a single file.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent.commands.failure import EXIT_USAGE, CommandFailed
+from agent.commands.http_client import SERVER_DEFAULT, Json, JsonOption, ServerOption, get
+from agent.commands.output import print_json, print_pairs, print_table
+
+app = typer.Typer(no_args_is_help=True)
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", metavar="DIR", help="Read the folder of a stopped penstock run instead of asking."),
+]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")]
+AfterOption = Annotated[int, typer.Option("--after", help="Show entries above this position.")]
+
+
+@app.command("state")
+def show_state(
+    *, data_dir: DataDirOption = None, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """What the ledger's entries add up to: counts, position, live sessions."""
+    if data_dir is None:
+        answer = get(server, "/api/inspect/state")
+    else:
+        from agent.commands.offline import read_state
+        from agent.state_views import state_summary
+
+        answer = state_summary(asyncio.run(read_state(data_dir)))
+    if as_json:
+        print_json(answer)
+        return
+    print_pairs(answer)
+    _print_rows(answer, "sessions", ("session", "name", "node_id", "zone", "endpoints"), "No live sessions.")
+
+
+@app.command("ledger")
+def show_ledger(
+    *,
+    after: AfterOption = -1,
+    limit: LimitOption = 1_000,
+    data_dir: DataDirOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """The ledger's entries, oldest first. Those that a snapshot covers may be trimmed."""
+    if data_dir is None:
+        query = {"limit": str(limit)} | ({"after": str(after)} if after >= 0 else {})
+        answer = get(server, "/api/inspect/ledger", query)
+    else:
+        from agent.commands.offline import read_ledger
+        from agent.inspection import ledger_rows
+
+        answer = {"entries": ledger_rows(asyncio.run(read_ledger(data_dir)), after=after, limit=limit)}
+    if as_json:
+        print_json(answer)
+    else:
+        columns = ("position", "session", "number", "time_ms", "command", "bytes", "values")
+        _print_rows(answer, "entries", columns, "The ledger has no entries above its snapshot.")
+
+
+@app.command("objects")
+def show_objects(
+    *, data_dir: DataDirOption = None, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Every object that the state knows: what chunks refer to, and what awaits deletion."""
+    if data_dir is None:
+        answer = get(server, "/api/inspect/objects")
+    else:
+        from agent.commands.offline import read_state
+        from agent.state_views import object_rows
+
+        answer = {"objects": object_rows(asyncio.run(read_state(data_dir)))}
+    if as_json:
+        print_json(answer)
+    else:
+        _print_rows(answer, "objects", ("key", "kind", "bytes", "references", "state"), "There are no objects yet.")
+
+
+@app.command("chunks")
+def show_chunks(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    *,
+    partition: Annotated[int, typer.Option(min=-1, help="-1: all of them.")] = -1,
+    limit: LimitOption = 1_000,
+    data_dir: DataDirOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Where each run of a topic's offsets is: bytes of an intake object, or rows of a Parquet file."""
+    if data_dir is None:
+        query = {"topic": topic, "limit": str(limit)} | ({"partition": str(partition)} if partition >= 0 else {})
+        answer = get(server, "/api/inspect/chunks", query)
+    else:
+        answer = {"chunks": asyncio.run(_chunks_of_folder(data_dir, topic, partition))[:limit]}
+    if as_json:
+        print_json(answer)
+        return
+    columns = (
+        "partition",
+        "offset_first",
+        "offset_end",
+        "object",
+        "byte_first",
+        "byte_count",
+        "row_group",
+        "row_count",
+    )
+    _print_rows(answer, "chunks", columns, f"{topic} has no records.")
+
+
+@app.command("object")
+def show_object(
+    key: Annotated[str, typer.Argument(metavar="KEY|FILE", help="A key of the bucket, or a file on this machine.")],
+    *,
+    data_dir: DataDirOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """One object in words: an intake object's chunks, a Parquet file's row groups, a snapshot's contents."""
+    file = data_dir / "store" / key if data_dir is not None else Path(key)
+    if file.is_file():
+        from agent.inspection import InspectError, describe_bytes
+
+        try:
+            answer = {"file": str(file), **describe_bytes(file.read_bytes(), file.as_posix())}
+        except InspectError as error:
+            raise CommandFailed(f"{file}: {error}") from error
+    elif data_dir is not None:
+        raise CommandFailed(f"there is no {file}; list keys with penstock inspect objects", exit_code=EXIT_USAGE)
+    else:
+        answer = get(server, "/api/inspect/object", {"key": key})
+    if as_json:
+        print_json(answer)
+        return
+    print_pairs(answer)
+    columns = ("topic_id", "partition", "byte_first", "byte_count", "batches", "records", "crc32c", "damage")
+    _print_rows(answer, "chunks", columns, "")
+    _print_rows(answer, "row_groups", ("rows", "bytes", "partition", "offset"), "")
+    _print_rows(answer, "sessions", ("session", "name", "node_id", "endpoints"), "")
+
+
+async def _chunks_of_folder(data_dir: Path, topic: str, partition: int) -> list[Json]:
+    from agent.commands.offline import read_state
+    from agent.state_views import chunk_rows
+
+    state = await read_state(data_dir)
+    topic_id = state.topic_ids.get(topic)
+    if topic_id is None:
+        raise CommandFailed(f"there is no topic {topic!r}; there is {', '.join(sorted(state.topic_ids)) or 'none'}")
+    return list(chunk_rows(state, state.topics[topic_id], None if partition < 0 else partition))
+
+
+def _print_rows(answer: Json, name: str, columns: tuple[str, ...], empty: str) -> None:
+    rows = answer.get(name)
+    if not isinstance(rows, list):
+        return
+    if rows or empty:
+        print_table(rows, [column for column in columns if any(column in row for row in rows)], empty=empty)

@@ -1,0 +1,288 @@
+"""A small Kafka client for the commands: one connection, one request at a time.
+
+Rule: it speaks to Penstock alone, where any agent serves any partition, so there is no routing and no group; it asks in
+one fixed version of each API. Whoever needs more has a real client. Messages: kio; batches: `protocol.record_batch`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from io import BytesIO
+from typing import Self, TypeVar
+
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.schema.create_topics.v7 import response as create_topics_response
+from kio.schema.delete_topics.v6 import request as delete_topics
+from kio.schema.delete_topics.v6 import response as delete_topics_response
+from kio.schema.fetch.v12 import request as fetch
+from kio.schema.fetch.v12 import response as fetch_response
+from kio.schema.list_offsets.v7 import request as list_offsets
+from kio.schema.list_offsets.v7 import response as list_offsets_response
+from kio.schema.metadata.v12 import request as metadata
+from kio.schema.metadata.v12 import response as metadata_response
+from kio.schema.produce.v9 import request as produce
+from kio.schema.produce.v9 import response as produce_response
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.types import BrokerId, TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from agent.addresses import HostPort
+from agent.commands.failure import CommandFailed
+from protocol.errors import ErrorCode
+from protocol.record_batch import encode_varint, pack_header, walk_batches
+
+EARLIEST = -2
+LATEST = -1
+"""Kafka's special timestamps."""
+CLIENT_ID = "penstock-cli"
+ANSWER_SECONDS_MAX = 60.0
+CONNECT_SECONDS_MAX = 5.0
+FETCH_BYTES = 8 * 1024 * 1024
+ANSWER_BYTES_MAX = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingRecord:
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What one partition answered: whole batches from its log, and the end of the log."""
+
+    partition: int
+    batches: bytes
+    log_end: int
+
+
+Answer = TypeVar("Answer", bound=ResponsePayload)
+
+
+class KafkaClient:
+    """`async with await KafkaClient.connect(address) as client`. Raises `CommandFailed`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+
+    @classmethod
+    async def connect(cls, address: HostPort) -> Self:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+        except OSError as error:  # TimeoutError is one
+            raise CommandFailed(f"no Kafka listener answers at {address}: is the agent running?") from error
+        return cls(reader, writer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def partition_count(self, topic: str, *, may_create: bool = False) -> int:
+        """How many partitions the topic has."""
+        answer = await self._ask(
+            metadata.MetadataRequest(
+                topics=(metadata.MetadataRequestTopic(topic_id=None, name=TopicName(topic)),),
+                allow_auto_topic_creation=may_create,
+                include_topic_authorized_operations=False,
+            ),
+            metadata_response.MetadataResponse,
+        )
+        found = answer.topics[0]
+        _check(found.error_code, f"topic {topic}")
+        return len(found.partitions)
+
+    async def produce(self, topic: str, partition: int, records: Sequence[OutgoingRecord]) -> int:
+        """Append the records as one batch, acknowledged by all, and return the offset of the first."""
+        data = produce.PartitionProduceData(index=i32(partition), records=Records(encode_batch(records)))
+        answer = await self._ask(
+            produce.ProduceRequest(
+                acks=i16(-1),
+                timeout=_milliseconds(30_000),
+                topic_data=(produce.TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
+            ),
+            produce_response.ProduceResponse,
+        )
+        result = answer.responses[0].partition_responses[0]
+        _check(result.error_code, result.error_message or f"{topic}-{partition}")
+        return int(result.base_offset)
+
+    async def offsets(self, topic: str, partitions: Sequence[int], timestamp: int) -> dict[int, int]:
+        """Per partition the first offset at or after the timestamp (ms, or EARLIEST or LATEST); -1 if there is none."""
+        asked = tuple(
+            list_offsets.ListOffsetsPartition(partition_index=i32(partition), timestamp=i64(timestamp))
+            for partition in partitions
+        )
+        answer = await self._ask(
+            list_offsets.ListOffsetsRequest(
+                replica_id=BrokerId(-1),
+                isolation_level=i8(1),
+                topics=(list_offsets.ListOffsetsTopic(name=TopicName(topic), partitions=asked),),
+            ),
+            list_offsets_response.ListOffsetsResponse,
+        )
+        for found in answer.topics[0].partitions:
+            _check(found.error_code, f"{topic}-{found.partition_index}")
+        return {int(found.partition_index): int(found.offset) for found in answer.topics[0].partitions}
+
+    async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> list[Fetched]:
+        """Batches from these offsets on, waiting up to `wait_ms` for the first one."""
+        asked = tuple(
+            fetch.FetchPartition(
+                partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(FETCH_BYTES)
+            )
+            for partition, offset in positions.items()
+        )
+        answer = await self._ask(
+            fetch.FetchRequest(
+                max_wait=_milliseconds(wait_ms),
+                min_bytes=i32(1),
+                max_bytes=i32(FETCH_BYTES),
+                isolation_level=i8(1),
+                topics=(fetch.FetchTopic(topic=TopicName(topic), partitions=asked),),
+                forgotten_topics_data=(),
+            ),
+            fetch_response.FetchResponse,
+        )
+        _check(answer.error_code, f"topic {topic}")
+        fetched = []
+        for found in answer.responses[0].partitions if answer.responses else ():
+            _check(found.error_code, f"{topic}-{found.partition_index}")
+            fetched.append(
+                Fetched(
+                    partition=int(found.partition_index),
+                    batches=bytes(found.records or b""),
+                    log_end=int(found.last_stable_offset),
+                )
+            )
+        return fetched
+
+    async def create_topic(self, topic: str, partition_count: int, configs: Mapping[str, str]) -> None:
+        """Create a topic; -1 partitions takes the cluster's default."""
+        answer = await self._ask(
+            create_topics.CreateTopicsRequest(
+                topics=(
+                    create_topics.CreatableTopic(
+                        name=TopicName(topic),
+                        num_partitions=i32(partition_count),
+                        replication_factor=i16(-1),
+                        assignments=(),
+                        configs=tuple(
+                            create_topics.CreatableTopicConfig(name=name, value=value)
+                            for name, value in configs.items()
+                        ),
+                    ),
+                ),
+            ),
+            create_topics_response.CreateTopicsResponse,
+        )
+        result = answer.topics[0]
+        _check(result.error_code, result.error_message or f"topic {topic}")
+
+    async def delete_topic(self, topic: str) -> None:
+        answer = await self._ask(
+            delete_topics.DeleteTopicsRequest(
+                topics=(delete_topics.DeleteTopicState(name=TopicName(topic), topic_id=None),),
+                timeout=_milliseconds(30_000),
+            ),
+            delete_topics_response.DeleteTopicsResponse,
+        )
+        result = answer.responses[0]
+        _check(result.error_code, result.error_message or f"topic {topic}")
+
+    async def _ask(self, request: RequestPayload, answer_type: type[Answer]) -> Answer:
+        """Send a request and return its answer. After an error the connection is of no further use."""
+        self._correlation_id += 1
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                self._writer.write(_frame(request, self._correlation_id))
+                await self._writer.drain()
+                answer = await self._receive()
+        except asyncio.IncompleteReadError as error:
+            raise CommandFailed("the agent closed the connection: see its log") from error
+        except TimeoutError as error:
+            raise CommandFailed(f"no answer within {ANSWER_SECONDS_MAX:.0f} s: see the agent's log") from error
+        except OSError as error:
+            raise CommandFailed(f"the connection broke: {error}") from error
+        header_type = answer_type.__header_schema__
+        header, header_bytes = entity_reader(header_type)(answer, 0)
+        if header.correlation_id != self._correlation_id:
+            raise CommandFailed("the answer belongs to another request: this is not a Kafka broker, or a broken one")
+        return entity_reader(answer_type)(answer, header_bytes)[0]
+
+    async def _receive(self) -> bytes:
+        answer_bytes = int.from_bytes(await self._reader.readexactly(4), "big")
+        if answer_bytes > ANSWER_BYTES_MAX:
+            raise CommandFailed(f"an answer of {answer_bytes} bytes: this is not the Kafka port")
+        return await self._reader.readexactly(answer_bytes)
+
+
+def _frame(request: RequestPayload, correlation_id: int) -> bytes:
+    header = RequestHeader(
+        request_api_key=request.__api_key__,
+        request_api_version=request.__version__,
+        correlation_id=i32(correlation_id),
+        client_id=CLIENT_ID,
+    )
+    buffer = BytesIO()
+    entity_writer(RequestHeader)(buffer, header)
+    entity_writer(type(request))(buffer, request)
+    return len(buffer.getbuffer()).to_bytes(4, "big") + buffer.getvalue()
+
+
+def encode_batch(records: Sequence[OutgoingRecord]) -> bytes:
+    """One uncompressed batch of at least one record, base offset 0."""
+    base_timestamp = records[0].timestamp_ms
+    encoded = bytearray()
+    for delta, record in enumerate(records):
+        body = b"".join(
+            (
+                b"\x00",
+                encode_varint(record.timestamp_ms - base_timestamp),
+                encode_varint(delta),
+                _nullable(record.key),
+                _nullable(record.value),
+                encode_varint(len(record.headers)),
+                *(_nullable(name.encode()) + _nullable(value) for name, value in record.headers),
+            )
+        )
+        encoded += encode_varint(len(body)) + body
+    header = pack_header(
+        base_offset=0,
+        attributes=0,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        record_count=len(records),
+        records=encoded,
+    )
+    return bytes(header + encoded)
+
+
+def next_offset(fetched: Fetched, position: int) -> int:
+    """Where to go on after these batches."""
+    for header in walk_batches(fetched.batches):
+        position = max(position, header.base_offset + header.last_offset_delta + 1)
+    return position
+
+
+def _nullable(data: bytes | None) -> bytes:
+    return encode_varint(-1) if data is None else encode_varint(len(data)) + data
+
+
+def _milliseconds(count: int) -> i32Timedelta:
+    return i32Timedelta.parse(timedelta(milliseconds=count))
+
+
+def _check(error_code: ErrorCode, what: str) -> None:
+    if error_code is not ErrorCode.none:
+        raise CommandFailed(f"the cluster answered {error_code.name} for {what}")

@@ -1,0 +1,139 @@
+"""What `penstock doctor` asks of the machine: Python, memory of open files, ports, disk.
+
+Rule: nothing is left behind: files that a check writes are removed, ports are let go.
+"""
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from agent.addresses import HostPort
+from agent.commands.output import bytes_text
+from agent.settings import Settings
+from protocol.limits import MIB
+
+PYTHON_MIN = (3, 11)
+OPEN_FILES_WANTED = 4096
+FREE_BYTES_WANTED = 1024 * MIB
+FSYNC_SAMPLES = 20
+FSYNC_SLOW_MS = 20.0
+FSYNC_UNBELIEVABLE_MS = 0.02
+"""Faster than any disk: the device does not really wait."""
+
+
+class Verdict(Enum):
+    FINE = "ok"
+    DOUBTFUL = "warning"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`remedy` is empty where everything is fine."""
+
+    name: str
+    verdict: Verdict
+    text: str
+    remedy: str = ""
+
+
+def check_machine(settings: Settings) -> Iterator[Finding]:
+    """All checks that need nothing but this machine."""
+    yield _python()
+    yield from _open_files()
+    for address in (*(HostPort(host=each.host, port=each.port) for each in settings.listeners), settings.http):
+        yield _port(address)
+    if settings.ledger_url.startswith("sqlite:") or settings.store_url.startswith("file:"):
+        yield from _disk(settings)
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] < PYTHON_MIN:
+        return Finding(name="python", verdict=Verdict.FAILED, text=version, remedy="use Python 3.11 or newer")
+    return Finding(name="python", verdict=Verdict.FINE, text=version)
+
+
+def _open_files() -> Iterator[Finding]:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"{soft} (up to {hard})"
+    if 0 <= soft < OPEN_FILES_WANTED:
+        remedy = f"each client connection takes one: ulimit -n {OPEN_FILES_WANTED}, or LimitNOFILE= in a unit"
+        yield Finding(name="open files", verdict=Verdict.DOUBTFUL, text=text, remedy=remedy)
+    else:
+        yield Finding(name="open files", verdict=Verdict.FINE, text=text)
+
+
+def _port(address: HostPort) -> Finding:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        with socket.create_server((address.host, address.port), family=family):
+            pass
+    except OSError as error:
+        remedy = "another process has it (an agent that is running?), or the address is not this machine's"
+        text = f"{address}: {error.strerror or error}"
+        return Finding(name="port", verdict=Verdict.FAILED, text=text, remedy=remedy)
+    return Finding(name="port", verdict=Verdict.FINE, text=f"{address} is free")
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    folder = _existing(settings.data_dir)
+    try:
+        milliseconds = _fsync_ms(folder)
+    except OSError as error:
+        remedy = "choose a folder that this user may write with --data-dir"
+        text = f"{folder}: {error.strerror or error}"
+        yield Finding(name="data dir", verdict=Verdict.FAILED, text=text, remedy=remedy)
+        return
+    yield Finding(name="data dir", verdict=Verdict.FINE, text=f"{settings.data_dir} can be written")
+    free_bytes = shutil.disk_usage(folder).free
+    yield Finding(
+        name="free space",
+        verdict=Verdict.FINE if free_bytes >= FREE_BYTES_WANTED else Verdict.DOUBTFUL,
+        text=bytes_text(free_bytes),
+        remedy="" if free_bytes >= FREE_BYTES_WANTED else "records need room: free some, or move --data-dir",
+    )
+    yield _fsync_finding(milliseconds, is_durable=settings.is_durable)
+
+
+def _fsync_finding(milliseconds: float, *, is_durable: bool) -> Finding:
+    text = f"{milliseconds:.2f} ms"
+    if not is_durable:
+        remedy = "a loss of power can lose acknowledged records: leave --no-fsync away where that matters"
+        return Finding(name="fsync", verdict=Verdict.DOUBTFUL, text=f"{text}, but switched off", remedy=remedy)
+    if milliseconds > FSYNC_SLOW_MS:
+        remedy = "every acknowledgement waits for two of these: use a faster disk"
+        return Finding(name="fsync", verdict=Verdict.DOUBTFUL, text=text, remedy=remedy)
+    if milliseconds < FSYNC_UNBELIEVABLE_MS:
+        remedy = "faster than a disk: memory, or a disk that does not wait; a loss of power may lose records"
+        return Finding(name="fsync", verdict=Verdict.DOUBTFUL, text=text, remedy=remedy)
+    return Finding(name="fsync", verdict=Verdict.FINE, text=text)
+
+
+def _existing(path: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists: the agent would create the rest."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def _fsync_ms(folder: Path) -> float:
+    """Median of a small write and its fsync, in milliseconds. Raises `OSError`."""
+    samples = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(FSYNC_SAMPLES):
+            started = time.perf_counter()
+            file.write(b"penstock" * 512)
+            file.flush()
+            os.fsync(file.fileno())
+            samples.append(time.perf_counter() - started)
+    return sorted(samples)[FSYNC_SAMPLES // 2] * 1000

@@ -1,0 +1,58 @@
+"""Gives a command the flags of `agent.options`, so that an option stands in one table only."""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from agent.options import OPTIONS, Kind, Option
+
+CONFIG_HELP = "TOML file with the same options as keys."
+
+
+def with_option_flags(command: Callable[..., None], *, is_cluster: bool) -> Callable[..., None]:
+    """`command(config: str | None, values: dict by option name)` as Typer wants it: a parameter per flag.
+
+    A flag that was not given arrives as None (or empty), so that environment and file have their say.
+    """
+    shown = [option for option in OPTIONS if is_cluster or not option.is_cluster_only]
+
+    def flagged(**given: Any) -> None:  # noqa: ANN401 - Typer passes each flag's own type
+        config = given.pop("config")
+        command(config, {option.name: given[option.field] for option in shown})
+
+    parameters = [_parameter(option) for option in shown]
+    config_option = typer.Option("--config", help=CONFIG_HELP, envvar="PENSTOCK_CONFIG", metavar="FILE")
+    parameters.append(_keyword("config", Annotated[str | None, config_option], None))
+    flagged.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    flagged.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return flagged
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    text = f"{option.help} [default: {option.default}] [env: {option.variable}]"
+    flag = f"--{option.name}"
+    match option.kind:
+        case Kind.LIST:
+            return _keyword(option.field, Annotated[list[str] | None, _typer_option(flag, text, "ADDRESS")], None)
+        case Kind.PAIRS:
+            return _keyword(option.field, Annotated[list[str] | None, _typer_option(flag, text, "KEY=VALUE")], None)
+        case Kind.FLAG:
+            both = f"{flag}/--no-{option.name}"
+            return _keyword(option.field, Annotated[bool | None, _typer_option(both, text, None)], None)
+        case Kind.TEXT:
+            metavar = "|".join(option.choices) or option.name.upper().replace("-", "_")
+            return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, metavar)], None)
+        case Kind.COUNT:
+            return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, "NUMBER")], None)
+        case Kind.BYTES:
+            return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, "BYTES")], None)
+
+
+def _typer_option(flag: str, text: str, metavar: str | None) -> Any:  # noqa: ANN401 - as Typer declares it
+    return typer.Option(flag, help=text, metavar=metavar, show_default=False)
+
+
+def _keyword(name: str, annotation: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

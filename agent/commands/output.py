@@ -1,0 +1,72 @@
+"""What commands print: tables for people, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from protocol.limits import KIB, MIB
+
+GIB = 1024 * MIB
+Row = Mapping[str, object]
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def print_table(rows: Sequence[Row], columns: Sequence[str], *, empty: str) -> None:
+    """Rows as a table; numbers to the right; `empty` where there are none. Columns named bytes are shown in units."""
+    if not rows:
+        sys.stdout.write(empty + "\n")
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        is_number = any(isinstance(row.get(column), int) for row in rows)
+        table.add_column(
+            column.replace("_", " "), justify="right" if is_number else "left", overflow="fold", no_wrap=is_number
+        )
+    for row in rows:
+        table.add_row(*(_cell(column, row.get(column)) for column in columns))
+    # A pipe has no width: rows must not be folded for it.
+    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
+
+
+def print_pairs(values: Mapping[str, object]) -> None:
+    """A name and a value a line; lists of dicts are left to tables."""
+    shown = {name: value for name, value in values.items() if not _is_table(value)}
+    width = max((len(name) for name in shown), default=0)
+    for name, value in shown.items():
+        sys.stdout.write(f"{name.replace('_', ' '):<{width}}  {_cell(name, value)}\n")
+
+
+def bytes_text(count: int) -> str:
+    """`12 B`, `3.4 KiB`, `1.0 GiB`."""
+    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _cell(column: str, value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int() if column == "bytes" or column.endswith("_bytes"):
+            return bytes_text(value)
+        case list():
+            return ", ".join(str(item) for item in value)
+        case dict():
+            return ", ".join(f"{key}={item}" for key, item in value.items()) or "-"
+        case _:
+            return str(value)

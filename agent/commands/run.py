@@ -1,0 +1,16 @@
+"""`penstock run`: a whole broker in one process, ledger and bucket in one folder."""
+
+from collections.abc import Mapping
+
+from agent.commands.option_flags import with_option_flags
+from agent.commands.serve import serve
+from agent.settings import Command
+
+HELP = "Run a broker in one process: embedded ledger and store, nothing else needed."
+
+
+def _run(config: str | None, values: Mapping[str, object]) -> None:
+    serve(Command.RUN, config, values)
+
+
+run = with_option_flags(_run, is_cluster=False)

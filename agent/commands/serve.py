@@ -1,0 +1,65 @@
+"""What `penstock run` and `penstock agent` share: settings, logs, the loop, and how it ends.
+
+Rule: the only place that starts an event loop for the agent, and that knows uvloop.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+from agent.commands.failure import EXIT_USAGE, CommandFailed
+from agent.logs import configure_logs
+from agent.settings import Command, InvalidSettings, Settings, load_settings
+from coordinator.log import LedgerError
+from storage.object_store import StoreError
+
+log = logging.getLogger(__name__)
+
+ENVIRONMENT_ERRORS = (OSError, LedgerError, StoreError)
+
+
+def serve(command: Command, config: str | None, values: Mapping[str, object]) -> None:
+    """Run an agent until it is told to stop. Raises `CommandFailed`."""
+    try:
+        settings = load_settings(command, values, config_path=config)
+    except InvalidSettings as error:
+        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+    configure_logs(settings.log_level, settings.log_format)
+    try:
+        _run(settings)
+    except ENVIRONMENT_ERRORS as error:
+        raise CommandFailed(_reason(error)) from error
+    except BaseExceptionGroup as group:
+        causes = list(_leaves(group))
+        if not all(isinstance(cause, ENVIRONMENT_ERRORS) for cause in causes):
+            log.critical("the agent stops because of a bug; nothing acknowledged is lost", exc_info=group)
+        raise CommandFailed("; ".join(_reason(cause) for cause in causes)) from group
+
+
+def _run(settings: Settings) -> None:
+    from agent.components import run_agent
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run_agent(settings))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    if sys.platform == "win32":
+        return asyncio.new_event_loop
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error) or "no reason given"
+    return text if isinstance(error, LedgerError | StoreError) else f"{type(error).__name__}: {text}"
