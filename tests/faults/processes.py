@@ -42,7 +42,10 @@ class ProcessFailed(AssertionError):
 
 
 class Process:
-    """A started process. Its stderr goes to `stderr_path` (appended), its stdout is read here line by line."""
+    """A started process, to be used in a `with` block. Its stdout is read here line by line.
+
+    Its stderr is appended to `stderr_path`.
+    """
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Process:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        self._stdout.close()
 
     @property
     def pid(self) -> int:

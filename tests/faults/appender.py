@@ -1,0 +1,35 @@
+"""A process that appends to a SQLite ledger and says on stdout what was acknowledged.
+
+    python -m tests.faults.appender PATH [durable | fast]
+
+The lines are `open POSITION APPENDS`, then `NUMBER POSITION` for each append that returned. The payload of number n is
+`payload(n)`. It goes on until it is killed.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from coordinator.log import Entry
+from coordinator.sqlite_log import SqliteLedger
+
+
+def payload(number: int) -> bytes:
+    """Some kilobytes now and then, so that the write-ahead log is moved into the file often."""
+    return b"%d." % number * (1 if number % 4 else 1_500)
+
+
+async def append_for_ever(path: Path, *, is_durable: bool) -> None:
+    ledger = await SqliteLedger.open(path, new_cluster_id="c", is_durable=is_durable)
+    head = await ledger.head()
+    session = await ledger.open_session("appender")
+    print(f"open {head.position} {head.appends_count}", flush=True)
+    number = 0
+    while True:
+        position = await ledger.append(session, [Entry(number=number, payload=payload(number))])
+        print(f"{number} {position}", flush=True)
+        number += 1
+
+
+if __name__ == "__main__":
+    asyncio.run(append_for_ever(Path(sys.argv[1]), is_durable=sys.argv[2:] != ["fast"]))
