@@ -1,7 +1,7 @@
 """The command line: `penstock COMMAND`. Each command is a module of `agent.commands`.
 
-Rule: this file imports nothing slow, for `penstock run` has a second and a half to be ready. Exit codes: 0 done, 1 it did
-not work, 2 it was asked for wrongly. Results go to stdout, everything else to stderr.
+Rule: this file imports nothing slow, for `penstock run` has a second and a half to be ready. Exit codes: 0 done, 1 it
+did not work, 2 it was asked for wrongly. Results go to stdout, everything else to stderr.
 """
 
 import sys
@@ -31,14 +31,20 @@ app.add_typer(inspect.app, name="inspect", help="Show the ledger, the state, chu
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
 
 
-@app.callback()
-def common(
-    *,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-) -> None:
-    if version:
+def show_version(is_wanted: bool) -> None:  # noqa: FBT001 - Typer calls it with the flag
+    if is_wanted:
         sys.stdout.write(f"penstock {VERSION}\n")
         raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=show_version)
+]
+
+
+@app.callback()
+def common(*, version: VersionOption = False) -> None:
+    """Options of `penstock` itself; the callback of --version does all there is."""
 
 
 def main() -> None:

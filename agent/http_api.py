@@ -1,7 +1,7 @@
 """What the HTTP port answers.
 
-Rule: health is decided by the agent alone, so an outage of ledger or store never takes it out of service; every error is
-JSON with a code, a sentence and what to do; a body is read up to a bound. Views of the state: `agent.state_views`.
+Rule: health is decided by the agent alone, so an outage of ledger or store never takes it out of service; every error
+is JSON with a code, a sentence and what to do; a body is read up to a bound. Views of the state: `agent.state_views`.
 
     GET  /live  /ready  /metrics
     GET  /api/status   /api/topics   /api/topics/NAME
@@ -10,13 +10,13 @@ JSON with a code, a sentence and what to do; a body is read up to a bound. Views
     GET  /api/inspect/chunks?topic=&partition=     /api/inspect/object?key=
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -49,7 +49,7 @@ class ApiError(Exception):
 
 
 def build_app(agent: "Agent") -> Starlette:
-    """The application; it keeps no state of its own but the archive passes that nobody waits for."""
+    """The application; it keeps no state of its own."""
     api = _Api(agent)
     routes = [
         Route("/live", api.live),
@@ -77,7 +77,6 @@ def build_app(agent: "Agent") -> Starlette:
 class _Api:
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
-        self._passes: set[asyncio.Future[object]] = set()
 
     async def live(self, _: Request) -> Response:
         return PlainTextResponse("live\n")
@@ -109,12 +108,10 @@ class _Api:
         await self._agent.barrier()
         for name in names:
             self._find(name)
-        work = asyncio.ensure_future(self._agent.archive(names))
         if is_awaited:
-            return JSONResponse({"passes": list(await work)})
-        self._passes.add(work)
-        work.add_done_callback(self._passes.discard)
-        return JSONResponse({"passes": [], "started": names}, status_code=202)
+            return JSONResponse({"passes": list(await self._agent.archive(names))})
+        work = BackgroundTask(self._agent.archive, names)
+        return JSONResponse({"passes": [], "started": names}, status_code=202, background=work)
 
     async def inspect_state(self, _: Request) -> Response:
         return JSONResponse(state_summary(self._agent.state))

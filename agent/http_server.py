@@ -6,8 +6,8 @@ library is imported when the server starts, and never touches signals or logging
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from agent.addresses import HostPort
@@ -103,8 +103,9 @@ def _quiet_server(agent: Agent, serving: asyncio.Event) -> "uvicorn.Server":
     from agent.http_api import build_app
 
     class Server(uvicorn.Server):
-        def capture_signals(self) -> AbstractContextManager[None]:
-            return nullcontext()
+        @contextmanager
+        def capture_signals(self) -> Generator[None, None, None]:
+            yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)

@@ -1,7 +1,7 @@
 """Reads what Penstock wrote and says it in plain values: ledger entries, intake objects, Parquet files, snapshots.
 
-Rule: reading only, from the ports or from bytes, so that it works on a running cluster, on a stopped one's folder and on
-a file that somebody sent. What cannot be read raises `InspectError` with the reason.
+Rule: reading only, from the ports or from bytes, so that it works on a running cluster, on a stopped one's folder and
+on a file that somebody sent. What cannot be read raises `InspectError` with the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from coordinator.command_codec import decode
 from coordinator.log import LedgerCorrupt, LedgerRecord
 from protocol.errors import InvalidBatch
 from protocol.record_batch import split_batches
-from storage.chunk_format import TAIL_BYTES_HINT, ChunkFormatError, TailTooShort, describe_object
+from storage.chunk_format import TAIL_BYTES_HINT, ChunkFormatError, ObjectDescription, TailTooShort, describe_object
 from storage.object_store import ObjectStore
 from storage.refs import SNAPSHOT_PREFIX
 
@@ -56,14 +56,14 @@ def ledger_row(record: LedgerRecord) -> View:
 def plain(value: object) -> object:
     """A value of ours as JSON knows it: dataclasses as dicts, bytes as hex, long columns shortened."""
     match value:
+        case Enum():
+            return value.name
         case None | bool() | int() | float() | str():
-            return value.name if isinstance(value, Enum) else value
+            return value
         case bytes():
             return value.hex()
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
-        case Enum():
-            return value.name
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Sequence) or hasattr(value, "__array__"):
@@ -116,7 +116,7 @@ def _describe_intake(data: bytes) -> View:
     }
 
 
-def _description(data: bytes):  # noqa: ANN202
+def _description(data: bytes) -> ObjectDescription:
     try:
         return describe_object(data[-TAIL_BYTES_HINT:], len(data))
     except TailTooShort as error:

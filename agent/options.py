@@ -84,7 +84,9 @@ OPTIONS: tuple[Option, ...] = (
         default="what --listen says",
         help="Address that clients are told to connect to, [NAME://]HOST:PORT; repeatable, by the listener's name.",
     ),
-    Option(name="http", kind=Kind.TEXT, default="127.0.0.1:9644", help="Address of health, metrics and admin, HOST:PORT."),
+    Option(
+        name="http", kind=Kind.TEXT, default="127.0.0.1:9644", help="Address of health, metrics and admin, HOST:PORT."
+    ),
     Option(
         name="data-dir",
         kind=Kind.TEXT,
@@ -111,7 +113,9 @@ OPTIONS: tuple[Option, ...] = (
         default="penstock for run; the machine's name for agent",
         help="This agent's name; no two live agents of a cluster may have the same.",
     ),
-    Option(name="zone", kind=Kind.TEXT, default="none", help="Availability zone, so that clients read from a near agent."),
+    Option(
+        name="zone", kind=Kind.TEXT, default="none", help="Availability zone, so that clients read from a near agent."
+    ),
     Option(
         name="set",
         kind=Kind.PAIRS,
@@ -237,7 +241,7 @@ def gather(
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """" - did you mean X?", or nothing where no known word is like it."""
+    """ " - did you mean X?", or nothing where no known word is like it."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {found[0]}?" if found else ""
 

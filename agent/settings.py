@@ -189,13 +189,14 @@ def _broker_configs(given: Mapping[str, Value]) -> dict[str, str]:
     assert isinstance(pairs, Mapping)
     if not pairs:
         return {}
-    from coordinator.topic_configs import BROKER_CONFIGS, InvalidConfig, validate_broker  # only where one is set
+    from coordinator.broker_configs import BROKER_CONFIGS  # the table is long: only where one is set
+    from coordinator.config_types import InvalidConfig
 
     for name, value in pairs.items():
         if name not in BROKER_CONFIGS:
             raise InvalidSettings(f"--set {name}: no such broker config{nearest(name, BROKER_CONFIGS)}")
         try:
-            validate_broker(name, value)
+            BROKER_CONFIGS[name].validate(value)
         except InvalidConfig as error:
             raise InvalidSettings(f"--set {name}={value}: {error}") from error
     return dict(pairs)

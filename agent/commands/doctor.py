@@ -1,7 +1,7 @@
 """`penstock doctor`: is this machine fit to run an agent with these settings? It says what is wrong and what to do.
 
-Each check is a generator of findings; a finding that is not fine names its remedy. The checks are in `machine_checks` and
-`bucket_checks`; exit code 1 if any failed.
+A finding that is not fine names its remedy. The checks are in `machine_checks` and `bucket_checks`; exit code 1 if any
+failed.
 """
 
 import asyncio

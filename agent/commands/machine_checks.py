@@ -8,13 +8,13 @@ import shutil
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from agent.addresses import HostPort
+from agent.clock import SystemClock
 from agent.commands.output import bytes_text
 from agent.settings import Settings
 from protocol.limits import MIB
@@ -128,12 +128,12 @@ def _existing(path: Path) -> Path:
 
 def _fsync_ms(folder: Path) -> float:
     """Median of a small write and its fsync, in milliseconds. Raises `OSError`."""
-    samples = []
+    samples, clock = [], SystemClock()
     with tempfile.TemporaryFile(dir=folder) as file:
         for _ in range(FSYNC_SAMPLES):
-            started = time.perf_counter()
+            started = clock.monotonic_s()
             file.write(b"penstock" * 512)
             file.flush()
             os.fsync(file.fileno())
-            samples.append(time.perf_counter() - started)
+            samples.append(clock.monotonic_s() - started)
     return sorted(samples)[FSYNC_SAMPLES // 2] * 1000

@@ -46,14 +46,18 @@ async def _copied_ledger(data_dir: Path) -> AsyncIterator[SqliteLedger]:
     if not (data_dir / LEDGER_FILE).is_file():
         raise CommandFailed(f"there is no {data_dir / LEDGER_FILE}: --data-dir names the folder of penstock run")
     with TemporaryDirectory(prefix="penstock-inspect-") as folder:
-        for file in data_dir.glob(LEDGER_FILE + "*"):
-            if not file.name.endswith((".lock", "-shm")):
-                shutil.copy2(file, folder)
+        _copy(data_dir, folder)
         ledger = await SqliteLedger.open(Path(folder) / LEDGER_FILE, new_cluster_id=UNUSED_CLUSTER_ID, is_durable=False)
         try:
             yield ledger
         finally:
             await ledger.close()
+
+
+def _copy(data_dir: Path, folder: str) -> None:
+    for file in data_dir.glob(LEDGER_FILE + "*"):
+        if not file.name.endswith((".lock", "-shm")):
+            shutil.copy2(file, folder)
 
 
 def _snapshot(data_dir: Path, start: LedgerStart) -> bytes | None:

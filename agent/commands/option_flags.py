@@ -8,6 +8,7 @@ import typer
 
 from agent.options import OPTIONS, Kind, Option
 
+METAVARS = {"http": "HOST:PORT", "data-dir": "DIR", "ledger": "URL", "store": "URL"}
 CONFIG_HELP = "TOML file with the same options as keys."
 
 
@@ -42,7 +43,7 @@ def _parameter(option: Option) -> inspect.Parameter:
             both = f"{flag}/--no-{option.name}"
             return _keyword(option.field, Annotated[bool | None, _typer_option(both, text, None)], None)
         case Kind.TEXT:
-            metavar = "|".join(option.choices) or option.name.upper().replace("-", "_")
+            metavar = "|".join(option.choices) or METAVARS.get(option.name, "TEXT")
             return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, metavar)], None)
         case Kind.COUNT:
             return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, "NUMBER")], None)

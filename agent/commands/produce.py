@@ -2,13 +2,13 @@
 
 import asyncio
 import sys
-import time
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from agent.clock import SystemClock
 from agent.commands.failure import EXIT_USAGE, CommandFailed
 from agent.commands.http_client import SERVER_DEFAULT, BootstrapOption, ServerOption, kafka_address
 from agent.commands.partitioner import partition_of_key
@@ -54,7 +54,7 @@ async def _produce(
 ) -> int:
     from agent.commands.kafka_client import KafkaClient, OutgoingRecord
 
-    count = 0
+    count, clock = 0, SystemClock()
     async with await KafkaClient.connect(address) as client:
         partition_count = await client.partition_count(topic, may_create=True)
         if partition >= partition_count:
@@ -64,8 +64,7 @@ async def _produce(
             by_partition: dict[int, list[OutgoingRecord]] = {}
             for key, value in some:
                 chosen = partition if partition != ANY_PARTITION else _choose(key, count, partition_count)
-                now_ms = time.time_ns() // 1_000_000
-                record = OutgoingRecord(timestamp_ms=now_ms, key=key, value=value, headers=headers)
+                record = OutgoingRecord(timestamp_ms=clock.now_ms(), key=key, value=value, headers=headers)
                 by_partition.setdefault(chosen, []).append(record)
                 count += 1
             for chosen, records in by_partition.items():
