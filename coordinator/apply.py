@@ -1,8 +1,9 @@
 """Applies entries of the ledger to the state: the only code that changes a `ClusterState`.
 
-Rule: total and deterministic. What happens depends on the state and the entry alone: no clock, randomness, environment or
-hash order. A command that cannot be carried out changes nothing but the session's entry count, and says why in its
-outcome. One thing raises: bytes that cannot be read (`LedgerCorrupt`), because every other way on would be a guess.
+Rule: total and deterministic. What happens depends on the state and the entry alone: no clock, randomness,
+environment or hash order. A command that cannot be carried out changes nothing but the session's entry count, and
+says why in its outcome. One thing raises: bytes that cannot be read (`LedgerCorrupt`), because every other way on
+would be a guess.
 """
 
 from typing import assert_never
@@ -90,7 +91,7 @@ def _advance_time(state: ClusterState, time_ms: Milliseconds | None) -> None:
         state.time_ms = time_ms
 
 
-def _apply_command(state: ClusterState, session_id: SessionId, command: Command) -> Outcome:  # noqa: C901, PLR0911
+def _apply_command(state: ClusterState, session_id: SessionId, command: Command) -> Outcome:  # noqa: C901
     match command:
         case CommitChunks():
             return commit_chunks(state, session_id, command)

@@ -9,7 +9,6 @@ from itertools import accumulate
 from typing import Final, assert_never
 
 from coordinator.apply_objects import add_object, is_key_known
-
 from coordinator.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
 from coordinator.state import ClusterState, PartitionState
 from protocol.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""Puts archived chunks in the place of others, and forgets deleted objects (safety rule S6). Part of `coordinator.apply`.
+"""Puts archived chunks in the place of others, and forgets deleted objects (S6). Part of `coordinator.apply`.
 
 Rule: everything is compared before anything is changed; one difference from the state refuses the whole command.
 """

@@ -1,8 +1,8 @@
 """Kafka's broker configs that `--set` accepts, with what they do here.
 
-Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.server.config.AbstractKafkaConfig); sentences
-are our own. Configs of replication between brokers and of security are not accepted: a setting that promises protection
-must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing.
+Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.server.config.AbstractKafkaConfig);
+sentences are our own. Configs of replication between brokers and of security are not accepted: a setting that
+promises protection must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Final
 from coordinator.config_types import GZIP_LEVELS, LONG_MAX, ConfigSpec, ConfigType, Effect, InvalidConfig, table
 
 
-def _spec(  # noqa: PLR0913 - a row of the table
+def _spec(
     name: str,
     config_type: ConfigType,
     default: str | None,

@@ -1,7 +1,7 @@
 """A partition's chunks in order of their offsets, one array per column.
 
-Rule: rows cover `[first, end)` of the log without gap or overlap, so a row's first offset is its predecessor's end and is
-not stored. A row costs 56 bytes. Only `coordinator.apply` changes an index.
+Rule: rows cover `[first, end)` of the log without gap or overlap, so a row's first offset is its predecessor's end
+and is not stored. A row costs 56 bytes. Only `coordinator.apply` changes an index.
 """
 
 from array import array
@@ -13,6 +13,7 @@ import numpy as np
 
 from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset
 
+OFFSET_FIRST = Offset(0)
 NO_ROWS = -1
 """In `row_group`, `row_first` and `row_count`: the chunk is record batches, not rows of a Parquet file."""
 
@@ -20,7 +21,8 @@ NO_ROWS = -1
 class ChunkRef(NamedTuple):
     """Where `[offset_first, offset_end)` of a partition is: bytes of an object, or rows of one of its row groups.
 
-    `append_time_ms` is -1 unless the broker stamps the chunk's records (safety rule S14). `max_timestamp` is then the same.
+    `append_time_ms` is -1 unless the broker stamps the chunk's records (safety rule S14). `max_timestamp` is then the
+    same.
     """
 
     offset_first: Offset
@@ -68,7 +70,7 @@ class ChunkIndex:
         "first",
     )
 
-    def __init__(self, first: Offset = Offset(0)) -> None:
+    def __init__(self, first: Offset = OFFSET_FIRST) -> None:
         self.first = first
         """The first offset that the index covers."""
         self._offset_end = array("q")

@@ -1,11 +1,12 @@
 """A proposal as the bytes of a ledger entry, and back.
 
-Layout: format version (1 byte), flags (1 byte), then the body; with `COMPRESSED` the body's size (u32, little-endian) and
-its zstd frame. The body is MessagePack in the shape of `coordinator.command_wire`; columns are little-endian array bytes.
+Layout: format version (1 byte), flags (1 byte), then the body; with `COMPRESSED` the body's size (u32, little-endian)
+and its zstd frame. The body is MessagePack in the shape of `coordinator.command_wire`; columns are little-endian
+array bytes.
 
-Rule: `decode` lets nothing through that `coordinator.apply` could stumble over: lengths, ranges and indexes are checked
-here, once. Bytes that cannot be read raise `LedgerCorrupt`: an agent that skipped an entry which others understand would
-compute another state than they, so it must stop. Golden files: tests/golden/commands.
+Rule: `decode` lets nothing through that `coordinator.apply` could stumble over: lengths, ranges and indexes are
+checked here, once. Bytes that cannot be read raise `LedgerCorrupt`: an agent that skipped an entry which others
+understand would compute another state than they, so it must stop. Golden files: tests/golden/commands.
 """
 
 import struct

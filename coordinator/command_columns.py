@@ -6,7 +6,7 @@ applying needs no check of its own. Both raise `LedgerCorrupt`.
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -16,8 +16,7 @@ from protocol.limits import BATCHES_PER_COMMIT_MAX
 
 assert sys.byteorder == "little", "columns are written as they lie in memory: Penstock needs a little-endian machine"
 
-Column = "array[int]"
-
+_COLUMN: Final[Callable[[str, bytes], "array[int]"]] = array
 CHUNK_TYPES: Final = ("H", "I", "I", "H")
 """topic, partition, byte_first, batch_count; in `array`'s words (I is 4 bytes, H 2)."""
 BATCH_TYPES: Final = ("I", "I", "q", "q", "h", "i", "B")
@@ -52,14 +51,13 @@ def _write(types: Sequence[str], columns: Sequence[Sequence[int]]) -> list[bytes
 def _read(what: str, types: Sequence[str], columns: Sequence[bytes]) -> list["array[int]"]:
     if len(columns) != len(types):
         raise LedgerCorrupt(f"an entry has {len(columns)} columns of {what} where {len(types)} belong")
-    read = [array(typecode) for typecode in types]
-    for column, data in zip(read, columns, strict=True):
-        if len(data) % column.itemsize:
-            raise LedgerCorrupt(f"a column of {what} ends inside a value: {len(data)} bytes")
-        column.frombytes(data)
-    count = len(read[0])
-    if not 0 < count <= BATCHES_PER_COMMIT_MAX or any(len(column) != count for column in read):
-        raise LedgerCorrupt(f"the columns of {what} have lengths {[len(column) for column in read]}")
+    try:
+        read = [_COLUMN(typecode, data) for typecode, data in zip(types, columns, strict=True)]
+    except ValueError as error:
+        raise LedgerCorrupt(f"a column of {what} ends inside a value") from error
+    counts = {len(column) for column in read}
+    if len(counts) != 1 or not 0 < len(read[0]) <= BATCHES_PER_COMMIT_MAX:
+        raise LedgerCorrupt(f"the columns of {what} have lengths {sorted(counts)}")
     return read
 
 

@@ -1,7 +1,8 @@
 """The shape of every command in a ledger entry: MessagePack arrays, tagged with a number that is never given twice.
 
-Rule: fields are only ever added at the end, with a default, so that older entries stay readable (golden files). The types
-here carry the ranges that `coordinator.command_codec` promises to check. Columns: `coordinator.command_columns`.
+Rule: fields are only ever added at the end, with a default, so that older entries stay readable (golden files). The
+types here carry the ranges that `coordinator.command_codec` promises to check. Columns:
+`coordinator.command_columns`.
 """
 
 from typing import Annotated, assert_never
@@ -16,8 +17,8 @@ from coordinator.commands import (
     CommitChunks,
     CreateTopic,
     DeleteTopic,
-    EndSession,
     Endpoint,
+    EndSession,
     ExpireProducers,
     ForgetObjects,
     ForgetSessions,

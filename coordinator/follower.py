@@ -1,7 +1,7 @@
-"""Follows the ledger: turns records into the state and the outcomes of its entries. No I/O; `agent.metadata_loop` reads.
+"""Follows the ledger: turns its records into the state and into outcomes. No I/O; `agent.metadata_loop` reads.
 
-Rule: what comes is compared with what the ledger says about itself, and a contradiction raises `LedgerCorrupt` instead of
-being served (safety rules S3 and S9). After that the follower must not be used again.
+Rule: what comes is compared with what the ledger says about itself, and a contradiction raises `LedgerCorrupt`
+instead of being served (safety rules S3 and S9). After that the follower must not be used again.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Follower:
         return applied
 
     def receive(self, records: Sequence[LedgerRecord]) -> list[Applied]:
-        """Apply records in order; those at or below the state's position at the call are skipped (a reader starts again).
+        """Apply records in order; skip those that the state has already, as a reader may begin again.
 
         `records` holds whole appends. Raises `LedgerCorrupt` for an entry that cannot be read, positions that fall, or
         rules that this program does not know.
@@ -88,7 +88,7 @@ class Follower:
         return applied
 
     def check_head(self, head: Head) -> None:
-        """Raise `LedgerCorrupt` if the state, which has reached `head`, was made from another number of appends (S9)."""
+        """Raise `LedgerCorrupt` if the state, which has reached `head`, lacks an append (safety rule S9)."""
         if self.state.position > head.position:
             raise LedgerCorrupt(
                 f"the state is at {self.state.position}, the ledger ends at {head.position}: was it restored from a "

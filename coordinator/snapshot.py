@@ -160,10 +160,14 @@ def _from_partition(partition: PartitionState) -> _Partition:
         unknown_producers_below=partition.unknown_producers_below,
         columns=partition.index.columns(),
         producers=[
-            (producer_id, producer.epoch, producer.last_active_ms, [(*batch,) for batch in producer.recent])
+            (producer_id, producer.epoch, producer.last_active_ms, [_from_batch(batch) for batch in producer.recent])
             for producer_id, producer in sorted(partition.producers.items())
         ],
     )
+
+
+def _from_batch(batch: RememberedBatch) -> tuple[int, int, int]:
+    return batch.base_sequence, batch.sequence_end, batch.base_offset
 
 
 def _to_state(wire: _Snapshot) -> ClusterState:

@@ -1,12 +1,12 @@
 """The state of a cluster, as the ledger's entries up to one position make it.
 
-Rule: only `coordinator.apply` changes it. Whatever can be computed from another field is not in the snapshot; such fields
-are marked "derived". Two states are the same if and only if `coordinator.snapshot.digest` says so.
+Rule: only `coordinator.apply` changes it. Whatever can be computed from another field is not in the snapshot; such
+fields are marked "derived". Two states are the same if and only if `coordinator.snapshot.digest` says so.
 """
 
 from dataclasses import dataclass, field
 
-from coordinator.chunk_index import ChunkIndex
+from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.commands import RULES_VERSION, Endpoint
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
 from storage.refs import ObjectKind
@@ -14,6 +14,9 @@ from txn.producer_state import ProducerState
 
 RULES_VERSION_FIRST = 1
 NO_POSITION = Position(0)
+NO_TIME = Milliseconds(0)
+PRODUCER_ID_FIRST = ProducerId(0)
+OBJECT_ID_FIRST = ObjectId(1)
 
 assert RULES_VERSION_FIRST <= RULES_VERSION
 
@@ -33,12 +36,12 @@ class SessionState:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionState:
-    log_start: Offset = Offset(0)
-    log_end: Offset = Offset(0)
+    log_start: Offset = OFFSET_FIRST
+    log_end: Offset = OFFSET_FIRST
     """The high watermark too: an offset exists once it is applied. Equal to the index's end."""
     index: ChunkIndex = field(default_factory=ChunkIndex)
     producers: dict[ProducerId, ProducerState] = field(default_factory=dict[ProducerId, ProducerState])
-    unknown_producers_below: ProducerId = ProducerId(0)
+    unknown_producers_below: ProducerId = PRODUCER_ID_FIRST
     """Producers with a lower id may have had state here that was dropped (safety rule S8)."""
 
 
@@ -75,7 +78,7 @@ class ClusterState:
     """The position of the newest entry applied."""
     appends_count: int = 0
     """Append transactions applied: compared with the ledger's own count (safety rule S9)."""
-    time_ms: Milliseconds = Milliseconds(0)
+    time_ms: Milliseconds = NO_TIME
     """The latest time that any live agent with a checked clock proposed (safety rule S2)."""
     rules_version: int = RULES_VERSION_FIRST
     sessions: dict[SessionId, SessionState] = field(default_factory=dict[SessionId, SessionState])
@@ -85,9 +88,9 @@ class ClusterState:
     objects: dict[ObjectId, ObjectState] = field(default_factory=dict[ObjectId, ObjectState])
     released: dict[str, Milliseconds] = field(default_factory=dict[str, Milliseconds])
     """When the last reference to each object was dropped, by key, until its deletion is reported."""
-    producer_id_next: ProducerId = ProducerId(0)
-    object_id_next: ObjectId = ObjectId(1)
-    producers_before_deletion: ProducerId = ProducerId(0)
+    producer_id_next: ProducerId = PRODUCER_ID_FIRST
+    object_id_next: ObjectId = OBJECT_ID_FIRST
+    producers_before_deletion: ProducerId = PRODUCER_ID_FIRST
     """Producers with a lower id may have written to a topic since deleted: a re-created one lets them go on (S8)."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
     """Derived: topics by name."""

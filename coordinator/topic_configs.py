@@ -1,8 +1,8 @@
 """Kafka's topic configs: what they are called, which values they take, what holds for a topic, and where it comes from.
 
-Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.storage.internals.log.LogConfig); sentences
-are our own. `Effect.NONE` means that a value is kept and shown, and changes nothing. Rule: `validate_topic_config` is the
-proposer's business; applying an entry never fails on a config.
+Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.storage.internals.log.LogConfig);
+sentences are our own. `Effect.NONE` means that a value is kept and shown, and changes nothing. Rule:
+`validate_topic_config` is the proposer's business; applying an entry never fails on a config.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
 
-def _spec(  # noqa: PLR0913 - a row of the table
+def _spec(
     name: str,
     config_type: ConfigType,
     default: str,

@@ -24,7 +24,7 @@ class RememberedBatch(NamedTuple):
 
 
 class ProducerState:
-    """One producer's state on one partition. `recent` is never empty, and holds batches of `epoch` alone, oldest first."""
+    """One producer's state on one partition. `recent` holds one to five batches of `epoch`, oldest first."""
 
     __slots__ = ("epoch", "last_active_ms", "recent", "sequence_next")
 
@@ -72,7 +72,7 @@ OUT_OF_ORDER = Reject(ErrorCode.out_of_order_sequence_number)
 
 
 def sequence_after(base_sequence: int, record_count: int) -> Sequence:
-    """The sequence of the record that follows a batch: after 2**31 - 1 comes 0 (DefaultRecordBatch.incrementSequence)."""
+    """The sequence that follows a batch; after 2**31 - 1 comes 0 (DefaultRecordBatch.incrementSequence)."""
     return Sequence((base_sequence + record_count) % SEQUENCE_END)
 
 
@@ -87,8 +87,8 @@ def decide(
 ) -> Decision:
     """What becomes of a batch of `record_count` records.
 
-    Without state the first sequence must be 0, unless `producer_id` is below `unknown_producers_below` (safety rule S8).
-    Differs from Kafka: its ProducerAppendInfo takes any first sequence of a producer that it does not know.
+    Without state the first sequence must be 0, unless `producer_id` is below `unknown_producers_below` (safety rule
+    S8). Differs from Kafka: its ProducerAppendInfo takes any first sequence of a producer that it does not know.
     """
     if epoch < 0 or base_sequence < 0:
         return INVALID

@@ -1,0 +1,109 @@
+"""What is true of every state that entries can lead to. Tests check it after every entry; `penstock audit` may too.
+
+Rule: reads everything, changes nothing, and costs time in proportion to the state.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from coordinator.state import ClusterState, PartitionState, TopicState
+from coordinator.topic_names import shape
+from protocol.types import SEQUENCE_END
+from txn.producer_state import BATCHES_REMEMBERED, ProducerState
+
+
+def check(state: ClusterState) -> list[str]:
+    """Every invariant that does not hold, as a sentence; empty for a sound state."""
+    return [*_sessions(state), *_topics(state), *_objects(state)]
+
+
+def _sessions(state: ClusterState) -> Iterator[str]:
+    both = state.sessions.keys() & state.sessions_ended.keys()
+    if both:
+        yield f"sessions {sorted(both)} are live and ended"
+    names = Counter(session.name for session in state.sessions.values())
+    nodes = Counter(session.node_id for session in state.sessions.values())
+    for kind, counts in (("name", names), ("node id", nodes)):
+        for value, count in counts.items():
+            if count > 1:
+                yield f"{count} live sessions have the {kind} {value!r}"
+    for session_id, session in state.sessions.items():
+        if session.entry_next < 1:
+            yield f"session {session_id} is live without its first entry"
+        if session.rules_version < state.rules_version:
+            yield f"session {session_id} does not know the rules in force"
+    for session_id, end_ms in state.sessions_ended.items():
+        if end_ms > state.time_ms:
+            yield f"session {session_id} ends in the future"
+
+
+def _topics(state: ClusterState) -> Iterator[str]:
+    if state.topic_ids != {topic.name: topic_id for topic_id, topic in state.topics.items()}:
+        yield "topic_ids does not mirror topics"
+    if state.topic_shapes != {shape(topic.name): topic.name for topic in state.topics.values()}:
+        yield "topic_shapes does not mirror topics: two names collide, or one is missing"
+    if state.partitions_count != sum(len(topic.partitions) for topic in state.topics.values()):
+        yield f"partitions_count is {state.partitions_count}"
+    for topic in state.topics.values():
+        yield from _partitions(state, topic)
+
+
+def _partitions(state: ClusterState, topic: TopicState) -> Iterator[str]:
+    for number, partition in enumerate(topic.partitions):
+        where = f"{topic.name}-{number}"
+        for fault in _index(partition):
+            yield f"{where}: {fault}"
+        if partition.unknown_producers_below > state.producer_id_next:
+            yield f"{where}: producers beyond the allocated ids are exempt from rule S8"
+        for producer_id, producer in partition.producers.items():
+            for fault in _producer(state, partition, producer):
+                yield f"{where}: producer {producer_id} {fault}"
+
+
+def _index(partition: PartitionState) -> Iterator[str]:
+    index = partition.index
+    if index.end != partition.log_end:
+        yield f"the index ends at {index.end}, the log at {partition.log_end}"
+    if not index.first <= partition.log_start <= partition.log_end:
+        yield f"the log starts at {partition.log_start}, its chunks at {index.first}"
+    for chunk in index.rows_from(index.first):
+        if chunk.offset_first >= chunk.offset_end:
+            yield f"the chunk at {chunk.offset_first} is empty"
+
+
+def _producer(state: ClusterState, partition: PartitionState, producer: ProducerState) -> Iterator[str]:
+    if not 1 <= len(producer.recent) <= BATCHES_REMEMBERED:
+        yield f"remembers {len(producer.recent)} batches"
+        return
+    offsets = [batch.base_offset for batch in producer.recent]
+    if offsets != sorted(set(offsets)) or offsets[-1] >= partition.log_end:
+        yield f"remembers batches at {offsets}"
+    for batch in producer.recent:
+        if not (0 <= batch.base_sequence < SEQUENCE_END and 0 <= batch.sequence_end < SEQUENCE_END):
+            yield f"remembers the sequences {batch.base_sequence} to {batch.sequence_end}"
+    if producer.sequence_next != producer.recent[-1].sequence_end:
+        yield f"expects sequence {producer.sequence_next} after {producer.recent[-1]}"
+    if producer.last_active_ms > state.time_ms:
+        yield "was active in the future"
+
+
+def _objects(state: ClusterState) -> Iterator[str]:
+    references = Counter(
+        object_id
+        for topic in state.topics.values()
+        for partition in topic.partitions
+        for object_id in partition.index.object_ids
+    )
+    counted = {int(object_id): found.references for object_id, found in state.objects.items()}
+    if dict(references) != counted:
+        yield f"chunks refer to objects {dict(references)}, the objects count {counted}"
+    if state.object_ids != {found.key: object_id for object_id, found in state.objects.items()}:
+        yield "object_ids does not mirror objects"
+    both = state.object_ids.keys() & state.released.keys()
+    if both:
+        yield f"objects {sorted(both)} are referred to and released"
+    if state.objects and max(state.objects) >= state.object_id_next:
+        yield f"object id {state.object_id_next} would be given twice"
+    for key, released_ms in state.released.items():
+        if released_ms > state.time_ms:
+            yield f"object {key!r} was released in the future"
