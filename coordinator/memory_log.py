@@ -7,7 +7,7 @@ each through a `MemoryLedger` of its own. Contract: tests/contract/test_ledger.p
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
@@ -225,7 +225,7 @@ class MemoryLedger:
     async def load(self) -> LedgerStart:
         return self._reach().load()
 
-    async def tail(self, after: Position) -> AsyncIterator[Sequence[LedgerRecord]]:
+    async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
         while True:
             core = self._reach()
             changed = core.changed

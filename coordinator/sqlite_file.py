@@ -11,7 +11,7 @@ when it creates the log, and `coordinator.sqlite_schema` once more. Specificatio
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import LiteralString
 
@@ -178,7 +178,7 @@ class LedgerFile:
     # Transactions and errors.
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self) -> Generator[None, None, None]:
         with self._reading():
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -191,7 +191,7 @@ class LedgerFile:
                 self._roll_back()
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self) -> Generator[None, None, None]:
         with mapped_errors(self._path):
             if self._is_stale:
                 self._roll_back()

@@ -11,7 +11,7 @@ carried out, as an append whose answer was lost.
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -148,7 +148,7 @@ class SqliteLedger:
     async def load(self) -> LedgerStart:
         return await self._call(self._file.load)
 
-    async def tail(self, after: Position) -> AsyncIterator[Sequence[LedgerRecord]]:
+    async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
         while True:
             changed = self._changed
             recent = self._recent.after(after)

@@ -6,7 +6,7 @@ Rule: a file that is not a Penstock ledger of a known format is never written to
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +38,7 @@ def connect(path: Path, *, is_durable: bool, connection_type: type[sqlite3.Conne
 
     Locking is exclusive, which also keeps the log's index in this process's memory: no other file beside the log.
     """
-    connection = sqlite3.connect(path, isolation_level=None, factory=connection_type)
+    connection = sqlite3.connect(path, timeout=0.0, isolation_level=None, factory=connection_type)
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -73,7 +73,7 @@ def read_or_create_identity(connection: sqlite3.Connection, path: Path, new_clus
 
 
 @contextlib.contextmanager
-def mapped_errors(path: Path) -> Iterator[None]:
+def mapped_errors(path: Path) -> Generator[None, None, None]:
     """Turn SQLite's errors into the ledger's. What is not corruption may pass (a full disk, an I/O error)."""
     try:
         yield
