@@ -4,12 +4,12 @@ Rule: same results as `record_reference`, for every input (tests/property/test_r
 read or written: every length is held against what remains before it is used, and `records` has checked the columns that
 come in. Importing this module compiles the kernels, or loads them from numba's cache: `records.warm_kernels` does.
 
-numba takes a mix of int64 and smaller numbers as int64 (of uint64 it would make a float, so there is none). Coverage cannot see into compiled code, so
-the kernels are excluded from it.
+numba takes a mix of int64 and smaller numbers as int64; with uint64 it would make a float of it, so there is none.
+Coverage cannot see into compiled code, so the kernels are excluded from it.
 """
 
 from collections.abc import Callable, MutableSequence
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numba import njit, types
@@ -40,51 +40,29 @@ _DELTA_MAX = 2 * TIMESTAMP_MS_MAX
 
 Numbers = MutableSequence[int]
 """An array, as far as types are concerned: kernels see its numbers only."""
-P = ParamSpec("P")
 R = TypeVar("R")
 
-_INT = types.int64
-_FLAG = types.boolean
-
-
-def _array(number: object, *, is_read: bool) -> object:
-    return types.Array(number, 1, "C", readonly=is_read)
-
-
-_BYTES_IN, _BYTES_OUT = _array(types.uint8, is_read=True), _array(types.uint8, is_read=False)
-_INT32S_IN, _INT32S_OUT = _array(types.int32, is_read=True), _array(types.int32, is_read=False)
-_INT64S_IN, _INT64S_OUT = _array(types.int64, is_read=True), _array(types.int64, is_read=False)
+_INT, _FLAG = types.int64, types.boolean
+_BYTES_IN, _BYTES_OUT = types.Array(types.uint8, 1, "C", readonly=True), types.Array(types.uint8, 1, "C")
+_INT32S_IN, _INT32S_OUT = types.Array(types.int32, 1, "C", readonly=True), types.Array(types.int32, 1, "C")
+_INT64S_IN, _INT64S_OUT = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.int64, 1, "C")
 _TABLE_OUT = types.Array(types.int64, 2, "C")
 _STRINGS = (_BYTES_IN, _INT64S_IN, _INT32S_IN)
 
 
-def _kernel(*arguments: object) -> Callable[[Callable[..., R]], Callable[..., R]]:
+def _kernel(*arguments: types.Type) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Compiles for these types now; without a cache where numba finds no folder that it may write."""
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        compiled: Callable[..., R]
         try:
-            compiled = njit(arguments, nogil=True, cache=True)(function)
+            return njit(arguments, nogil=True, cache=True)(function)
         except RuntimeError:
-            compiled = njit(arguments, nogil=True)(function)
-        return compiled
+            return njit(arguments, nogil=True)(function)
 
     return decorate
 
 
-def _inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiled as part of the kernels that call it."""
-    compiled: Callable[P, R] = njit(function, nogil=True, inline="always")
-    return compiled
-
-
-def _called(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiled for the kernels that call it."""
-    compiled: Callable[P, R] = njit(function, nogil=True)
-    return compiled
-
-
-@_inlined
+@njit(nogil=True, inline="always")
 def _varint(
     data: Numbers, position: int, end: int, bytes_max: int, last_max: int
 ) -> tuple[int, int]:  # pragma: no cover
@@ -105,7 +83,7 @@ def _varint(
     return ((raw >> 1) & _INT64_MAX) ^ -(raw & 1), position
 
 
-@_inlined
+@njit(nogil=True, inline="always")
 def _int32(data: Numbers, position: int, end: int) -> tuple[int, int]:  # pragma: no cover
     if position < end and data[position] < 0x80:
         raw = data[position]
@@ -113,7 +91,7 @@ def _int32(data: Numbers, position: int, end: int) -> tuple[int, int]:  # pragma
     return _varint(data, position, end, 5, 0x0F)
 
 
-@_inlined
+@njit(nogil=True, inline="always")
 def _skip_bytes(data: Numbers, position: int, end: int) -> tuple[int, int]:  # pragma: no cover
     """Length (-1 for null) of a byte string, and the position behind it; minus the fault instead of the position."""
     length, position = _int32(data, position, end)
@@ -124,7 +102,7 @@ def _skip_bytes(data: Numbers, position: int, end: int) -> tuple[int, int]:  # p
     return length, position + max(length, 0)
 
 
-@_called
+@njit(nogil=True)
 def _skip_headers(data: Numbers, position: int, end: int, count: int) -> int:  # pragma: no cover
     """The position behind that many headers, or minus the fault."""
     for _ in range(count):
@@ -139,13 +117,70 @@ def _skip_headers(data: Numbers, position: int, end: int, count: int) -> int:  #
     return position
 
 
+@njit(nogil=True, inline="always")
+def _refused(fault: int) -> tuple[int, int, int, int, int, int, int, int, int]:  # pragma: no cover
+    return fault, 0, 0, 0, 0, 0, 0, 0, 0
+
+
+@njit(nogil=True)
+def _scan_record(
+    data: Numbers, position: int, end: int, base_timestamp: int
+) -> tuple[int, int, int, int, int, int, int, int, int]:  # pragma: no cover
+    """Fault, timestamp, offset delta, key, value (first byte, length), and headers (first byte, count)."""
+    if position == end:
+        return _refused(_CUT)
+    timestamp_delta, position = _varint(data, position + 1, end, 10, 0x01)
+    if position < 0:
+        return _refused(-position)
+    timestamp = base_timestamp + timestamp_delta
+    if not -_DELTA_MAX <= timestamp_delta <= _DELTA_MAX or abs(timestamp) > TIMESTAMP_MS_MAX:
+        return _refused(_TIMESTAMP)
+    offset_delta, position = _int32(data, position, end)
+    if position < 0:
+        return _refused(-position)
+    key_bytes, position = _skip_bytes(data, position, end)
+    if position < 0:
+        return _refused(-position)
+    key_first = position - max(key_bytes, 0)
+    value_bytes, position = _skip_bytes(data, position, end)
+    if position < 0:
+        return _refused(-position)
+    value_first = position - max(value_bytes, 0)
+    header_count, position = _int32(data, position, end)
+    if position < 0:
+        return _refused(-position)
+    headers_first = position
+    if header_count < 0 or header_count > end - position:
+        return _refused(_HEADERS)
+    if header_count > 0:
+        position = _skip_headers(data, position, end, header_count)
+        if position < 0:
+            return _refused(-position)
+    if position != end:
+        return _refused(_TRAILING)
+    return 0, timestamp, offset_delta, key_first, key_bytes, value_first, value_bytes, headers_first, header_count
+
+
 @_kernel(
     _BYTES_IN, _INT, _INT, _INT, _FLAG, _INT32S_OUT, _INT64S_OUT, _INT64S_OUT, _INT32S_OUT, _INT64S_OUT, _INT32S_OUT,
     _INT64S_OUT, _INT64S_OUT, _INT32S_OUT,
 )  # fmt: skip
 def _scan(
-    data: Numbers, record_count: int, base_timestamp: int, last_offset_delta: int, is_dense: bool, out_offset_delta: Numbers, out_timestamp: Numbers, out_key_first: Numbers, out_key_bytes: Numbers, out_value_first: Numbers, out_value_bytes: Numbers, out_headers_first: Numbers, out_headers_bytes: Numbers, out_header_count: Numbers,
-) -> tuple[int, int, int, int, int, int]:  # fmt: skip  # pragma: no cover
+    data: Numbers,
+    record_count: int,
+    base_timestamp: int,
+    last_offset_delta: int,
+    is_dense: bool,  # noqa: FBT001 - a kernel has no keywords
+    out_offset_delta: Numbers,
+    out_timestamp: Numbers,
+    out_key_first: Numbers,
+    out_key_bytes: Numbers,
+    out_value_first: Numbers,
+    out_value_bytes: Numbers,
+    out_headers_first: Numbers,
+    out_headers_bytes: Numbers,
+    out_header_count: Numbers,
+) -> tuple[int, int, int, int, int, int]:  # pragma: no cover
     rows = len(out_offset_delta)
     data_end = len(data)
     min_timestamp = max_timestamp = max_delta = keyless_delta = previous_delta = -1
@@ -157,39 +192,12 @@ def _scan(
         if length < 0 or length > data_end - position:
             return _LENGTH, row, -1, -1, -1, -1
         end = position + length
-        if length == 0:
-            return _CUT, row, -1, -1, -1, -1
-        timestamp_delta, position = _varint(data, position + 1, end, 10, 0x01)
-        if position < 0:
-            return -position, row, -1, -1, -1, -1
-        if timestamp_delta < -_DELTA_MAX or timestamp_delta > _DELTA_MAX:
-            return _TIMESTAMP, row, -1, -1, -1, -1
-        timestamp = base_timestamp + timestamp_delta
-        if timestamp < -TIMESTAMP_MS_MAX or timestamp > TIMESTAMP_MS_MAX:
-            return _TIMESTAMP, row, -1, -1, -1, -1
-        offset_delta, position = _int32(data, position, end)
-        if position < 0:
-            return -position, row, -1, -1, -1, -1
-        key_bytes, position = _skip_bytes(data, position, end)
-        if position < 0:
-            return -position, row, -1, -1, -1, -1
-        key_first = position - max(key_bytes, 0)
-        value_bytes, position = _skip_bytes(data, position, end)
-        if position < 0:
-            return -position, row, -1, -1, -1, -1
-        value_first = position - max(value_bytes, 0)
-        header_count, position = _int32(data, position, end)
-        if position < 0:
-            return -position, row, -1, -1, -1, -1
-        if header_count < 0 or header_count > end - position:
-            return _HEADERS, row, -1, -1, -1, -1
-        headers_first = position
-        if header_count > 0:
-            position = _skip_headers(data, position, end, header_count)
-            if position < 0:
-                return -position, row, -1, -1, -1, -1
-        if position != end:
-            return _TRAILING, row, -1, -1, -1, -1
+        (
+            fault, timestamp, offset_delta, key_first, key_bytes, value_first, value_bytes, headers_first, header_count,
+        ) = _scan_record(data, position, end, base_timestamp)  # fmt: skip
+        if fault != 0:
+            return fault, row, -1, -1, -1, -1
+        position = end
         if offset_delta <= previous_delta or offset_delta > last_offset_delta or (is_dense and offset_delta != row):
             return _OFFSET, row, -1, -1, -1, -1
         previous_delta = offset_delta
@@ -239,12 +247,12 @@ def _scan_headers(
             element += 1
 
 
-@_inlined
+@njit(nogil=True, inline="always")
 def _zigzag(number: int) -> int:  # pragma: no cover
     return (number << 1) ^ (number >> 63)
 
 
-@_inlined
+@njit(nogil=True, inline="always")
 def _varint_bytes(number: int) -> int:  # pragma: no cover
     rest = _zigzag(number)
     count = 1
@@ -254,7 +262,7 @@ def _varint_bytes(number: int) -> int:  # pragma: no cover
     return count
 
 
-@_inlined
+@njit(nogil=True, inline="always")
 def _put_varint(output: Numbers, position: int, number: int) -> int:  # pragma: no cover
     rest = _zigzag(number)
     while rest > 0x7F:
@@ -265,12 +273,12 @@ def _put_varint(output: Numbers, position: int, number: int) -> int:  # pragma: 
     return position + 1
 
 
-@_inlined
+@njit(nogil=True, inline="always")
 def _string_bytes(length: int) -> int:  # pragma: no cover
     return _varint_bytes(length) + max(length, 0)
 
 
-@_called
+@njit(nogil=True)
 def _put_string(output: Numbers, position: int, data: Numbers, first: int, length: int) -> int:  # pragma: no cover
     position = _put_varint(output, position, length)
     if length > 0:
@@ -283,8 +291,26 @@ def _put_string(output: Numbers, position: int, data: Numbers, first: int, lengt
     _INT64S_IN, _INT64S_IN, *_STRINGS, *_STRINGS, _INT64S_IN, *_STRINGS, *_STRINGS, _INT, _FLAG, _BYTES_OUT, _TABLE_OUT
 )
 def _encode(
-    offsets: Numbers, timestamps: Numbers, key_data: Numbers, key_first: Numbers, key_bytes: Numbers, value_data: Numbers, value_first: Numbers, value_bytes: Numbers, header_ends: Numbers, header_key_data: Numbers, header_key_first: Numbers, header_key_bytes: Numbers, header_value_data: Numbers, header_value_first: Numbers, header_value_bytes: Numbers, bytes_target: int, is_split_by_timestamp: bool, output: Numbers, runs: MutableSequence[tuple[int, ...]],
-) -> tuple[int, int]:  # fmt: skip  # pragma: no cover
+    offsets: Numbers,
+    timestamps: Numbers,
+    key_data: Numbers,
+    key_first: Numbers,
+    key_bytes: Numbers,
+    value_data: Numbers,
+    value_first: Numbers,
+    value_bytes: Numbers,
+    header_ends: Numbers,
+    header_key_data: Numbers,
+    header_key_first: Numbers,
+    header_key_bytes: Numbers,
+    header_value_data: Numbers,
+    header_value_first: Numbers,
+    header_value_bytes: Numbers,
+    bytes_target: int,
+    is_split_by_timestamp: bool,  # noqa: FBT001
+    output: Numbers,
+    runs: MutableSequence[tuple[int, ...]],
+) -> tuple[int, int]:  # pragma: no cover
     run = -1
     first = position = row_first = 0
     base_offset = base_timestamp = max_timestamp = 0

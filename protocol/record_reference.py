@@ -1,6 +1,7 @@
 """Records read and written one by one in plain Python: the meaning that the fast kernels are held to.
 
-Rule: written to be read, and independent of `record_kernels`: tests compare the two, on valid and on damaged bytes. It also does the work until the kernels are ready.
+Rule: written to be read, and independent of `record_kernels`: tests compare the two, on valid and on damaged bytes. It
+also does the work until the kernels are ready.
 
 Layout: KIP-98 and org.apache.kafka.common.record.DefaultRecord (Kafka 4.3). `Differs from Kafka:` numbers that overflow
 their type, and lengths below -1, are refused instead of being cut and read as null: other clients read them otherwise.
@@ -93,7 +94,7 @@ def scan_records(
     they ascend up to `last_offset_delta`.
     """
     cursor = _Cursor(columns.payload.tobytes(), 0, len(columns.payload))
-    min_timestamp = max_timestamp = NO_TIMESTAMP
+    min_timestamp = max_timestamp = int(NO_TIMESTAMP)
     max_timestamp_delta = keyless_delta = previous_delta = -1
     for row in range(record_count):
         try:
