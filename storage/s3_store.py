@@ -165,7 +165,7 @@ class S3Store:
                     yield self._meta(found)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        paths = [self._path(key) for key in keys]
+        paths = list(dict.fromkeys(self._path(key) for key in keys))  # MinIO answers a repeated key with an empty name
         if paths:
             with _errors_of(f"{len(paths)} keys from {paths[0]}"):
                 await obstore.delete_async(self._client, paths)
