@@ -1,7 +1,7 @@
 """Says whether this agent's wall clock may be believed (safety rule S2).
 
-Rule: an agent proposes a time only while it compared its clock with the object store's within the last minutes and found
-it close. Where the store has no clock of its own (the embedded one), the machine's clock is the only one there is.
+Rule: an agent proposes a time only while it compared its clock with the object store's within the last minutes and
+found it close. Where the store has no clock of its own (the embedded one), the machine's clock is all there is.
 """
 
 import logging

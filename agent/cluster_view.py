@@ -39,6 +39,6 @@ def _view(session: SessionState, listener: str) -> BrokerView:
 
 def leader_epoch_error(epoch: int) -> ErrorCode:
     """What a client with this idea of the leader's epoch is told (KIP-320); -1 means that it has none."""
-    if epoch == NO_LEADER_EPOCH or epoch == LEADER_EPOCH:
+    if epoch in (NO_LEADER_EPOCH, LEADER_EPOCH):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if epoch < LEADER_EPOCH else ErrorCode.unknown_leader_epoch

@@ -79,12 +79,12 @@ class FetchSessions:
         session_id_new: int,
         now_s: float,
     ) -> FetchPlan:
-        """Decide what a request is about. `session_id_new` is used if a session begins; it must be free and positive."""
+        """Decide what a request is about. `session_id_new`, positive and free, is used if a session begins."""
         if epoch in (EPOCH_INITIAL, EPOCH_FINAL):
             self._sessions.pop(session_id, None)
             session = None
             if epoch == EPOCH_INITIAL and wanted:
-                session = self._open(session_id_new, wanted, uses_topic_ids, now_s)
+                session = self._open(session_id_new, wanted, now_s, uses_topic_ids=uses_topic_ids)
             return FetchPlan(error_code=ErrorCode.none, wanted=wanted, session=session, is_full=True)
         session = self._sessions.get(session_id)
         if session is None:
@@ -107,7 +107,7 @@ class FetchSessions:
         return session_id not in self._sessions
 
     def _open(
-        self, session_id: int, wanted: Sequence[WantedPartition], uses_topic_ids: bool, now_s: float
+        self, session_id: int, wanted: Sequence[WantedPartition], now_s: float, *, uses_topic_ids: bool
     ) -> FetchSession | None:
         if len(self._sessions) >= self._sessions_max:
             oldest = next(iter(self._sessions.values()))

@@ -1,8 +1,8 @@
 """From checked record batches to acknowledged offsets: gather, put, commit, answer.
 
-Rule: nothing is acknowledged before its ledger entry is applied. Puts overlap; commits are submitted in the order in which
-the intakes were sealed, so that one producer's batches never overtake each other within this agent. An error always has
-base offset -1.
+Rule: nothing is acknowledged before its ledger entry is applied. Puts overlap; commits are submitted in the order in
+which the intakes were sealed, so that one producer's batches never overtake each other within this agent. An error
+always has base offset -1.
 """
 
 import asyncio
@@ -156,7 +156,9 @@ class ProducePath:
         except StoreError as error:
             log.warning("an intake object could not be put", extra={"key": flush.intake.key, "reason": str(error)})
             flush.error = error
-        self._metrics.intake_flushed(flush.intake.object_bytes, self._clock.monotonic_s() - began_s)
+        self._metrics.intake_objects.inc()
+        self._metrics.intake_object_bytes.observe(flush.intake.object_bytes)
+        self._metrics.intake_flush_seconds.observe(self._clock.monotonic_s() - began_s)
         flush.is_put = True
         while self._flushes and self._flushes[0].is_put:
             self._commit(self._flushes.popleft())
@@ -165,9 +167,8 @@ class ProducePath:
 
     def _after_flush(self) -> None:
         """A flush left the way: what gathered meanwhile need not wait any longer if the store is cheap."""
-        if self._is_store_cheap and not self._flushes:
-            self._seal_open()
-        elif self._batcher.should_seal(self._now_ns()) is not None:
+        is_idle = self._is_store_cheap and not self._flushes
+        if is_idle or self._batcher.should_seal(self._now_ns()) is not None:
             self._seal_open()
 
     def _commit(self, flush: _Flush) -> None:
@@ -285,5 +286,3 @@ def _acknowledgement(outcome: ChunksCommitted, chunk: int, batch_first: int, bat
         append_time_ms=outcome.append_time_ms[chunk],
         log_start=outcome.log_start[chunk],
     )
-
-

@@ -1,7 +1,7 @@
 """Checks of produced records: everything that can be known before the ledger is asked.
 
-Rule: what passes here can be archived and read back; a batch that fails is refused with Kafka's own error code. Large or
-compressed batches are checked in a thread, where the heavy part runs without the interpreter's lock.
+Rule: what passes here can be archived and read back; a batch that fails is refused with Kafka's own error code. Large
+or compressed batches are checked in a thread, where the heavy part runs without the interpreter's lock.
 Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords and LogValidator (Kafka 4.3).
 """
 
@@ -15,8 +15,8 @@ from coordinator.topic_configs import effective
 from protocol.errors import ErrorCode, InvalidBatch
 from protocol.limits import DECOMPRESSED_BYTES_MAX, TIMESTAMP_MS_MAX
 from protocol.record_batch import BatchHeader, check_crc, read_header, set_max_timestamp, split_batches
-from protocol.records import validate_records
-from protocol.types import NO_PRODUCER_ID
+from protocol.records import BatchSummary, validate_records
+from protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
 
 INLINE_BYTES_MAX = 128 * 1024
 """Batches up to this size are checked on the loop: handing them to a thread would cost more."""
@@ -44,7 +44,9 @@ class RecordRules:
 async def check_records(services: Services, topic: TopicState, records: memoryview | None) -> CheckedRecords:
     """The checked batches of one partition. Raises `InvalidBatch`."""
     if records is None or len(records) == 0:
-        raise InvalidBatch(ErrorCode.invalid_record, "A Produce request must have at least one record batch per partition.")
+        raise InvalidBatch(
+            ErrorCode.invalid_record, "A Produce request must have at least one record batch per partition."
+        )
     rules = record_rules(topic, services.broker_configs, services.clock.now_ms())
     if len(records) <= INLINE_BYTES_MAX:
         return check_batches(records, rules)
@@ -61,8 +63,8 @@ def record_rules(topic: TopicState, broker_configs: dict[str, str], now_ms: int)
         message_bytes_max=number("max.message.bytes"),
         is_compacted="compact" in effective(topic.configs, broker_configs, "cleanup.policy"),
         uses_append_time=effective(topic.configs, broker_configs, "message.timestamp.type") == "LogAppendTime",
-        timestamp_earliest=now_ms - number("message.timestamp.before.max.ms"),
-        timestamp_latest=now_ms + number("message.timestamp.after.max.ms"),
+        timestamp_earliest=max(-TIMESTAMP_MS_MAX, now_ms - number("message.timestamp.before.max.ms")),
+        timestamp_latest=min(TIMESTAMP_MS_MAX, now_ms + number("message.timestamp.after.max.ms")),
     )
 
 
@@ -70,11 +72,14 @@ def check_batches(records: memoryview, rules: RecordRules) -> CheckedRecords:
     """Check every batch of one partition's records. Raises `InvalidBatch`; the caller's bytes stay as they are."""
     headers = split_batches(records)
     if len(headers) != 1:
-        raise InvalidBatch(ErrorCode.invalid_record, f"exactly one record batch per partition is accepted, not {len(headers)}")
+        raise InvalidBatch(
+            ErrorCode.invalid_record, f"exactly one record batch per partition is accepted, not {len(headers)}"
+        )
     header = headers[0]
     _check_header(header, rules)
     check_crc(records, header)
     summary = validate_records(records, header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    _check_summary(summary, rules)
     if rules.uses_append_time or summary.max_timestamp == header.max_timestamp:
         return CheckedRecords(records=records, headers=headers)
     # Kafka writes the true maximum into the header (LogValidator); the copy keeps the receive buffer as it came.
@@ -96,7 +101,19 @@ def _check_header(header: BatchHeader, rules: RecordRules) -> None:
             ErrorCode.invalid_record,
             f"producer {header.producer_id} sends epoch {header.producer_epoch}, sequence {header.base_sequence}",
         )
-    if rules.uses_append_time:
+
+
+def _check_summary(summary: BatchSummary, rules: RecordRules) -> None:
+    if rules.is_compacted and summary.first_without_key >= 0:
+        raise InvalidBatch(
+            ErrorCode.invalid_record,
+            f"Compacted topic cannot accept message without key: the record at {summary.first_without_key} has none.",
+        )
+    if rules.uses_append_time or summary.max_timestamp == NO_TIMESTAMP:
         return
-    if header.max_timestamp > TIMESTAMP_MS_MAX:
-        raise InvalidBatch(ErrorCode.invalid_timestamp, f"timestamp {header.max_timestamp} does not fit microseconds")
+    if summary.max_timestamp > rules.timestamp_latest or summary.min_timestamp < rules.timestamp_earliest:
+        raise InvalidBatch(
+            ErrorCode.invalid_timestamp,
+            f"timestamps from {summary.min_timestamp} to {summary.max_timestamp} are not within "
+            f"{rules.timestamp_earliest} and {rules.timestamp_latest} (message.timestamp.before.max.ms, after.max.ms)",
+        )

@@ -1,7 +1,7 @@
 """Sockets: the thin shell around `protocol.connection.ServerConnection`.
 
-Rule: requests of one connection are taken up one after the other, in order; a Produce is taken up once its records are in
-the intake, and answered later, so that pipelined requests share a flush. Sockets are not read while requests wait
+Rule: requests of one connection are taken up one after the other, in order; a Produce is taken up once its records are
+in the intake, and answered later, so that pipelined requests share a flush. Sockets are not read while requests wait
 beyond their bound, nor answers written into a peer that does not read.
 """
 
@@ -16,6 +16,7 @@ from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.services import Request, Services
 from coordinator.log import LedgerError
+from protocol.api_versions import range_of
 from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
 from protocol.limits import CONNECTIONS_MAX, HALF_OPEN_SECONDS_MAX
@@ -32,7 +33,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, server: "KafkaServer", listener: str) -> None:
         self._server = server
-        self._listener = listener
+        self.listener = listener
         self._wire = ServerConnection()
         self._frames: deque[RequestFrame] = deque()
         self._wanted: asyncio.Future[None] | None = None
@@ -105,8 +106,10 @@ class Connection(asyncio.BufferedProtocol):
         return not self._frames and self._wire.requests_waiting == 0
 
     def _close_malformed(self, error: MalformedRequest) -> None:
-        log.warning("closed a connection that does not speak Kafka's protocol", extra={"peer": self.peer, "reason": str(error)})
-        self._server.metrics.connection_malformed()
+        log.warning(
+            "closed a connection that does not speak Kafka's protocol", extra={"peer": self.peer, "reason": str(error)}
+        )
+        self._server.metrics.connections_refused.labels("malformed").inc()
         if self._transport is not None:
             self._transport.abort()
 
@@ -125,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _take_up(self, frame: RequestFrame) -> None:
         began_s = self._server.clock.monotonic_s()
         services = self._server.services
-        request = Request(frame=frame, listener=self._listener, peer=self.peer, received_s=began_s)
+        request = Request(frame=frame, listener=self.listener, peer=self.peer, received_s=began_s)
         try:
             answer = await HANDLERS[frame.api_key](services, request)
         except (LedgerError, StoreError, OutcomeUnknown) as error:
@@ -143,13 +146,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         else:
             self._send(self._wire.respond(frame.number, answer))
-        self._server.metrics.request_served(frame.api_key, self._server.clock.monotonic_s() - began_s)
+        self._count(frame, began_s)
 
     def _finish(self, frame: RequestFrame, began_s: float, future: "asyncio.Future[Sequence[Buffer]]") -> None:
         if future.cancelled():
             return
         self._send(self._wire.respond(frame.number, future.result()))
-        self._server.metrics.request_served(frame.api_key, self._server.clock.monotonic_s() - began_s)
+        self._count(frame, began_s)
+
+    def _count(self, frame: RequestFrame, began_s: float) -> None:
+        metrics = self._server.metrics.request(api_name(frame.api_key), frame.api_version)
+        metrics.answered(self._server.clock.monotonic_s() - began_s)
 
     def _send(self, buffers: list[Buffer]) -> None:
         transport = self._transport
@@ -162,32 +169,42 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
 
+def api_name(api_key: int) -> str:
+    served = range_of(api_key)
+    assert served is not None, f"API {api_key} has no row in protocol.api_versions"
+    return served.name
+
+
 class KafkaServer:
     """The listeners and their connections."""
 
-    def __init__(self, *, services: Services, tasks: asyncio.TaskGroup, metrics: Metrics) -> None:
-        self.services = services
+    def __init__(self, *, tasks: asyncio.TaskGroup, metrics: Metrics, clock: Clock) -> None:
         self.tasks = tasks
         self.metrics = metrics
+        self.clock = clock
+        self._services: Services | None = None
         self.is_draining = False
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
 
     @property
-    def clock(self) -> Clock:
-        return self.services.clock
+    def services(self) -> Services:
+        assert self._services is not None, "connections are accepted once the agent is wired"
+        return self._services
 
     def register(self, connection: Connection) -> bool:
         """Count a connection in; False where there are too many."""
         if len(self._connections) >= CONNECTIONS_MAX or self.is_draining:
             return False
         self._connections.add(connection)
-        self.metrics.connections_open(len(self._connections))
+        self.metrics.connections_accepted.labels(connection.listener).inc()
+        self.metrics.connections.labels(connection.listener).inc()
         return True
 
     def unregister(self, connection: Connection) -> None:
-        self._connections.discard(connection)
-        self.metrics.connections_open(len(self._connections))
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self.metrics.connections.labels(connection.listener).dec()
 
     async def listen(self, name: str, host: str, port: int) -> int:
         """Open a listener and return its port (a free one for port 0). Raises `OSError`."""
@@ -199,7 +216,9 @@ class KafkaServer:
         bound: int = server.sockets[0].getsockname()[1]
         return bound
 
-    async def start_serving(self) -> None:
+    async def start_serving(self, services: Services) -> None:
+        """Accept connections from now on."""
+        self._services = services
         for server in self._servers:
             await server.start_serving()
 

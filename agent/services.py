@@ -13,8 +13,8 @@ from agent.fetch_sessions import FetchSessions
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
-from agent.producer_ids import ProducerIdBlock
 from agent.produce_path import ProducePath
+from agent.producer_ids import ProducerIdBlock
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from coordinator.state import ClusterState

@@ -1,7 +1,7 @@
 """Finds the record that stands for a time: the index names the chunk, its records name the offset.
 
-Rule: the chunk is chosen by the index's largest timestamps alone, so at most one chunk is read; a chunk that is replaced
-meanwhile is looked up again.
+Rule: the chunk is chosen by the index's largest timestamps alone, so at most one chunk is read; a chunk that is
+replaced meanwhile is looked up again.
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3), KIP-734.
 """
 

@@ -1,7 +1,7 @@
 """Topics as clients ask for them: looked up after a barrier where they seem unknown, created and deleted by entry.
 
-Rule: an "unknown topic" answer is given only after a read barrier (safety rule S4). Whether a topic may exist is decided
-at apply; what is checked here spares the ledger an entry that would be refused anyway.
+Rule: an "unknown topic" answer is given only after a read barrier (safety rule S4). Whether a topic may exist is
+decided at apply; what is checked here spares the ledger an entry that would be refused anyway.
 Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
 """
 

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.handlers.config_entries import created_topic_configs
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError
 from coordinator.topic_configs import broker_value
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from storage.object_store import Buffer
 
 API_KEY = 19
@@ -25,7 +24,7 @@ USE_DEFAULT = -1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     mentions = Counter(topic.name for topic in body.topics)
     is_validate_only = body.validate_only
     results = []
@@ -33,7 +32,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         try:
             if mentions[topic.name] > 1:
                 raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
-            results.append(await _create(services, topic, is_validate_only))
+            results.append(await _create(services, topic, is_validate_only=is_validate_only))
         except TopicError as error:
             results.append(
                 {
@@ -50,7 +49,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     return answer(request.frame, {"topics": results})
 
 
-async def _create(services: Services, topic: Any, is_validate_only: bool) -> dict[str, Any]:
+async def _create(services: Services, topic: Any, *, is_validate_only: bool) -> dict[str, Any]:
     partition_count = _partition_count(services, topic)
     configs = {config.name: config.value for config in topic.configs}
     topic_id = None

@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from protocol.types import TopicId
 from storage.object_store import Buffer
 
@@ -21,7 +20,7 @@ API_KEY = 20
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     if request.frame.api_version >= 6:
         wanted = [(topic.name, topic.topic_id) for topic in body.topics]
     else:

@@ -7,10 +7,9 @@ Source: KIP-700, KIP-919 (endpoint types).
 from collections.abc import Sequence
 
 from agent.cluster_view import brokers
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from storage.object_store import Buffer
 
 API_KEY = 60
@@ -19,7 +18,7 @@ OPERATIONS_UNKNOWN = -(1 << 31)
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     endpoint_type = body.endpoint_type if request.frame.api_version >= 1 else BROKERS
     if endpoint_type != BROKERS:
         return answer(

@@ -8,11 +8,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from protocol.types import LEADER_EPOCH
 from storage.object_store import Buffer
 
@@ -23,14 +22,13 @@ PARTITIONS_PER_ANSWER_MAX = 2_000
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     await services.metadata.barrier()
     names = sorted({topic.name for topic in body.topics} or services.state.topic_ids)
     cursor_name = body.cursor.topic_name if body.cursor else ""
     cursor_index = body.cursor.partition_index if body.cursor else 0
     if body.cursor and cursor_index < 0:
-        raise_invalid = {"topics": [], "next_cursor": None}
-        return answer(request.frame, raise_invalid)
+        return answer(request.frame, {"topics": [], "next_cursor": None})
     budget = max(1, min(body.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
     topics: list[dict[str, Any]] = []
     next_cursor = None

@@ -18,7 +18,7 @@ from kio.static.primitive import i32Timedelta
 
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
-from protocol.messages import write_response
+from protocol.messages import read_request, write_response
 from storage.object_store import Buffer
 
 Values = Mapping[str, Any]
@@ -28,6 +28,11 @@ NO_TIME = i32Timedelta.parse(datetime.timedelta(0))
 def answer(frame: RequestFrame, values: Values) -> list[Buffer]:
     """The bytes of the response to `frame`, in its version."""
     return write_response(frame, entity(frame.api_key, frame.api_version, values))
+
+
+def request_body(frame: RequestFrame) -> Any:
+    """The request as kio's entity of its version. Raises `MalformedRequest`."""
+    return read_request(frame)
 
 
 def entity(api_key: int, version: int, values: Values) -> Any:

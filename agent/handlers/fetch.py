@@ -13,10 +13,10 @@ from agent.fetch_sessions import FetchPlan, FetchSessions, PartitionName, TopicK
 from agent.services import Request, Services
 from protocol.errors import ErrorCode
 from protocol.fetch import (
-    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
-    FetchTopicResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
     read_fetch_request,
     write_fetch_response,
 )
@@ -115,20 +115,20 @@ def _rotate(plan: FetchPlan, reads: Sequence[PartitionRead]) -> None:
             plan.session.wanted.move_to_end(read.wanted.name)
 
 
-def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchTopicResponse]:
+def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchResponseTopic]:
     """The answers, partitions of a topic together where they come one after the other, as in Kafka."""
-    topics: list[FetchTopicResponse] = []
+    topics: list[FetchResponseTopic] = []
     key: TopicKey | None = None
-    partitions: list[FetchPartitionResponse] = []
+    partitions: list[FetchResponsePartition] = []
     for read in reads:
         if read.wanted.topic != key:
             key = read.wanted.topic
             partitions = []
             name = key if isinstance(key, str) else None
             topic_id = None if isinstance(key, str) else key
-            topics.append(FetchTopicResponse(name=name, topic_id=topic_id, partitions=partitions))
+            topics.append(FetchResponseTopic(name=name, topic_id=topic_id, partitions=partitions))
         partitions.append(
-            FetchPartitionResponse(
+            FetchResponsePartition(
                 index=read.wanted.partition,
                 error_code=read.error_code,
                 high_watermark=read.high_watermark,

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cluster_view import this_broker
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from storage.object_store import Buffer
 
 API_KEY = 10
@@ -20,7 +19,7 @@ TRANSACTION = 1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     version = request.frame.api_version
     key_type = body.key_type if version >= 1 else GROUP
     keys = body.coordinator_keys if version >= 4 else (body.key,)

@@ -6,18 +6,17 @@ Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleIn
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.ledger_writer import OutcomeUnknown
 from agent.services import Request, Services
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from storage.object_store import Buffer
 
 API_KEY = 22
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     if body.transactional_id is not None:
         unsupported = ErrorCode.invalid_request if body.transactional_id == "" else ErrorCode.unsupported_version
         return answer(request.frame, {"error_code": unsupported, "producer_id": -1, "producer_epoch": -1})

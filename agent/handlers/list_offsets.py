@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cluster_view import leader_epoch_error
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from coordinator.state import PartitionState
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from protocol.types import LEADER_EPOCH
 from storage.object_store import Buffer, StoreError
 
@@ -36,7 +35,7 @@ NOTHING = (-1, -1, -1)
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     await services.metadata.barrier()
     mentioned: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
@@ -48,7 +47,11 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     for topic in body.topics:
         partitions = [
             await _partition(
-                services, request.frame.api_version, topic.name, partition, (topic.name, partition.partition_index) in repeated
+                services,
+                request.frame.api_version,
+                topic.name,
+                partition,
+                is_repeated=(topic.name, partition.partition_index) in repeated,
             )
             for partition in topic.partitions
         ]
@@ -57,7 +60,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 
 
 async def _partition(
-    services: Services, version: int, topic_name: str, wanted: Any, is_repeated: bool
+    services: Services, version: int, topic_name: str, wanted: Any, *, is_repeated: bool
 ) -> dict[str, Any]:
     error_code, found = ErrorCode.none, NOTHING
     topic = services.topics.known(topic_name)

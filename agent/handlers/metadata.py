@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cluster_view import brokers
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError
 from coordinator.state import TopicState
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from protocol.types import LEADER_EPOCH, TopicId
 from storage.object_store import Buffer
 
@@ -26,7 +25,7 @@ OPERATIONS_UNKNOWN = -(1 << 31)
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     version = request.frame.api_version
     may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
     alive = brokers(services.state, request.listener)
@@ -35,7 +34,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         await services.metadata.barrier()
         topics = [_topic(topic, leader_id) for topic in services.state.topics.values()]
     else:
-        topics = [await _wanted(services, wanted, version, may_create, leader_id) for wanted in body.topics]
+        topics = [await _wanted(services, wanted, version, may_create=may_create) for wanted in body.topics]
     return answer(
         request.frame,
         {
@@ -52,7 +51,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     )
 
 
-async def _wanted(services: Services, wanted: Any, version: int, may_create: bool, leader_id: int) -> dict[str, Any]:
+async def _wanted(services: Services, wanted: Any, version: int, *, may_create: bool) -> dict[str, Any]:
+    leader_id = services.node_id
     topic_id = wanted.topic_id if version >= 10 else None
     if topic_id is not None:
         topic = await services.topics.by_id(TopicId(topic_id.bytes))

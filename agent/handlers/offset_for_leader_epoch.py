@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cluster_view import leader_epoch_error
-from agent.handlers.entities import answer
+from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from protocol.errors import ErrorCode
-from protocol.messages import read_request
 from protocol.types import LEADER_EPOCH
 from storage.object_store import Buffer
 
@@ -21,7 +20,7 @@ NO_OFFSET = -1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = read_request(request.frame)
+    body = request_body(request.frame)
     topics = []
     for topic in body.topics:
         partitions = [await _end_offset(services, topic.topic, partition) for partition in topic.partitions]

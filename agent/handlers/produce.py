@@ -20,8 +20,8 @@ from protocol.produce import (
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
-    ProducePartitionResponse,
-    ProduceTopicResponse,
+    ProduceResponsePartition,
+    ProduceResponseTopic,
     ProduceTopic,
     read_produce_request,
     write_produce_response,
@@ -124,14 +124,14 @@ def _answer_later(
 
 
 def _response(request: Request, body: ProduceRequest, placed: list[_Placed]) -> list[Buffer]:
-    partitions: list[list[ProducePartitionResponse]] = [[] for _ in body.topics]
+    partitions: list[list[ProduceResponsePartition]] = [[] for _ in body.topics]
     for place in placed:
         told = place.acknowledgement
         if isinstance(told, asyncio.Future):
             # Not there in time: the records may still be committed, and an idempotent producer's repeat finds them.
             told = told.result() if told.done() else Acknowledgement(error_code=ErrorCode.request_timed_out)
         partitions[place.topic].append(
-            ProducePartitionResponse(
+            ProduceResponsePartition(
                 index=place.partition,
                 error_code=told.error_code,
                 base_offset=told.base_offset,
@@ -141,7 +141,7 @@ def _response(request: Request, body: ProduceRequest, placed: list[_Placed]) -> 
             )
         )
     topics = [
-        ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partitions=rows)
+        ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
         for topic, rows in zip(body.topics, partitions, strict=True)
     ]
     return write_produce_response(

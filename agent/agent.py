@@ -1,0 +1,254 @@
+"""One agent, serving: its parts, the tasks that drive them, and how it starts and stops.
+
+Rule: everything that runs in the background is started here, under a name. Whatever is not the environment's fault ends
+the agent. An outage of ledger or bucket never does.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from agent.addresses import Listener, S3Url, read_store_url
+from agent.archiver import Archiver
+from agent.chunk_cache import ChunkCache
+from agent.chunk_reader import ChunkReader
+from agent.cleaner import Cleaner
+from agent.clock import Clock
+from agent.clock_check import ClockCheck
+from agent.cpu import run_in_thread
+from agent.fetch_path import FetchPath
+from agent.fetch_sessions import FetchSessions
+from agent.http_server import HttpServer
+from agent.ids import Ids
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from agent.produce_path import ProducePath
+from agent.producer_ids import ProducerIdBlock
+from agent.server import KafkaServer
+from agent.services import Services
+from agent.settings import Settings
+from agent.snapshots import Snapshots
+from agent.state_views import state_figures
+from agent.supervisor import Supervisor
+from agent.timestamp_search import TimestampSearch
+from agent.topics import TopicAdmin
+from agent.version import VERSION
+from coordinator.commands import RULES_VERSION, Endpoint, StartSession
+from coordinator.follower import Follower
+from coordinator.log import Ledger, LedgerIdentity, LedgerStart
+from coordinator.state import ClusterState
+from iceberg_export.parquet_reader import ParquetReader
+from iceberg_export.plan import ArchivePolicy
+from protocol.records import warm_kernels
+from storage.object_store import ObjectStore
+
+NODE_ID = 1
+"""The embedded agent's node id; agents of a cluster get theirs by name."""
+
+
+class Agent:
+    """Enter to serve, `drain` to stop taking work, leave to end. Implements `agent.http_server.Agent`."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        identity: LedgerIdentity,
+        ledger: Ledger,
+        store: ObjectStore,
+        start: LedgerStart,
+        follower: Follower,
+        clock: Clock,
+        ids: Ids,
+        metrics: Metrics,
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._start = start
+        self._clock = clock
+        self._ids = ids
+        self._stack = AsyncExitStack()
+        self._supervisor = Supervisor(clock=clock, ids=ids)
+        self._tasks = asyncio.TaskGroup()
+        self._metadata = MetadataLoop(ledger=ledger, follower=follower, clock=clock)
+        self.ledger = ledger
+        self.store = store
+        self.metrics = metrics
+        self.is_ready = False
+        self.bound: list[Listener] = []
+        self.advertised: list[Listener] = []
+        self.http = settings.http
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._supervisor)
+        await self._stack.enter_async_context(self._tasks)
+        try:
+            await self._begin()
+        except BaseException:
+            await self._cancel_all()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.is_ready = False
+        await self._supervisor.stop()
+        await self._stack.__aexit__(kind, error, traceback)
+
+    async def _cancel_all(self) -> None:
+        await self._supervisor.stop()
+        await self._stack.aclose()
+
+    async def _begin(self) -> None:
+        http_server = HttpServer(agent=self, address=self._settings.http)
+        self.http = http_server.bind()
+        self._server = KafkaServer(tasks=self._tasks, metrics=self.metrics, clock=self._clock)
+        await self._bind()
+        clock_check = ClockCheck(store=self.store, clock=self._clock)
+        self._supervisor.start("metadata", self._metadata.run, is_restarted=False)
+        self._supervisor.start("barriers", self._metadata.run_barriers, is_restarted=False)
+        self._supervisor.start("clock check", clock_check.run)
+        await self._clock.sleep(0)
+        self._writer = LedgerWriter(
+            ledger=self.ledger,
+            metadata=self._metadata,
+            clock=self._clock,
+            start=self._start_session(),
+            proposed_time=clock_check.proposed_time,
+        )
+        await self._writer.open()
+        self._supervisor.start("ledger writer", self._writer.run, is_restarted=False)
+        self._wire()
+        self._supervisor.start("http", http_server.run, is_restarted=False)
+        self._supervisor.start("kernels", lambda: run_in_thread(warm_kernels))
+        self._supervisor.start("idle connections", self._server.run_idle_sweep)
+        self._supervisor.start("archiver", self._archiver.run)
+        self._supervisor.start("cleaner", self._cleaner.run)
+        self._supervisor.start("snapshots", self._snapshots.run)
+        await self._server.start_serving(self._services)
+        await http_server.serving()
+        self.is_ready = True
+
+    async def _bind(self) -> None:
+        """Take the ports first: the session tells the others where this agent listens."""
+        for listener, shown in zip(self._settings.listeners, self._settings.advertised, strict=True):
+            port = await self._server.listen(listener.name, listener.host, listener.port)
+            self.bound.append(Listener(name=listener.name, host=listener.host, port=port))
+            self.advertised.append(Listener(name=shown.name, host=shown.host, port=shown.port or port))
+
+    def _start_session(self) -> StartSession:
+        return StartSession(
+            name=self._settings.name,
+            node_id=NODE_ID,
+            endpoints=tuple(Endpoint(listener=a.name, host=a.host, port=a.port) for a in self.advertised),
+            zone=self._settings.zone,
+            rules_version=RULES_VERSION,
+        )
+
+    def _wire(self) -> None:
+        settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
+        cache = ChunkCache(bytes_max=settings.read_cache_bytes)
+        archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
+        reader = ChunkReader(store=self.store, archive=archive, cache=cache, tasks=self._tasks)
+        topics = TopicAdmin(metadata=metadata, writer=writer, ids=self._ids, broker_configs=settings.broker_configs)
+        self._produce = ProducePath(
+            store=self.store,
+            writer=writer,
+            metadata=metadata,
+            cache=cache,
+            clock=clock,
+            metrics=self.metrics,
+            tasks=self._tasks,
+            flush_interval_ms=settings.flush_interval_ms,
+            is_store_cheap=not isinstance(read_store_url(settings.store_url), S3Url),
+        )
+        self._services = Services(
+            cluster_id=self._identity.cluster_id,
+            node_id=NODE_ID,
+            metadata=metadata,
+            writer=writer,
+            produce=self._produce,
+            fetch=FetchPath(
+                metadata=metadata, topics=topics, reader=reader, clock=clock, broker_configs=settings.broker_configs
+            ),
+            fetch_sessions=FetchSessions(),
+            timestamps=TimestampSearch(metadata=metadata, reader=reader),
+            producer_ids=ProducerIdBlock(writer=writer),
+            topics=topics,
+            broker_configs=settings.broker_configs,
+            clock=clock,
+            ids=self._ids,
+        )
+        self._archiver = Archiver(
+            store=self.store,
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            metrics=self.metrics,
+            policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
+        )
+        self._cleaner = Cleaner(
+            store=self.store,
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            metrics=self.metrics,
+            grace_ms=settings.gc_grace_s * 1000,
+        )
+        self._snapshots = Snapshots(
+            ledger=self.ledger,
+            store=self.store,
+            metadata=metadata,
+            clock=clock,
+            metrics=self.metrics,
+            pointer=self._start.pointer,
+            entries_interval=settings.snapshot_entries,
+        )
+        self.metrics.watch_state(lambda: state_figures(self.state))
+
+    async def drain(self) -> None:
+        """Take no more work, answer what was accepted, and end the session."""
+        self.is_ready = False
+        await self._server.drain(self._settings.drain_timeout_s)
+        await self._supervisor.stop("archiver", "cleaner", "snapshots")
+        await self._produce.drain()
+        await self._writer.close()
+
+    # What the HTTP port asks for.
+
+    @property
+    def state(self) -> ClusterState:
+        return self._metadata.state
+
+    def status(self) -> Mapping[str, object]:
+        return {
+            "name": self._settings.name,
+            "version": VERSION,
+            "cluster_id": self._identity.cluster_id,
+            "node_id": NODE_ID,
+            "session": self._writer.session,
+            "kafka": [str(listener) for listener in self.advertised],
+            "position": self.state.position,
+            "intake_bytes_held": self._produce.bytes_held,
+        }
+
+    async def barrier(self) -> None:
+        await self._metadata.barrier()
+
+    async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
+        reports: list[Mapping[str, object]] = []
+        for name in topic_names:
+            report = await self._archiver.archive_topic(self.state.topic_ids[name])
+            reports.append(
+                {
+                    "topic": report.topic,
+                    "records": report.records,
+                    "bytes": report.source_bytes,
+                    "objects": list(report.object_keys),
+                }
+            )
+        return reports

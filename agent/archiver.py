@@ -1,0 +1,142 @@
+"""Runs archive passes: in the background by age and size, and on demand.
+
+Rule: one pass at a time; a pass whose entry was refused (the index moved on meanwhile) is planned again from the state.
+The file is durable before its entry is appended; the entry swaps the index and releases the intake.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.clock import Clock
+from agent.cpu import run_in_thread
+from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from coordinator.commands import Done
+from iceberg_export.archive_pass import ArchivedPass, archive
+from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
+from iceberg_export.topic_intake import intake_bytes, topic_intake
+from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
+from storage.object_store import ObjectMissing, ObjectStore
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveReport:
+    """What passes over one topic did."""
+
+    topic: str
+    records: int
+    source_bytes: int
+    object_keys: tuple[str, ...]
+
+
+class Archiver:
+    """Today's only archiver of the cluster."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        clock: Clock,
+        metrics: Metrics,
+        policy: ArchivePolicy,
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._writer = writer
+        self._clock = clock
+        self._metrics = metrics
+        self._schedule = ArchiveSchedule(policy)
+        self._one_at_a_time = asyncio.Lock()
+        self._session: SessionId | None = None
+        self._number_next = 0
+
+    async def run(self) -> None:
+        """Archive what is due, for ever."""
+        while True:
+            await self._clock.sleep(CHECK_INTERVAL_S)
+            state = self._metadata.state
+            waiting = [(topic_id, intake_bytes(state, topic_id)) for topic_id in state.topics]
+            for topic_id in self._schedule.due(waiting, self._now_ms()):
+                await self._pass(topic_id)
+
+    async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
+        """Archive everything that the topic's intake held when this was called; returns once it is applied."""
+        await self._metadata.barrier()
+        topic = self._metadata.state.topics[topic_id]
+        ends = [partition.log_end for partition in topic.partitions]
+        done: list[ArchivedPass] = []
+        while not self._is_archived(topic_id, ends):
+            archived = await self._pass(topic_id)
+            if archived is not None:
+                done.append(archived)
+        return ArchiveReport(
+            topic=topic.name,
+            records=sum(archived.row_count for archived in done),
+            source_bytes=sum(archived.source_bytes for archived in done),
+            object_keys=tuple(archived.command.object_key for archived in done),
+        )
+
+    def _is_archived(self, topic_id: TopicId, ends: Sequence[int]) -> bool:
+        intake = topic_intake(self._metadata.state, topic_id)
+        return intake is None or all(chunk.offset_first >= ends[chunk.partition] for chunk in intake.chunks)
+
+    async def _pass(self, topic_id: TopicId) -> ArchivedPass | None:
+        """One pass; None where there was nothing to do, or the index moved on and the next pass plans again."""
+        async with self._one_at_a_time:
+            intake = topic_intake(self._metadata.state, topic_id)
+            planned = None if intake is None else plan_pass(intake)
+            if planned is None:
+                return None
+            self._schedule.passed(topic_id, self._now_ms())
+            began_s = self._clock.monotonic_s()
+            session, number = self._next_object()
+            try:
+                archived = await archive(
+                    planned, store=self._store, session=session, number=number, run_in_thread=run_in_thread
+                )
+                outcome = await self._writer.submit(archived.command)
+            except (ObjectMissing, OutcomeUnknown) as error:
+                self._metrics.archive_passes.labels("retried").inc()
+                log.info("an archive pass will be planned again", extra={"topic": planned.name, "reason": str(error)})
+                return None
+            if not isinstance(outcome, Done):
+                self._metrics.archive_passes.labels("refused").inc()
+                log.info("an archive pass was refused", extra={"topic": planned.name, "outcome": str(outcome)})
+                return None
+            self._count(archived, self._clock.monotonic_s() - began_s)
+            log.info(
+                "archived",
+                extra={
+                    "topic": planned.name,
+                    "records": archived.row_count,
+                    "intake_bytes": archived.source_bytes,
+                    "file": archived.command.object_key,
+                    "file_bytes": archived.command.object_bytes,
+                },
+            )
+            return archived
+
+    def _count(self, archived: ArchivedPass, seconds: float) -> None:
+        self._metrics.archive_passes.labels("done").inc()
+        self._metrics.archive_bytes.inc(archived.source_bytes)
+        self._metrics.archive_records.inc(archived.row_count)
+        self._metrics.archive_seconds.observe(seconds)
+
+    def _next_object(self) -> tuple[SessionId, ObjectNumber]:
+        if self._session != self._writer.session:
+            self._session, self._number_next = self._writer.session, 0
+        number = ObjectNumber(self._number_next)
+        self._number_next += 1
+        return self._writer.session, number
+
+    def _now_ms(self) -> Milliseconds:
+        return Milliseconds(int(self._clock.monotonic_s() * 1000))

@@ -1,0 +1,112 @@
+"""Deletes what nobody refers to any more (safety rule S6): released objects after a grace, and what dead sessions left.
+
+Rule: what may be deleted is decided by `storage.gc_plan` from the state alone; here it is carried out, and the state is
+told what is gone. Time is the state's: while garbage waits, this loop keeps the state's time moving.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from agent.clock import Clock
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from coordinator.commands import ForgetObjects, ForgetSessions, ReportTime
+from protocol.limits import GC_DELETIONS_PER_STEP_MAX
+from protocol.types import SessionId
+from storage.gc_plan import judge_listed, plan_sessions, released_due
+from storage.object_store import ObjectStore
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S = 10.0
+PREFIXES = (INTAKE_PREFIX, LAKE_PREFIX)
+
+
+class Cleaner:
+    """Today's only cleaner of the cluster."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        clock: Clock,
+        metrics: Metrics,
+        grace_ms: int,
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._writer = writer
+        self._clock = clock
+        self._metrics = metrics
+        self._grace_ms = grace_ms
+        self._sessions_listed: set[SessionId] = set()
+        self._unknown_reported: set[str] = set()
+
+    async def run(self) -> None:
+        """Clean again and again, for ever."""
+        while True:
+            await self.clean()
+            await self._clock.sleep(min(CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)))
+
+    async def clean(self) -> int:
+        """Delete everything that may go now, and return how many objects that were."""
+        state = self._metadata.state
+        if state.released or state.sessions_ended:
+            await self._writer.submit(ReportTime())
+        return await self._delete_released() + await self._delete_leftovers()
+
+    async def _delete_released(self) -> int:
+        count = 0
+        while True:
+            state = self._metadata.state
+            keys = released_due(
+                state.released, time_ms=state.time_ms, grace_ms=self._grace_ms, count_max=GC_DELETIONS_PER_STEP_MAX
+            )
+            if not keys:
+                return count
+            await self._delete(keys)
+            await self._writer.submit(ForgetObjects(object_keys=tuple(keys)))
+            count += len(keys)
+
+    async def _delete_leftovers(self) -> int:
+        """List the bucket for what ended sessions left behind; each session at its end and once more a day later."""
+        state = self._metadata.state
+        plan = plan_sessions(state.sessions_ended, time_ms=state.time_ms, already_listed=self._sessions_listed)
+        if not plan.first and not plan.last:
+            return 0
+        await self._metadata.barrier()
+        keys = [meta.key for prefix in PREFIXES async for meta in self._store.list(prefix)]
+        state = self._metadata.state
+        verdict = judge_listed(
+            keys,
+            position=state.position,
+            referenced=state.object_ids,
+            released=state.released,
+            sessions_live=state.sessions,
+            sessions_ended=state.sessions_ended,
+        )
+        self._report_unknown(verdict.unknown)
+        for first in range(0, len(verdict.deletable), GC_DELETIONS_PER_STEP_MAX):
+            await self._delete(verdict.deletable[first : first + GC_DELETIONS_PER_STEP_MAX])
+        self._sessions_listed.update(plan.first)
+        if plan.last:
+            await self._writer.submit(ForgetSessions(sessions=tuple(plan.last)))
+        return len(verdict.deletable)
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        await self._store.delete(keys)
+        self._metrics.gc_deleted_objects.inc(len(keys))
+        log.info("deleted objects that nobody refers to", extra={"count": len(keys), "first": keys[0]})
+
+    def _report_unknown(self, keys: Iterable[str]) -> None:
+        new = [key for key in keys if key not in self._unknown_reported]
+        if new:
+            self._unknown_reported.update(new)
+            log.warning(
+                "objects in the bucket that this cluster did not write; they are left alone",
+                extra={"count": len(new), "first": new[0]},
+            )

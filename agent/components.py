@@ -1,0 +1,167 @@
+"""Wires an agent: settings in, a serving process out. The only module that knows every part.
+
+Rule: the order of start and stop is written here and in `agent.agent`. Start: ledger, bucket, state, sockets, session,
+loops, `ready`. Stop: no new connections, what was accepted is answered, the session ends, files close.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agent.addresses import (
+    EtcdUrl,
+    FileUrl,
+    HostPort,
+    Listener,
+    MemoryUrl,
+    S3Url,
+    SqliteUrl,
+    read_ledger_url,
+    read_store_url,
+)
+from agent.agent import Agent
+from agent.clock import Clock, SystemClock
+from agent.cluster_identity import check_bucket
+from agent.ids import Ids, SystemIds
+from agent.metrics import Metrics
+from agent.settings import Settings
+from agent.startup_report import ready_line, startup_report
+from coordinator.follower import Follower
+from coordinator.log import Ledger, LedgerStart
+from storage.metered import MeteredStore
+from storage.object_store import ObjectMissing, ObjectStore
+from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
+
+log = logging.getLogger(__name__)
+
+LOAD_ATTEMPTS_MAX = 5
+
+
+async def run_agent(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and return; a second signal ends the process at once."""
+    clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
+    stopping = asyncio.Event()
+    _watch_signals(stopping)
+    async with open_ledger(settings, ids) as ledger, open_store(settings, clock, ids, metrics) as store:
+        identity = await ledger.identity()
+        await check_bucket(store, identity)
+        start, follower = await load(ledger, store)
+        async with Agent(
+            settings=settings,
+            identity=identity,
+            ledger=ledger,
+            store=store,
+            start=start,
+            follower=follower,
+            clock=clock,
+            ids=ids,
+            metrics=metrics,
+        ) as agent:
+            _announce(settings, agent.bound, agent.advertised, agent.http, identity.cluster_id)
+            await stopping.wait()
+            log.info("stopping: answering what was accepted")
+            await agent.drain()
+
+
+@asynccontextmanager
+async def open_ledger(settings: Settings, ids: Ids) -> AsyncIterator[Ledger]:
+    """The ledger that the settings name. Raises `LedgerError`s."""
+    url = read_ledger_url(settings.ledger_url)
+    ledger: Ledger
+    match url:
+        case SqliteUrl(path=path):
+            from coordinator.sqlite_log import SqliteLedger
+
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            ledger = await SqliteLedger.open(
+                Path(path), new_cluster_id=ids.new_cluster_id(), is_durable=settings.is_durable
+            )
+        case MemoryUrl():
+            from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+
+            ledger = MemoryLedger(MemoryLedgerCore(cluster_id=ids.new_cluster_id()))
+        case EtcdUrl():
+            raise SystemExit("penstock: etcd ledgers are not served by this version; use sqlite:///PATH")
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+@asynccontextmanager
+async def open_store(settings: Settings, clock: Clock, ids: Ids, metrics: Metrics) -> AsyncIterator[ObjectStore]:
+    """The bucket that the settings name, metered and retried. Raises `StoreError`s."""
+    url = read_store_url(settings.store_url)
+    adapter: ObjectStore
+    match url:
+        case FileUrl(path=path):
+            from storage.local_store import LocalStore
+
+            adapter = LocalStore(Path(path), is_durable=settings.is_durable)
+        case S3Url():
+            from storage.s3_store import S3Settings, S3Store
+
+            adapter = S3Store(S3Settings.from_environment(settings.store_url, os.environ))
+        case MemoryUrl():
+            from storage.memory_store import MemoryStore
+
+            adapter = MemoryStore()
+    store = RetryingStore(
+        MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s),
+        policy=RetryPolicy(),
+        ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def load(ledger: Ledger, store: ObjectStore) -> tuple[LedgerStart, Follower]:
+    """The state at the ledger's head; a snapshot that went away meanwhile is looked up again (safety rule S9)."""
+    identity = await ledger.identity()
+    for _ in range(LOAD_ATTEMPTS_MAX):
+        start = await ledger.load()
+        snapshot = None
+        if start.pointer is not None:
+            try:
+                snapshot = await store.get(start.pointer.object_key)
+            except ObjectMissing:
+                continue
+        follower = Follower(identity)
+        follower.load(start, snapshot)
+        return start, follower
+    raise ObjectMissing("the ledger's snapshot is not in the bucket: was something deleted from it?")
+
+
+def is_store_cheap(settings: Settings) -> bool:
+    """Whether a put costs next to nothing, so that the intake is sealed as soon as the store is idle."""
+    return not isinstance(read_store_url(settings.store_url), S3Url)
+
+
+def _watch_signals(stopping: asyncio.Event) -> None:
+    def stop(number: int) -> None:
+        if stopping.is_set():
+            log.warning("stopping at once: asked twice")
+            sys.stderr.flush()
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stopping.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+
+
+def _announce(
+    settings: Settings, bound: list[Listener], advertised: list[Listener], http: HostPort, cluster_id: str
+) -> None:
+    report = startup_report(settings, bound=bound, advertised=advertised, http=http, cluster_id=cluster_id)
+    sys.stderr.write(report + "\n")
+    sys.stdout.write(ready_line(bound[0], http) + "\n")
+    sys.stdout.flush()
