@@ -287,6 +287,7 @@ def spark_session(
         finally:
             gateway = session.sparkContext._gateway
             session.stop()
+            assert gateway is not None
             gateway.shutdown()
             gateway.proc.stdin.close()  # upon which Spark's Java ends
             gateway.proc.wait(timeout=60)

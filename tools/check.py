@@ -1,4 +1,4 @@
-"""`make check`: all that is asked of the code beside its tests. Every check runs; the first line of each tells its result.
+"""`make check`: all that is asked of the code beside its tests. Every check runs; what failed tells why.
 
 python3 -m tools.check [NAME...]      (from the environment that holds the groups test and lint)
 """
