@@ -80,18 +80,18 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
 
 def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> ArchiveFile:
     """The pass's chunks, given with their bytes, as one file. CPU work for a thread."""
-    writer = ArchiveWriter(topic_id=archive_pass.topic_id)
-    for chunk, data in zip(archive_pass.chunks, records, strict=True):
-        writer.add(
-            SourceChunk(
-                partition=chunk.partition,
-                offset_first=chunk.offset_first,
-                offset_end=chunk.offset_end,
-                append_time_ms=chunk.append_time_ms,
-                records=data,
+    with ArchiveWriter(topic_id=archive_pass.topic_id) as writer:
+        for chunk, data in zip(archive_pass.chunks, records, strict=True):
+            writer.add(
+                SourceChunk(
+                    partition=chunk.partition,
+                    offset_first=chunk.offset_first,
+                    offset_end=chunk.offset_end,
+                    append_time_ms=chunk.append_time_ms,
+                    records=data,
+                )
             )
-        )
-    return writer.finish()
+        return writer.finish()
 
 
 def _command(archive_pass: ArchivePass, file: ArchiveFile, session: SessionId, key: str) -> ReplaceChunks:

@@ -1,7 +1,7 @@
 """Byte strings that lie apart in a payload, copied back to back.
 
-Rule: pure; the kernel frees the GIL. A slice assignment is three times as fast here as a loop over bytes. Importing this
-module compiles the kernel, or loads it from numba's cache.
+Rule: pure; the kernel frees the GIL. A slice assignment is three times as fast here as a loop over bytes. Importing
+this module compiles the kernel, or loads it from numba's cache.
 """
 
 import numpy as np

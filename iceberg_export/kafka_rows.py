@@ -4,9 +4,10 @@ Rule: bytes are decoded and encoded by `protocol.records` alone; here they are o
 keys, values, header keys and header values come out as the producer's bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,118 +20,98 @@ from protocol.record_columns import BytesColumn, EncodeColumns, RecordColumns
 from protocol.records import decode_headers, encode_batches
 from protocol.types import Milliseconds, Offset, PartitionIndex
 
-RECORD_OVERHEAD_BYTES = 12
-"""About what a record takes besides key, value and headers: lengths, deltas and attributes."""
+Number = TypeVar("Number", np.int32, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedBatch:
-    """The records of one batch, with what its header and its chunk know. `append_time_ms` is -1 for CreateTime."""
+class BatchRows:
+    """Rows `[first, end)` of a decoded batch, with what its header and its chunk know.
+
+    `append_time_ms` is -1 for CreateTime; else it stands for every record's timestamp (safety rule S14).
+    """
 
     partition: PartitionIndex
     base_offset: Offset
     append_time_ms: Milliseconds
     columns: RecordColumns
-
-    def row_bytes(self) -> NDArray[np.int64]:
-        """Each record's size uncompressed, about as Kafka would encode it."""
-        columns = self.columns
-        sizes = columns.headers_bytes + RECORD_OVERHEAD_BYTES
-        return sizes + np.maximum(columns.key_bytes, 0) + np.maximum(columns.value_bytes, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRows:
-    """Rows `[first, end)` of a decoded batch."""
-
-    batch: DecodedBatch
     first: int
     end: int
 
     def __len__(self) -> int:
         return self.end - self.first
 
-    def offsets(self) -> NDArray[np.int64]:
-        return self.batch.base_offset + self.batch.columns.offset_delta[self.first : self.end].astype(np.int64)
+    def byte_ends(self) -> NDArray[np.int64]:
+        """Where in the payload each of the rows ends. A record's headers are its last bytes."""
+        rows = slice(self.first, self.end)
+        return self.columns.headers_first[rows] + self.columns.headers_bytes[rows]
 
-    def timestamps_ms(self) -> NDArray[np.int64]:
-        """The chunk's append time for every record where the topic's type is LogAppendTime (safety rule S14)."""
-        if self.batch.append_time_ms >= 0:
-            return np.full(len(self), self.batch.append_time_ms, dtype=np.int64)
-        return self.batch.columns.timestamp[self.first : self.end]
+    def byte_first(self) -> int:
+        """Where in the payload the first of the rows begins."""
+        if self.first == 0:
+            return 0
+        return int(self.columns.headers_first[self.first - 1] + self.columns.headers_bytes[self.first - 1])
+
+    def byte_end(self) -> int:
+        """Where in the payload the last of the rows ends."""
+        return int(self.columns.headers_first[self.end - 1] + self.columns.headers_bytes[self.end - 1])
 
 
 def gather_rows(parts: Sequence[BatchRows]) -> RecordRows:
-    """The rows of all parts as columns, in the order given. At least one part; CPU work."""
+    """The rows of all parts as columns, in the order given. At least one part, none empty; CPU work."""
     counts = [len(part) for part in parts]
-    types = [CREATE_TIME if part.batch.append_time_ms < 0 else LOG_APPEND_TIME for part in parts]
-    header_ends, header_key, header_value = _gather_headers(parts)
+    append_time = np.repeat(np.array([part.append_time_ms for part in parts], dtype=np.int64), counts)
+    is_stamped = append_time >= 0
+    columns = _merge(parts, counts)
+    headers = decode_headers(columns)
+    payload = columns.payload
     return RecordRows(
-        partition=np.repeat(np.array([part.batch.partition for part in parts], dtype=np.int32), counts),
-        offset=np.concatenate([part.offsets() for part in parts]),
-        timestamp_ms=np.concatenate([part.timestamps_ms() for part in parts]),
-        timestamp_type=np.repeat(np.array(types, dtype=np.int32), counts),
-        key=_gather_column(
-            [
-                _Strings(columns.payload, columns.key_first[first:end], columns.key_bytes[first:end])
-                for columns, first, end in _slices(parts)
-            ]
-        ),
-        value=_gather_column(
-            [
-                _Strings(columns.payload, columns.value_first[first:end], columns.value_bytes[first:end])
-                for columns, first, end in _slices(parts)
-            ]
-        ),
-        header_ends=header_ends,
-        header_key=header_key,
-        header_value=header_value,
+        partition=np.repeat(np.array([part.partition for part in parts], dtype=np.int32), counts),
+        offset=np.repeat(np.array([part.base_offset for part in parts], dtype=np.int64), counts) + columns.offset_delta,
+        timestamp_ms=np.where(is_stamped, append_time, columns.timestamp),
+        timestamp_type=np.where(is_stamped, LOG_APPEND_TIME, CREATE_TIME).astype(np.int32),
+        key=_gather_column(payload, columns.key_first, columns.key_bytes),
+        value=_gather_column(payload, columns.value_first, columns.value_bytes),
+        header_ends=headers.ends.astype(np.int32),
+        header_key=_gather_column(payload, headers.key_first, headers.key_bytes),
+        header_value=_gather_column(payload, headers.value_first, headers.value_bytes),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Strings:
-    """Byte strings of one payload: where they begin, and how long they are (-1 for null)."""
+def _merge(parts: Sequence[BatchRows], counts: Sequence[int]) -> RecordColumns:
+    """All parts as if they were one batch; offset deltas stay each part's own.
 
-    payload: NDArray[np.uint8]
-    first: NDArray[np.int64]
-    length: NDArray[np.int32]
+    Copying the payloads once costs less than a call of each kernel for each batch.
+    """
+    firsts = [part.byte_first() for part in parts]
+    pieces = [part.columns.payload[first : part.byte_end()] for part, first in zip(parts, firsts, strict=True)]
+    places = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
+    shift = np.repeat(places - np.array(firsts), counts)
+
+    def joined(column: Callable[[RecordColumns], NDArray[Number]]) -> NDArray[Number]:
+        return np.concatenate([column(part.columns)[part.first : part.end] for part in parts])
+
+    return RecordColumns(
+        payload=np.concatenate(pieces),
+        offset_delta=joined(lambda columns: columns.offset_delta),
+        timestamp=joined(lambda columns: columns.timestamp),
+        key_first=joined(lambda columns: columns.key_first) + shift,
+        key_bytes=joined(lambda columns: columns.key_bytes),
+        value_first=joined(lambda columns: columns.value_first) + shift,
+        value_bytes=joined(lambda columns: columns.value_bytes),
+        headers_first=joined(lambda columns: columns.headers_first) + shift,
+        headers_bytes=joined(lambda columns: columns.headers_bytes),
+        header_count=joined(lambda columns: columns.header_count),
+    )
 
 
-def _slices(parts: Sequence[BatchRows]) -> list[tuple[RecordColumns, int, int]]:
-    return [(part.batch.columns, part.first, part.end) for part in parts]
-
-
-def _gather_column(pieces: Sequence[_Strings]) -> BinaryColumn:
-    lengths = np.concatenate([piece.length for piece in pieces]) if pieces else np.zeros(0, dtype=np.int32)
-    is_null = lengths < 0
-    ends = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(np.maximum(lengths, 0), out=ends[1:])
+def _gather_column(payload: NDArray[np.uint8], first: NDArray[np.int64], length: NDArray[np.int32]) -> BinaryColumn:
+    is_null = length < 0
+    ends = np.zeros(len(length) + 1, dtype=np.int32)
+    np.cumsum(np.maximum(length, 0), out=ends[1:])
     data = np.empty(int(ends[-1]), dtype=np.uint8)
-    position = 0
-    for piece in pieces:
-        position = gather(piece.payload, piece.first, piece.length, data, position)
-    assert position == len(data)
+    end = gather(payload, first, length, data, 0)
+    assert end == len(data)
     return BinaryColumn(ends=ends, data=data, is_null=is_null if bool(is_null.any()) else None)
-
-
-def _gather_headers(parts: Sequence[BatchRows]) -> tuple[NDArray[np.int32], BinaryColumn, BinaryColumn]:
-    """List ends per row, and the two columns of all headers."""
-    counts: list[NDArray[np.int32]] = []
-    keys: list[_Strings] = []
-    values: list[_Strings] = []
-    for columns, first, end in _slices(parts):
-        count = columns.header_count[first:end]
-        counts.append(count)
-        if count.any():
-            headers = decode_headers(columns)
-            low, high = int(headers.ends[first]), int(headers.ends[end])
-            keys.append(_Strings(columns.payload, headers.key_first[low:high], headers.key_bytes[low:high]))
-            values.append(_Strings(columns.payload, headers.value_first[low:high], headers.value_bytes[low:high]))
-    all_counts = np.concatenate(counts)
-    ends = np.zeros(len(all_counts) + 1, dtype=np.int32)
-    np.cumsum(all_counts, out=ends[1:])
-    return ends, _gather_column(keys), _gather_column(values)
 
 
 def encode_rows(rows: RecordRows, compression: Compression, batch_bytes_target: int) -> bytes:

@@ -11,15 +11,16 @@ meets thousands of tiny row groups.
 import json
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from tempfile import SpooledTemporaryFile
+from typing import Self
 
 import numpy as np
 
 from coordinator.commands import ArchivedChunk
 from iceberg_export.arrow_files import FileWriter, RowGroupPlace
-from iceberg_export.kafka_rows import BatchRows, DecodedBatch, gather_rows
+from iceberg_export.kafka_rows import BatchRows, gather_rows
 from iceberg_export.schema import FILE_FORMAT_VERSION, FILE_METADATA_KEY
 from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_BYTES_TARGET
 from protocol.record_batch import check_crc, walk_batches
@@ -71,7 +72,10 @@ class ArchiveFile:
 
 
 class ArchiveWriter:
-    """Takes chunks in the order of (partition, offset), each partition's without holes between them."""
+    """Takes chunks in the order of (partition, offset), each partition's without holes between them.
+
+    A context manager: leaving it gives up what was not finished.
+    """
 
     def __init__(self, *, topic_id: TopicId, row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET) -> None:
         self._topic_id = topic_id
@@ -85,6 +89,12 @@ class ArchiveWriter:
         self._ranges: dict[PartitionIndex, tuple[Offset, Offset]] = {}
         self._partition_last = PartitionIndex(-1)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sink.close()
+
     def add(self, chunk: SourceChunk) -> None:
         """Append a chunk's records. Raises `InvalidBatch` or `ChunkMismatch` where its bytes are damaged."""
         self._enter(chunk)
@@ -92,12 +102,14 @@ class ArchiveWriter:
             self._add_batch(batch)
 
     def finish(self) -> ArchiveFile:
-        """Write what is pending and the footer."""
+        """Write what is pending and the footer. Nothing may be added after it."""
         self._flush()
         places = self._file.close({FILE_METADATA_KEY: self._describe()})
         object_bytes = self._sink.tell()
+        parts = _contents(self._sink, object_bytes)
+        self._sink.close()
         return ArchiveFile(
-            parts=_contents(self._sink, object_bytes),
+            parts=parts,
             object_bytes=object_bytes,
             row_count=sum(place.row_count for place in places),
             partitions=tuple(
@@ -120,17 +132,17 @@ class ArchiveWriter:
         self._partition_last = partition
         self._ranges[partition] = (chunk.offset_first, chunk.offset_end)
 
-    def _add_batch(self, batch: DecodedBatch) -> None:
+    def _add_batch(self, batch: BatchRows) -> None:
         """Put a batch's rows into the pending row group, and write that each time it is full."""
-        sizes = np.cumsum(batch.row_bytes())
-        first, bytes_before = 0, 0
-        while first < len(sizes):
+        byte_ends = batch.byte_ends()
+        first, position = 0, 0
+        while first < len(batch):
             room = self._row_group_bytes_target - self._pending_bytes
             # Up to and including the record that fills the row group, so that a huge record still goes somewhere.
-            end = min(int(np.searchsorted(sizes, bytes_before + room)) + 1, len(sizes))
-            self._pending.append(BatchRows(batch=batch, first=first, end=end))
-            self._pending_bytes += int(sizes[end - 1]) - bytes_before
-            first, bytes_before = end, int(sizes[end - 1])
+            end = min(int(np.searchsorted(byte_ends, position + room)) + 1, len(batch))
+            self._pending.append(replace(batch, first=first, end=end))
+            self._pending_bytes += int(byte_ends[end - 1]) - position
+            first, position = end, int(byte_ends[end - 1])
             if self._pending_bytes >= self._row_group_bytes_target:
                 self._flush()
 
@@ -171,7 +183,7 @@ class ArchiveWriter:
         return [run for run in self._runs if run.partition == partition]
 
 
-def _decode(chunk: SourceChunk) -> Iterator[DecodedBatch]:
+def _decode(chunk: SourceChunk) -> Iterator[BatchRows]:
     """The chunk's batches with their real base offsets. Raises `InvalidBatch` or `ChunkMismatch`."""
     base_offset = chunk.offset_first
     for header in walk_batches(chunk.records):
@@ -181,11 +193,14 @@ def _decode(chunk: SourceChunk) -> Iterator[DecodedBatch]:
         if header.is_control:
             # Its offset becomes a gap. Records of aborted transactions are to be left out here, too.
             continue
-        yield DecodedBatch(
+        columns = decode_records(chunk.records, header)
+        yield BatchRows(
             partition=chunk.partition,
             base_offset=batch_offset,
             append_time_ms=chunk.append_time_ms,
-            columns=decode_records(chunk.records, header),
+            columns=columns,
+            first=0,
+            end=len(columns.offset_delta),
         )
     if base_offset != chunk.offset_end:
         raise ChunkMismatch(
@@ -225,7 +240,7 @@ def _archived(
 
 
 def _contents(sink: SpooledTemporaryFile[bytes], object_bytes: int) -> tuple[Buffer, ...]:
-    """The file's bytes without reading them into memory. The temporary file has no name and goes with the mapping."""
+    """The file's bytes; those of a large one are mapped, and its nameless file goes with the mapping."""
     if object_bytes <= ARCHIVE_FILE_MEMORY_BYTES_MAX:
         sink.seek(0)
         return (sink.read(),)
