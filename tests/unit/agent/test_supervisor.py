@@ -1,0 +1,127 @@
+"""Which failures are tried again, and which end the agent."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+import pytest
+
+from agent.supervisor import HEALTHY_SECONDS, Supervisor
+from coordinator.log import LedgerCorrupt, LedgerUnavailable
+from protocol.types import Milliseconds
+from storage.object_store import StoreMisconfigured, StoreUnavailable
+
+
+class ManualClock:
+    """Time passes when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.slept: list[float] = []
+
+    def now_ms(self) -> Milliseconds:
+        return Milliseconds(int(self.seconds * 1000))
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
+
+
+class EvenIds:
+    def new_uuid(self) -> bytes:
+        return bytes(16)
+
+    def new_cluster_id(self) -> str:
+        return "cluster"
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+class Failing:
+    """Raises the given errors, one a run, then returns."""
+
+    def __init__(self, *errors: BaseException, clock: ManualClock | None = None, seconds: float = 0) -> None:
+        self.errors = list(errors)
+        self.runs = 0
+        self.clock = clock
+        self.seconds = seconds
+
+    async def __call__(self) -> None:
+        self.runs += 1
+        if self.clock:
+            self.clock.seconds += self.seconds
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def supervisor(clock: ManualClock) -> Supervisor:
+    return Supervisor(clock=clock, ids=EvenIds())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [StoreUnavailable("away"), StoreMisconfigured("denied"), LedgerUnavailable("away"), OSError("full"), TimeoutError()],
+)
+async def test_what_the_environment_did_is_tried_again(supervisor: Supervisor, error: Exception) -> None:
+    task = Failing(error)
+    async with supervisor:
+        supervisor.start("archiver", task)
+    assert task.runs == 2
+    assert supervisor.restarts_count == 1
+
+
+async def test_pauses_grow_up_to_a_bound(supervisor: Supervisor, clock: ManualClock) -> None:
+    async with supervisor:
+        supervisor.start("archiver", Failing(*[OSError("full")] * 8))
+    assert clock.slept == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+async def test_a_task_that_was_healthy_starts_with_the_first_pause(supervisor: Supervisor, clock: ManualClock) -> None:
+    async with supervisor:
+        supervisor.start("archiver", Failing(*[OSError("full")] * 3, clock=clock, seconds=HEALTHY_SECONDS))
+    assert clock.slept == [0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("error", [AssertionError("bug"), KeyError("bug"), LedgerCorrupt("two truths")])
+async def test_a_bug_or_a_contradiction_ends_all_tasks(supervisor: Supervisor, error: Exception) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        async with supervisor:
+            supervisor.start("forever", asyncio.Event().wait)  # type: ignore[arg-type]
+            supervisor.start("broken", Failing(error))
+    assert caught.value.exceptions == (error,)
+
+
+async def test_a_task_that_is_not_restarted_ends_the_agent_with_its_first_error(supervisor: Supervisor) -> None:
+    with pytest.raises(ExceptionGroup, match="unhandled"):
+        async with supervisor:
+            supervisor.start("kafka", Failing(OSError("gone")), is_restarted=False)
+
+
+async def test_tasks_can_be_stopped_by_name_or_all(supervisor: Supervisor) -> None:
+    async with supervisor:
+        for name in ("a", "b", "c"):
+            supervisor.start(name, asyncio.Event().wait)  # type: ignore[arg-type]
+        await supervisor.stop("a")
+        supervisor.start("a", asyncio.Event().wait)  # type: ignore[arg-type]
+        await supervisor.stop()
+        await supervisor.stop()
+
+
+async def test_a_name_is_taken_while_its_task_runs(supervisor: Supervisor) -> None:
+    async with supervisor:
+        supervisor.start("a", asyncio.Event().wait)  # type: ignore[arg-type]
+        with pytest.raises(AssertionError, match="task a runs already"):
+            supervisor.start("a", Failing())
+        await supervisor.stop()
