@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from typing import cast
 
 from agent.clock import Clock
 from agent.dispatch import HANDLERS
@@ -45,8 +46,8 @@ class Connection(asyncio.BufferedProtocol):
         self.used_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports have these methods without deriving from asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
         host_port = transport.get_extra_info("peername") or ("?", 0)
         self.peer = f"{host_port[0]}:{host_port[1]}"
         self.used_s = self._server.clock.monotonic_s()
