@@ -1,6 +1,7 @@
 """The Produce codec and kio read and write the same bytes, in every version."""
 
 import datetime
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from protocol.produce import (
     write_produce_response,
 )
 from tests.property.kio_bytes import (
+    KioEntity,
     int16,
     int32,
     int64,
@@ -35,6 +37,7 @@ from tests.property.kio_bytes import (
     to_timedelta,
     to_uuid,
     topic_id,
+    view_of,
 )
 
 VERSIONS = range(VERSION_MIN, VERSION_MAX + 1)
@@ -52,7 +55,7 @@ produce_requests = st.builds(
             name=text,
             topic_id=topic_id,
             partitions=st.lists(
-                st.builds(ProducePartition, index=int32, records=st.none() | st.binary(max_size=300).map(memoryview)),
+                st.builds(ProducePartition, index=int32, records=st.none() | st.binary(max_size=300).map(view_of)),
                 max_size=4,
             ),
         ),
@@ -95,7 +98,7 @@ produce_responses = st.builds(
 )
 
 
-def kio_request(request: ProduceRequest, version: int) -> Any:
+def kio_request(request: ProduceRequest, version: int) -> KioEntity:
     module = request_module(0, version)
     return module.ProduceRequest(
         transactional_id=request.transactional_id,
@@ -119,7 +122,7 @@ def kio_request(request: ProduceRequest, version: int) -> Any:
     )
 
 
-def kio_partition(module: Any, partition: ProduceResponsePartition) -> Any:
+def kio_partition(module: ModuleType, partition: ProduceResponsePartition) -> KioEntity:
     append_time_ms = partition.log_append_time_ms
     values: dict[str, Any] = {
         "index": partition.index,
@@ -141,7 +144,7 @@ def kio_partition(module: Any, partition: ProduceResponsePartition) -> Any:
     return made(module.PartitionProduceResponse, **values)
 
 
-def kio_response(response: ProduceResponse, version: int) -> Any:
+def kio_response(response: ProduceResponse, version: int) -> KioEntity:
     module = response_module(0, version)
     values: dict[str, Any] = {}
     if hasattr(module, "NodeEndpoint"):
@@ -177,7 +180,7 @@ def as_version_tells(request: ProduceRequest, version: int) -> ProduceRequest:
 @given(request=produce_requests)
 def test_a_request_that_kio_wrote_is_read_with_equal_values(version: int, request: ProduceRequest) -> None:
     data = kio_write(kio_request(request, version))
-    assert read_produce_request(memoryview(data), version) == as_version_tells(request, version)
+    assert read_produce_request(view_of(data), version) == as_version_tells(request, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
