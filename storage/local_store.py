@@ -32,6 +32,8 @@ from storage.object_store import (
 INCOMPLETE_FOLDER = ".incomplete"
 WRITE_THREADS = 8
 READ_THREADS = 8
+EMPTY_FOLDER_DEPTH = 3
+"""How deep empty folders are looked for: `intake/SESSION` and `lake/TOPIC/data`."""
 
 _HOPELESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 """Errors that asking again does not cure; a full disk or a failing one may get well."""
@@ -137,10 +139,7 @@ class LocalStore:
         self._make_folder(f"{self._root}/{INCOMPLETE_FOLDER}")
         for leftover in os.listdir(f"{self._root}/{INCOMPLETE_FOLDER}"):
             self._files.unlink(f"{self._root}/{INCOMPLETE_FOLDER}/{leftover}")
-        for folder, _, _ in os.walk(self._root, topdown=False):
-            if folder != self._root and os.path.basename(folder) != INCOMPLETE_FOLDER:
-                with suppress(OSError):
-                    os.rmdir(folder)
+        _remove_empty_folders(self._root, depth=0)
 
     def _make_folder(self, folder: str) -> None:
         """Make `folder` durable, and those above it. One that exists may be the work of a crash: it is synced too."""
@@ -224,6 +223,18 @@ class LocalStore:
         for key in keys:
             with _errors_of(key), suppress(FileNotFoundError, NotADirectoryError):
                 self._files.unlink(self._path(key))
+
+
+def _remove_empty_folders(folder: str, *, depth: int) -> None:
+    """Drop the folders that sessions and topics left empty. Lists no deeper than those, so that a start stays quick."""
+    if depth < EMPTY_FOLDER_DEPTH:
+        with os.scandir(folder) as entries:
+            below = [entry.path for entry in entries if entry.is_dir() and entry.name != INCOMPLETE_FOLDER]
+        for path in below:
+            _remove_empty_folders(path, depth=depth + 1)
+    if depth:
+        with suppress(OSError):
+            os.rmdir(folder)
 
 
 @contextmanager

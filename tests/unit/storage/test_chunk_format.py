@@ -24,6 +24,7 @@ from storage.chunk_format import (
     encode_object,
     read_footer,
 )
+from storage.object_store import Buffer
 
 GOLDEN = Path(__file__).parent / "golden"
 TOPIC_A = TopicId(bytes(range(16)))
@@ -76,7 +77,7 @@ class TestEncoding:
         assert whole() == (GOLDEN / "intake_object_v1.bin").read_bytes()
 
     def test_payloads_are_handed_on_as_they_came(self) -> None:
-        parts = [b"a", bytearray(b"b"), memoryview(b"c")]
+        parts: list[Buffer] = [b"a", bytearray(b"b"), memoryview(b"c")]
         encoded = encode_object(
             SessionId(1), ObjectNumber(0), [ChunkParts(topic_id=TOPIC_A, partition=PartitionIndex(0), parts=parts)]
         )

@@ -1,0 +1,68 @@
+"""Keys of the bucket, made and read."""
+
+import pytest
+
+from protocol.types import ObjectNumber, Position, SessionId, TopicId
+from storage.refs import (
+    intake_key,
+    intake_session_prefix,
+    parquet_key,
+    session_of_key,
+    snapshot_key,
+    topic_folder,
+)
+
+SESSION = SessionId(0xABC)
+NUMBER = ObjectNumber(7)
+TOPIC = TopicId(bytes(range(16)))
+
+
+def test_an_intake_key_names_session_and_number() -> None:
+    assert intake_key(SESSION, NUMBER) == "intake/0000000000000abc/0000000000000007"
+    assert intake_key(SESSION, NUMBER).startswith(intake_session_prefix(SESSION))
+
+
+def test_keys_of_a_session_sort_by_number() -> None:
+    keys = [intake_key(SESSION, ObjectNumber(number)) for number in (9, 10, 255, 256, 1 << 40)]
+    assert keys == sorted(keys)
+
+
+def test_a_data_file_lies_in_the_folder_of_its_topic_and_names_its_session() -> None:
+    assert topic_folder("orders", TOPIC) == "lake/orders-000102030405060708090a0b0c0d0e0f/"
+    assert parquet_key("orders", TOPIC, SESSION, NUMBER) == (
+        "lake/orders-000102030405060708090a0b0c0d0e0f/data/0000000000000abc-0000000000000007.parquet"
+    )
+
+
+def test_snapshots_sort_by_position() -> None:
+    assert snapshot_key(Position(255)) == "ledger/snapshots/00000000000000ff"
+
+
+def test_the_session_is_read_back_from_every_key() -> None:
+    assert session_of_key(intake_key(SESSION, NUMBER)) == SESSION
+    assert session_of_key(parquet_key("a-b", TOPIC, SESSION, NUMBER)) == SESSION
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "cluster.json",
+        "ledger/snapshots/0000000000000001",
+        "intake/0000000000000abc",
+        "intake/0000000000000abc/7",
+        "intake/abc/0000000000000007",
+        "intake/0000000000000ABC/0000000000000007",
+        "intake/0000000000000abc/0000000000000007/x",
+        "intake/+000000000000abc/0000000000000007",
+        "lake/t-00/data/0000000000000abc-0000000000000007",
+        "lake/t-00/data/0000000000000abc0000000000000007.parquet",
+        "lake/t-00/data/abc-0000000000000007.parquet",
+        "lake/t-00/data/0000000000000abc-7.parquet",
+        "lake/t-00/metadata/0000000000000abc-0000000000000007.parquet",
+        "lake//data/0000000000000abc-0000000000000007.parquet",
+        "lake/t-00/data/x/0000000000000abc-0000000000000007.parquet",
+    ],
+)
+def test_any_other_key_has_no_session(key: str) -> None:
+    assert session_of_key(key) is None
