@@ -4,6 +4,8 @@ Of a running cluster through --server, of a stopped one through its --data-dir (
 """
 
 import asyncio
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ import typer
 
 from agent.commands.failure import EXIT_USAGE, CommandFailed
 from agent.commands.http_client import SERVER_DEFAULT, Json, JsonOption, ServerOption, get
-from agent.commands.output import print_json, print_pairs, print_table
+from agent.commands.output import bytes_text, cell_text, print_json, print_pairs, print_table
 
 app = typer.Typer(no_args_is_help=True)
 DataDirOption = Annotated[
@@ -62,8 +64,7 @@ def show_ledger(
     if as_json:
         print_json(answer)
     else:
-        columns = ("position", "session", "number", "time_ms", "command", "bytes", "values")
-        _print_rows(answer, "entries", columns, "The ledger has no entries above its snapshot.")
+        _print_entries(answer["entries"])
 
 
 @app.command("objects")
@@ -156,6 +157,33 @@ async def _chunks_of_folder(data_dir: Path, topic: str, partition: int) -> list[
     if topic_id is None:
         raise CommandFailed(f"there is no topic {topic!r}; there is {', '.join(sorted(state.topic_ids)) or 'none'}")
     return list(chunk_rows(state, state.topics[topic_id], None if partition < 0 else partition))
+
+
+def _print_entries(entries: object) -> None:
+    """An entry a paragraph: where it is, what it says."""
+    assert isinstance(entries, list)
+    if not entries:
+        sys.stdout.write("The ledger has no entries above its snapshot.\n")
+    for entry in entries:
+        moment = "no time" if entry.get("time_ms") is None else _moment(entry["time_ms"])
+        sys.stdout.write(
+            f"{entry['position']}  {entry['command']}  session {entry['session']} entry {entry['number']}  "
+            f"{moment}  {bytes_text(entry['bytes'])}\n",
+        )
+        _print_values(entry.get("values") or {"reason": entry.get("reason")}, "    ")
+
+
+def _print_values(values: Json, indent: str) -> None:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            sys.stdout.write(f"{indent}{name.replace('_', ' ')}\n")
+            _print_values(value, indent + "    ")
+        else:
+            sys.stdout.write(f"{indent}{name.replace('_', ' ')}: {cell_text(name, value)}\n")
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _print_rows(answer: Json, name: str, columns: tuple[str, ...], empty: str) -> None:

@@ -16,24 +16,44 @@ def print_json(value: object) -> None:
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str], *, empty: str) -> None:
-    """Rows as a table; numbers to the right; `empty` where there are none. Columns named bytes are shown in units."""
+    """Rows as a table; numbers to the right; `empty` where there are none. Columns named bytes are shown in units.
+
+    A terminal gets lines and folded cells, a pipe one plain line a row.
+    """
     if not rows:
         sys.stdout.write(empty + "\n")
         return
+    cells = [[cell_text(column, row.get(column)) for column in columns] for row in rows]
+    titles = [column.replace("_", " ") for column in columns]
+    is_number = [any(isinstance(row.get(column), int) for row in rows) for column in columns]
+    if sys.stdout.isatty():
+        _print_rich(cells, titles, is_number)
+    else:
+        _print_plain(cells, titles, is_number)
+
+
+def _print_rich(cells: list[list[str]], titles: list[str], is_number: list[bool]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        is_number = any(isinstance(row.get(column), int) for row in rows)
-        table.add_column(
-            column.replace("_", " "), justify="right" if is_number else "left", overflow="fold", no_wrap=is_number
+    for title, is_right in zip(titles, is_number, strict=True):
+        table.add_column(title, justify="right" if is_right else "left", overflow="fold", no_wrap=is_right)
+    for row in cells:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)
+
+
+def _print_plain(cells: list[list[str]], titles: list[str], is_number: list[bool]) -> None:
+    """For a pipe, which has no width: one line a row, never folded."""
+    widths = [max(len(row[index]) for row in [titles, *cells]) for index in range(len(titles))]
+    for row in [titles, *cells]:
+        padded = (
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(row, widths, is_number, strict=True)
         )
-    for row in rows:
-        table.add_row(*(_cell(column, row.get(column)) for column in columns))
-    # A pipe has no width: rows must not be folded for it.
-    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
+        sys.stdout.write("  ".join(padded).rstrip() + "\n")
 
 
 def print_pairs(values: Mapping[str, object]) -> None:
@@ -41,7 +61,7 @@ def print_pairs(values: Mapping[str, object]) -> None:
     shown = {name: value for name, value in values.items() if not _is_table(value)}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
-        sys.stdout.write(f"{name.replace('_', ' '):<{width}}  {_cell(name, value)}\n")
+        sys.stdout.write(f"{name.replace('_', ' '):<{width}}  {cell_text(name, value)}\n")
 
 
 def bytes_text(count: int) -> str:
@@ -56,7 +76,8 @@ def _is_table(value: object) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
-def _cell(column: str, value: object) -> str:
+def cell_text(column: str, value: object) -> str:
+    """A value as a person reads it; numbers of columns named bytes in units."""
     match value:
         case None:
             return "-"
@@ -65,7 +86,7 @@ def _cell(column: str, value: object) -> str:
         case int() if column == "bytes" or column.endswith("_bytes"):
             return bytes_text(value)
         case list():
-            return ", ".join(str(item) for item in value)
+            return ", ".join(str(item) for item in value) or "-"
         case dict():
             return ", ".join(f"{key}={item}" for key, item in value.items()) or "-"
         case _:
