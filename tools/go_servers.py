@@ -42,7 +42,7 @@ def ensure_minio() -> Path:
     def build(folder: Path) -> None:
         go = _ensure_go()
         module = f"github.com/minio/minio@{pins.MINIO}"
-        run("minio", [go, "install", "-ldflags=-s -w", module], env=_go_settings(folder))
+        run("minio", [go, "install", "-ldflags=-s -w", module], env=_go_settings(folder), attempts=3)
 
     return ensure("MinIO (S3 store)", minio_program().parent, build) / "minio"
 
@@ -63,7 +63,7 @@ def ensure_etcd() -> Path:
             ["mod", "tidy"],
             ["build", "-ldflags=-s -w", "-o", str(folder / "etcd"), "."],
         ):
-            run("etcd", [go, "-C", work, *arguments], env=settings)
+            run("etcd", [go, "-C", work, *arguments], env=settings, attempts=2)
 
     return ensure("etcd", etcd_program().parent, build) / "etcd"
 

@@ -71,7 +71,7 @@ def _fetch(jar_set: str, java: Path, folder: Path) -> None:
         java_options += [f"-Djavax.net.ssl.trustStorePassword={TRUST_STORE_PASSWORD}"]
     start = [str(java / "bin" / "java"), *java_options, "-cp", str(ivy_jars[0]), "org.apache.ivy.Main"]
     retrieve = ["-types", "jar", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
-    run(f"jars {jar_set}", [*start, "-settings", settings, "-ivy", module, *retrieve])
+    run(f"jars {jar_set}", [*start, "-settings", settings, "-ivy", module, *retrieve], attempts=3)
     for artifact in artifacts(jar_set):
         jar = folder / artifact.file_name
         if not jar.exists():

@@ -17,6 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HEARTBEAT_SECONDS = 20
 
+_locks_held: list[int] = []
+"""File numbers of the locks; children inherit them, so a lock outlives a killed set-up while its child still works."""
+
 
 class SetupFailed(Exception):
     """A step could not be done. The message says what to do."""
@@ -53,7 +56,11 @@ def locked(place: Path) -> Iterator[None]:
         except BlockingIOError:
             say(f"  another set-up is at work on {place}: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        _locks_held.append(lock.fileno())
+        try:
+            yield
+        finally:
+            _locks_held.remove(lock.fileno())
 
 
 def ensure(title: str, place: Path, build: Callable[[Path], None]) -> Path:
@@ -72,17 +79,37 @@ def ensure(title: str, place: Path, build: Callable[[Path], None]) -> Path:
         return place
 
 
-def run(title: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> None:
-    """Runs a command with its output in a log file. Raises `SetupFailed` with the end of that log."""
+def run(title: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, attempts: int = 1) -> None:
+    """Runs a command with its output in a log file. Raises `SetupFailed` with the end of that log.
+
+    `attempts`: how often it is tried, for clients that give up at the first broken connection.
+    """
     logs = cache_folder() / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"{title.replace(' ', '-')}-{os.getpid()}.log"
     words = [str(word) for word in command]
+    status = _run_once(title, words, log, env or {})
+    while status != 0 and attempts > 1:
+        attempts -= 1
+        say(f"  {title:<28} failed with status {status}; once more")
+        status = _run_once(title, words, log, env or {})
+    if status != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
+        raise SetupFailed(f"{tail}\n\n{title} failed with status {status}; the whole log is {log}")
+    log.unlink()
+
+
+def _run_once(title: str, words: list[str], log: Path, env: Mapping[str, str]) -> int:
     started = time.monotonic()
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, **(env or {})}
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **env},
+                pass_fds=tuple(_locks_held),
             )
         except OSError as error:
             raise SetupFailed(f"{words[0]} cannot be started: {error}") from error
@@ -92,10 +119,7 @@ def run(title: str, command: Sequence[str | Path], *, env: Mapping[str, str] | N
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-    if process.returncode != 0:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
-        raise SetupFailed(f"{tail}\n\n{title} failed with status {process.returncode}; the whole log is {log}")
-    log.unlink()
+    return process.returncode
 
 
 def _wait(title: str, process: subprocess.Popen[bytes], started: float, log: Path) -> None:
