@@ -1,0 +1,147 @@
+"""The columns of a partition's chunks."""
+
+from array import array
+
+import pytest
+
+from coordinator.chunk_index import NO_ROWS, ChunkIndex, ChunkRef
+from protocol.types import Milliseconds, ObjectId, Offset
+
+
+def index_of(*ends: int, timestamps: tuple[int, ...] = ()) -> ChunkIndex:
+    """An index whose chunks end at `ends`, each in an object of its own."""
+    index = ChunkIndex()
+    for row, end in enumerate(ends):
+        timestamp = timestamps[row] if timestamps else 1_000 + row
+        index.append(end, row + 1, row * 10, 10, timestamp, -1)
+    return index
+
+
+def archived(first: int, end: int) -> ChunkRef:
+    return ChunkRef(
+        offset_first=Offset(first),
+        offset_end=Offset(end),
+        object_id=ObjectId(99),
+        byte_first=4,
+        byte_count=50,
+        max_timestamp=Milliseconds(7),
+        append_time_ms=Milliseconds(-1),
+        row_group=2,
+        row_first=30,
+        row_count=end - first,
+    )
+
+
+class TestReading:
+    def test_a_row_begins_where_the_one_before_it_ends(self) -> None:
+        assert index_of(10, 15).row(1) == ChunkRef(
+            offset_first=Offset(10),
+            offset_end=Offset(15),
+            object_id=ObjectId(2),
+            byte_first=10,
+            byte_count=10,
+            max_timestamp=Milliseconds(1_001),
+            append_time_ms=Milliseconds(-1),
+            row_group=NO_ROWS,
+            row_first=NO_ROWS,
+            row_count=NO_ROWS,
+        )
+        assert not index_of(10).row(0).is_archived
+
+    @pytest.mark.parametrize(("offset", "row"), [(-1, None), (0, 0), (9, 0), (10, 1), (14, 1), (15, None)])
+    def test_an_offset_is_in_the_row_that_covers_it(self, offset: int, row: int | None) -> None:
+        assert index_of(10, 15).locate(offset) == row
+
+    def test_an_empty_index_covers_nothing(self) -> None:
+        index = ChunkIndex(Offset(5))
+        assert (len(index), index.end, index.locate(5), index.stored_bytes) == (0, 5, None, 0)
+        assert list(index.rows_from(0)) == []
+
+    def test_rows_from_an_offset_begin_with_the_one_that_covers_it(self) -> None:
+        index = index_of(10, 15, 20)
+        assert [chunk.offset_first for chunk in index.rows_from(12)] == [10, 15]
+        assert [chunk.offset_first for chunk in index.rows_from(-5)] == [0, 10, 15]
+        assert index.stored_bytes == 30
+
+
+class TestTimestamps:
+    @pytest.mark.parametrize(("timestamp", "row"), [(0, 0), (50, 0), (51, 2), (70, 2), (71, None)])
+    def test_the_first_row_that_reaches_a_timestamp_is_found(self, timestamp: int, row: int | None) -> None:
+        assert index_of(1, 2, 3, timestamps=(50, 40, 70)).find_timestamp(timestamp) == row
+
+    def test_the_greatest_timestamp_is_found_in_its_first_row(self) -> None:
+        assert index_of(1, 2, 3, timestamps=(40, 70, 70)).max_timestamp_row() == 1
+
+    def test_an_empty_index_has_no_timestamps(self) -> None:
+        assert ChunkIndex().find_timestamp(0) is None
+        assert ChunkIndex().max_timestamp_row() is None
+
+    def test_records_without_a_timestamp_have_no_greatest(self) -> None:
+        assert index_of(1, timestamps=(-1,)).max_timestamp_row() is None
+
+    def test_looking_for_timestamps_leaves_the_index_free_to_grow(self) -> None:
+        index = index_of(1)
+        index.find_timestamp(0)
+        index.max_timestamp_row()
+        index.append(2, 1, 0, 1, 1, -1)
+        assert len(index) == 2
+
+
+class TestChanging:
+    def test_archived_chunks_take_the_place_of_others(self) -> None:
+        index = index_of(10, 15, 20)
+        index.replace(0, 2, [archived(0, 15)])
+        assert index.row(0) == archived(0, 15)
+        assert index.row(0).is_archived
+        assert index.row(1).offset_first == 15
+        assert list(index.object_ids) == [99, 3]
+
+    def test_one_chunk_can_become_several(self) -> None:
+        index = index_of(10, 15)
+        index.replace(0, 1, [archived(0, 4), archived(4, 10)])
+        assert [chunk.offset_end for chunk in index.rows_from(0)] == [4, 10, 15]
+
+    def test_truncation_drops_whole_rows_and_returns_their_objects(self) -> None:
+        index = index_of(10, 15, 20)
+        assert index.truncate_before(Offset(16)) == [1, 2]
+        assert (index.first, index.end, len(index)) == (15, 20, 1)
+        assert index.locate(14) is None
+
+    def test_truncation_inside_the_first_row_drops_nothing(self) -> None:
+        index = index_of(10)
+        assert index.truncate_before(Offset(9)) == []
+        assert index.first == 0
+
+    def test_truncation_to_the_end_leaves_the_end(self) -> None:
+        index = index_of(10, 15)
+        index.truncate_before(Offset(15))
+        assert (index.first, index.end, len(index)) == (15, 15, 0)
+
+
+class TestColumns:
+    def test_an_index_is_its_columns(self) -> None:
+        index = index_of(10, 15)
+        index.replace(0, 1, [archived(0, 10)])
+        copy = ChunkIndex.from_columns(index.first, index.columns())
+        assert list(copy.rows_from(0)) == list(index.rows_from(0))
+
+    def test_columns_are_little_endian(self) -> None:
+        assert index_of(258).columns()[0] == bytes([2, 1, 0, 0, 0, 0, 0, 0])
+
+    def test_a_column_that_is_missing_is_noticed(self) -> None:
+        with pytest.raises(ValueError, match="9 columns, not 8"):
+            ChunkIndex.from_columns(Offset(0), index_of(1).columns()[:-1])
+
+    def test_a_column_that_is_too_short_is_noticed(self) -> None:
+        with pytest.raises(ValueError, match="differ in length"):
+            ChunkIndex.from_columns(Offset(0), [*index_of(1).columns()[:-1], b""])
+
+    @pytest.mark.parametrize("ends", [(0,), (-3,), (5, 5), (5, 4)])
+    def test_offsets_that_do_not_rise_are_noticed(self, ends: tuple[int, ...]) -> None:
+        columns = [array("q", ends).tobytes(), *index_of(*range(1, len(ends) + 1)).columns()[1:]]
+        with pytest.raises(ValueError, match="do not rise"):
+            ChunkIndex.from_columns(Offset(0), columns)
+
+    def test_a_chunk_costs_less_than_250_bytes(self) -> None:
+        index = index_of(*range(1, 1_001))
+        assert sum(column.__sizeof__() for column in index._arrays()) < 250 * 1_000  # noqa: SLF001

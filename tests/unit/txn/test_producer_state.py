@@ -1,0 +1,135 @@
+"""The rules of a producer's sequence on one partition, as Kafka's ProducerAppendInfo has them."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
+from txn.producer_state import (
+    ACCEPT,
+    Decision,
+    Duplicate,
+    ProducerState,
+    Reject,
+    RememberedBatch,
+    advance,
+    decide,
+    expire,
+    sequence_after,
+)
+
+LAST_SEQUENCE = (1 << 31) - 1
+OUT_OF_ORDER = Reject(ErrorCode.out_of_order_sequence_number)
+
+
+def judge(
+    state: ProducerState | None, sequence: int, *, records: int = 1, epoch: int = 0, producer: int = 7, below: int = 0
+) -> Decision:
+    return decide(
+        state,
+        producer_id=producer,
+        epoch=epoch,
+        base_sequence=sequence,
+        record_count=records,
+        unknown_producers_below=ProducerId(below),
+    )
+
+
+def producer(*batches: tuple[int, int, int], epoch: int = 0) -> ProducerState:
+    """State with batches (first sequence, records, offset)."""
+    producers: dict[ProducerId, ProducerState] = {}
+    for sequence, records, offset in batches:
+        advance(
+            producers,
+            producer_id=7,
+            epoch=epoch,
+            base_sequence=sequence,
+            record_count=records,
+            base_offset=offset,
+            time_ms=Milliseconds(offset),
+        )
+    return producers[ProducerId(7)]
+
+
+@pytest.mark.parametrize(
+    ("base", "count", "after"), [(0, 1, 1), (LAST_SEQUENCE, 1, 0), (LAST_SEQUENCE - 1, 3, 1), (5, 10, 15)]
+)
+def test_sequences_wrap_around_after_the_31st_bit(base: int, count: int, after: int) -> None:
+    assert sequence_after(base, count) == after
+
+
+class TestWithoutState:
+    def test_the_first_sequence_is_0(self) -> None:
+        assert judge(None, 0) == ACCEPT
+
+    def test_s8_another_first_sequence_is_out_of_order(self) -> None:
+        assert judge(None, 1) == OUT_OF_ORDER
+
+    def test_s8_a_producer_whose_state_may_have_been_dropped_goes_on(self) -> None:
+        assert judge(None, 12, producer=7, below=8) == ACCEPT
+        assert judge(None, 12, producer=8, below=8) == OUT_OF_ORDER
+
+    @pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
+    def test_an_epoch_and_a_sequence_belong_to_a_producer(self, epoch: int, sequence: int) -> None:
+        assert judge(None, sequence, epoch=epoch) == Reject(ErrorCode.invalid_record)
+
+
+class TestInTheSameEpoch:
+    def test_the_next_sequence_is_accepted(self) -> None:
+        assert judge(producer((0, 10, 0)), 10) == ACCEPT
+
+    def test_the_next_sequence_after_the_last_is_0(self) -> None:
+        state = producer((0, LAST_SEQUENCE, 0), (LAST_SEQUENCE, 1, 100))
+        assert judge(state, 0) == ACCEPT
+
+    def test_a_batch_across_the_wrap_is_followed_by_its_remainder(self) -> None:
+        state = producer((LAST_SEQUENCE - 1, 4, 50))
+        assert judge(state, 2) == ACCEPT
+        assert judge(state, LAST_SEQUENCE - 1, records=4) == Duplicate(Offset(50))
+
+    def test_a_gap_is_out_of_order(self) -> None:
+        assert judge(producer((0, 10, 0)), 11) == OUT_OF_ORDER
+
+    def test_each_of_the_last_five_batches_is_a_duplicate(self) -> None:
+        state = producer(*[(n * 2, 2, 100 + n) for n in range(5)])
+        for n in range(5):
+            assert judge(state, n * 2, records=2) == Duplicate(Offset(100 + n))
+
+    def test_an_older_repeat_is_out_of_order(self) -> None:
+        state = producer(*[(n * 2, 2, 100 + n) for n in range(6)])
+        assert judge(state, 0, records=2) == OUT_OF_ORDER
+        assert judge(state, 2, records=2) == Duplicate(Offset(101))
+
+    def test_a_repeat_of_another_length_is_no_duplicate(self) -> None:
+        assert judge(producer((0, 10, 0)), 0, records=9) == OUT_OF_ORDER
+
+
+class TestInAnotherEpoch:
+    def test_a_lower_epoch_is_fenced(self) -> None:
+        assert judge(producer((0, 1, 0), epoch=3), 1, epoch=2) == Reject(ErrorCode.invalid_producer_epoch)
+
+    def test_a_higher_epoch_starts_at_0(self) -> None:
+        assert judge(producer((0, 1, 0)), 0, epoch=1) == ACCEPT
+        assert judge(producer((0, 1, 0)), 1, epoch=1) == OUT_OF_ORDER
+
+    def test_a_new_epoch_forgets_the_batches_of_the_old_one(self) -> None:
+        producers = {ProducerId(7): producer((0, 1, 0))}
+        advance(
+            producers,
+            producer_id=7,
+            epoch=1,
+            base_sequence=0,
+            record_count=3,
+            base_offset=9,
+            time_ms=Milliseconds(5),
+        )
+        state = producers[ProducerId(7)]
+        assert state.epoch == ProducerEpoch(1)
+        assert state.recent == [RememberedBatch(Sequence(0), Sequence(3), Offset(9))]
+        assert state.sequence_next == 3
+
+
+def test_producers_idle_since_before_the_cutoff_are_forgotten() -> None:
+    producers = {ProducerId(n): producer((0, 1, 10 * n)) for n in range(3)}
+    assert expire(producers, Milliseconds(10))
+    assert sorted(producers) == [1, 2]
+    assert not expire(producers, Milliseconds(10))
