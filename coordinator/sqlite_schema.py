@@ -60,7 +60,8 @@ def read_or_create_identity(connection: sqlite3.Connection, path: Path, new_clus
     """Whose ledger the file is; an empty file becomes the ledger of a new cluster, in one transaction."""
     if _is_empty(connection):
         _create(connection, new_cluster_id)
-        _sync_directory(path.parent)
+        for folder in path.resolve().parents:  # whoever made them for this file may not have synced their names
+            _sync_directory(folder)
     rows = connection.execute("SELECT cluster_id, incarnation, format_version FROM meta").fetchall()
     if len(rows) != 1:
         raise LedgerCorrupt(f"{path} names {len(rows)} clusters instead of one: {REMEDY}")
@@ -107,7 +108,11 @@ def _create(connection: sqlite3.Connection, cluster_id: str) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Make the names in a folder durable. One that this process may not open was not made by it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return
     try:
         os.fsync(descriptor)
     finally:

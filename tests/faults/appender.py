@@ -20,6 +20,7 @@ def payload(number: int) -> bytes:
 
 
 async def append_for_ever(path: Path, *, is_durable: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     ledger = await SqliteLedger.open(path, new_cluster_id="c", is_durable=is_durable)
     head = await ledger.head()
     session = await ledger.open_session("appender")

@@ -11,6 +11,8 @@ from tests.faults.appender import payload
 from tests.faults.power_cut.power_cut import PowerCut
 from tests.faults.processes import Process
 
+FILE = Path("new folder/ledger.sqlite")
+
 
 async def load(path: Path) -> LedgerStart:
     ledger = await SqliteLedger.open(path, new_cluster_id="another")
@@ -25,7 +27,7 @@ def start_appender(power_cut: PowerCut, *options: str, ignore: str = "") -> Proc
         sys.executable,
         "-m",
         "tests.faults.appender",
-        power_cut.root / "ledger.sqlite",
+        power_cut.root / FILE,
         *options,
     ]
     stderr_path = power_cut.root.parent / "stderr"
@@ -46,7 +48,7 @@ async def test_every_acknowledged_append_survives(power_cut: PowerCut, count: in
     with start_appender(power_cut) as process:
         acknowledged = acknowledged_until_killed(process, count)
     power_cut.restore()
-    start = await load(power_cut.root / "ledger.sqlite")
+    start = await load(power_cut.root / FILE)
     assert [(row.number, row.position) for row in start.records][: len(acknowledged)] == acknowledged
     assert all(row.payload == payload(row.number) for row in start.records)
     assert len(start.records) == start.head.appends_count <= len(acknowledged) + 1
@@ -58,7 +60,7 @@ async def test_appends_survive_power_cut_after_power_cut(power_cut: PowerCut) ->
         with start_appender(power_cut) as process:
             acknowledged += [position for _, position in acknowledged_until_killed(process, count)]
         power_cut.restore()
-    start = await load(power_cut.root / "ledger.sqlite")
+    start = await load(power_cut.root / FILE)
     positions = [row.position for row in start.records]
     assert set(acknowledged) <= set(positions)
     assert positions == sorted(set(positions))
@@ -77,7 +79,7 @@ async def test_without_a_sync_acknowledged_appends_are_lost(
         acknowledged = acknowledged_until_killed(process, 17)
     power_cut.restore()
     try:
-        start = await load(power_cut.root / "ledger.sqlite")
+        start = await load(power_cut.root / FILE)
     except LedgerError:
         return  # nothing readable is left
     assert len(start.records) < len(acknowledged)
