@@ -1,0 +1,40 @@
+"""Reads the archived topic `flights` with Spark: the very files that Kafka consumers are served from.
+
+.venv/bin/python docs/walk/read_with_spark.py [DATA_DIR]        after: make setup-test
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+DATA_DIR = Path(sys.argv[1] if len(sys.argv) > 1 else "penstock-data")
+BUNDLED_JAVA = Path(sys.prefix) / "java"
+EVENT = "year int, month int, day int, carrier string, tailnum string, origin string, dest string, arr_delay double"
+
+
+def main() -> None:
+    if BUNDLED_JAVA.exists():
+        os.environ.setdefault("JAVA_HOME", str(BUNDLED_JAVA))
+    spark = SparkSession.builder.master("local[2]").appName("flights").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    files = [str(path) for path in DATA_DIR.absolute().glob("store/lake/flights-*/data")]
+    log = spark.read.parquet(*files)
+    log.groupBy("partition").agg(f.count("*").alias("records"), f.max("offset").alias("last offset")).orderBy(
+        "partition"
+    ).show()
+    parsed = log.select("timestamp", f.from_json(f.col("value").cast("string"), EVENT).alias("event"))
+    events = parsed.select("timestamp", "event.*")
+    (
+        events.groupBy("carrier")
+        .agg(f.count("*").alias("flights"), f.round(f.avg("arr_delay"), 1).alias("minutes late"))
+        .orderBy(f.desc("flights"))
+        .show()
+    )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
