@@ -1,0 +1,203 @@
+"""Every command as the bytes of an entry. The bytes themselves are kept in tests/golden/commands."""
+
+import struct
+from array import array
+
+import cramjam
+import msgspec
+import pytest
+
+from coordinator.command_codec import BODY_BYTES_MAX, COMPRESSED, FORMAT_VERSION, decode, encode
+from coordinator.commands import (
+    AllocateProducerIds,
+    ArchivedChunk,
+    Command,
+    DeleteTopic,
+    EndSession,
+    ExpireProducers,
+    ForgetObjects,
+    ForgetSessions,
+    PartitionReplacement,
+    Proposal,
+    RaiseRules,
+    ReplaceChunks,
+    ReplacedChunk,
+    ReportTime,
+)
+from coordinator.log import LedgerCorrupt
+from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId
+from tests.golden import golden_bytes
+from tests.made_commands import TOPIC, Batch, Chunk, commit, create, idempotent, start
+
+OTHER = type(TOPIC)(bytes(16 * [9]))
+
+COMMANDS: dict[str, Command] = {
+    "start_session": start("agent-1", node=3, rules=2),
+    "end_session": EndSession(session=SessionId(1 << 40)),
+    "raise_rules": RaiseRules(rules_version=2),
+    "create_topic": create("orders", partitions=3, retention_ms="-1", cleanup_policy="compact"),
+    "delete_topic": DeleteTopic(topic_id=TOPIC),
+    "allocate_producer_ids": AllocateProducerIds(count=1_000),
+    "commit_chunks": commit(
+        5,
+        Chunk(batches=[Batch(records=3), idempotent(9, records=2)]),
+        Chunk(topic_id=OTHER, partition=4, batches=[Batch(timestamp=-1, is_transactional=True)]),
+        session=77,
+    ),
+    "commit_many_chunks": commit(6, *[Chunk(partition=n % 7, batches=[Batch(timestamp=n)]) for n in range(200)]),
+    "replace_chunks": ReplaceChunks(
+        topic_id=TOPIC,
+        object_session=SessionId(1),
+        object_key="lake/t/data/x.parquet",
+        object_bytes=1_000,
+        partitions=(
+            PartitionReplacement(
+                partition=PartitionIndex(2),
+                replaced=(
+                    ReplacedChunk(offset_first=Offset(0), offset_end=Offset(5), object_key="intake/1/1", byte_first=8),
+                ),
+                archived=(
+                    ArchivedChunk(
+                        offset_first=Offset(0),
+                        offset_end=Offset(5),
+                        row_group=1,
+                        row_first=10,
+                        row_count=4,
+                        byte_first=4,
+                        byte_count=900,
+                        max_timestamp=Milliseconds(-1),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    "forget_objects": ForgetObjects(object_keys=("intake/1/1", "intake/1/2")),
+    "forget_sessions": ForgetSessions(sessions=(SessionId(3), SessionId(4))),
+    "expire_producers": ExpireProducers(cutoff_ms=Milliseconds(1_700_000_000_000)),
+    "report_time": ReportTime(),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+class TestGoldenFiles:
+    def test_an_entry_of_any_age_is_read(self, name: str) -> None:
+        proposal = Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name])
+        kept = golden_bytes(f"commands/{name}", encode(proposal))
+        assert encode(decode(kept)) == encode(proposal)
+
+    def test_a_time_that_nobody_checked_is_left_out(self, name: str) -> None:
+        assert decode(encode(Proposal(time_ms=None, command=COMMANDS[name]))).time_ms is None
+
+
+def test_commands_without_columns_come_back_equal() -> None:
+    for name, command in COMMANDS.items():
+        if not name.startswith("commit"):
+            proposal = Proposal(time_ms=Milliseconds(3), command=command)
+            assert decode(encode(proposal)) == proposal
+
+
+def test_small_entries_are_plain_and_large_ones_compressed() -> None:
+    assert encode(Proposal(time_ms=None, command=COMMANDS["commit_chunks"]))[:2] == bytes([FORMAT_VERSION, 0])
+    assert encode(Proposal(time_ms=None, command=COMMANDS["commit_many_chunks"]))[:2] == bytes([1, COMPRESSED])
+
+
+def test_a_report_of_time_is_these_bytes() -> None:
+    assert encode(Proposal(time_ms=Milliseconds(5), command=ReportTime())) == bytes([1, 0, 0x92, 5, 0x91, 12])
+
+
+def plain(body: object) -> bytes:
+    return bytes([1, 0]) + msgspec.msgpack.encode(body)
+
+
+def compressed(frame: bytes, size: int) -> bytes:
+    return bytes([1, COMPRESSED]) + struct.pack("<I", size) + frame
+
+
+class TestUnreadableEntries:
+    @pytest.mark.parametrize(
+        ("payload", "message"),
+        [
+            (b"", "no header"),
+            (b"\x01", "no header"),
+            (b"\x02\x00\x92", "format 2"),
+            (b"\x01\x02\x92", "unknown flags 0x2"),
+            (b"\x01\x00", "cannot be read"),
+            (b"\x01\x00\xc1", "cannot be read"),
+            (plain([5, [99]]), "cannot be read"),
+            (plain([-5, [12]]), "cannot be read"),
+            (plain([1 << 63, [12]]), "cannot be read"),
+            (plain([5, [5, b"short"]]), "cannot be read"),
+            (plain([5, [2, -1]]), "cannot be read"),
+            (b"\x01\x01\x05", "ends before its size"),
+            (compressed(b"", BODY_BYTES_MAX + 1), "would unpack"),
+            (compressed(b"no frame", 10), "cannot be unpacked"),
+            (compressed(bytes(cramjam.zstd.compress(b"abc")), 2), "cannot be unpacked"),
+            (compressed(bytes(cramjam.zstd.compress(b"abc")), 4), "unpacks to 3 bytes where 4"),
+        ],
+    )
+    def test_the_message_says_what_is_wrong(self, payload: bytes, message: str) -> None:
+        with pytest.raises(LedgerCorrupt, match=message):
+            decode(payload)
+
+
+CHUNK_COLUMNS = {"topic": ("H", [0]), "partition": ("I", [0]), "byte_first": ("I", [0]), "batch_count": ("H", [1])}
+BATCH_COLUMNS = {
+    "record_bytes": ("I", [100]),
+    "record_count": ("I", [1]),
+    "max_timestamp": ("q", [5]),
+    "producer_id": ("q", [-1]),
+    "producer_epoch": ("h", [-1]),
+    "base_sequence": ("i", [-1]),
+    "is_transactional": ("B", [0]),
+}
+
+
+def commit_entry(object_bytes: int = 100, **changed: bytes | list[int]) -> bytes:
+    """An entry of one chunk with one batch, but for the changed columns."""
+
+    def columns(table: dict[str, tuple[str, list[int]]]) -> list[bytes]:
+        written: list[bytes] = []
+        for name, (typecode, values) in table.items():
+            value = changed.get(name, values)
+            written.append(value if isinstance(value, bytes) else array(typecode, value).tobytes())
+        return written
+
+    return plain([None, [7, 1, 0, object_bytes, [TOPIC], columns(CHUNK_COLUMNS), columns(BATCH_COLUMNS)]])
+
+
+class TestColumns:
+    def test_the_entry_that_is_varied_below_is_sound(self) -> None:
+        assert decode(commit_entry()).time_ms is None
+
+    @pytest.mark.parametrize(
+        ("entry", "message"),
+        [
+            (plain([None, [7, 1, 0, 100, [TOPIC], [b""] * 3, [b""] * 7]]), "have lengths"),
+            (plain([None, [7, 1, 0, 100, [TOPIC], [b""] * 4, [b""] * 6]]), "6 columns of batches where 7"),
+            (commit_entry(record_bytes=b"\0\0\0"), "ends inside a value"),
+            (commit_entry(record_count=[1, 1]), "have lengths"),
+            (commit_entry(**{name: [] for name in BATCH_COLUMNS}), "have lengths"),
+            (commit_entry(record_bytes=[0]), "without records"),
+            (commit_entry(record_count=[0]), "without records"),
+            (commit_entry(record_count=[1 << 31]), "without records"),
+            (commit_entry(producer_id=[-2]), "producer id below -1"),
+            (commit_entry(topic=[1]), "topic 1 where 1 are listed"),
+            (commit_entry(batch_count=[0]), "chunks of 0 batches"),
+            (commit_entry(batch_count=[2]), "chunks of 2 batches where 1"),
+            (commit_entry(partition=[1 << 31]), "beyond 31 bits"),
+            (commit_entry(byte_first=[1]), "ends at byte 101 of an object of 100"),
+            (commit_entry(object_bytes=99), "ends at byte 100 of an object of 99"),
+        ],
+    )
+    def test_whatever_points_outside_is_refused(self, entry: bytes, message: str) -> None:
+        with pytest.raises(LedgerCorrupt, match=message):
+            decode(entry)
+
+    def test_the_end_of_a_chunk_of_several_batches_is_checked(self) -> None:
+        entry = commit_entry(
+            object_bytes=199,
+            batch_count=[2],
+            **{name: values * 2 for name, (_, values) in BATCH_COLUMNS.items()},
+        )
+        with pytest.raises(LedgerCorrupt, match="ends at byte 200 of an object of 199"):
+            decode(entry)
