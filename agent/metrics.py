@@ -7,7 +7,15 @@ once. Gauges of the cluster's state are computed when they are scraped. The regi
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -80,6 +88,7 @@ class Metrics:
         self.registry = registry or CollectorRegistry(auto_describe=True)
         self._requests: dict[tuple[str, int], RequestMetrics] = {}
         self._store: dict[str, StoreMetrics] = {}
+        disable_created_metrics()  # a second series beside every counter, which nobody reads
         ProcessCollector(registry=self.registry)
         self._add_clients()
         self._add_produce_and_fetch()
@@ -183,8 +192,6 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """The text of /metrics (Prometheus text format 0.0.4)."""
-        from prometheus_client import generate_latest
-
         return generate_latest(self.registry)
 
 

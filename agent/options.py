@@ -103,9 +103,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="store",
         kind=Kind.TEXT,
-        default="required by penstock agent",
-        is_cluster_only=True,
-        help="The cluster's bucket: s3://BUCKET/PREFIX (with the usual AWS_ variables), file:///PATH or memory:.",
+        default="store/ in the data folder; required by penstock agent",
+        help="The bucket: s3://BUCKET/PREFIX (with the usual AWS_ variables), file:///PATH or memory:.",
     ),
     Option(
         name="name",

@@ -171,10 +171,9 @@ def _places(command: Command, given: Mapping[str, Value], data_dir: Path) -> tup
     """Where ledger and bucket are, as URLs."""
     match command:
         case Command.RUN:
-            for name in ("ledger", "store"):
-                if name in given:
-                    raise InvalidSettings(f"{name} belongs to penstock agent; penstock run keeps both in --data-dir")
-            return f"sqlite://{data_dir}/ledger.sqlite", f"file://{data_dir}/store"
+            if "ledger" in given:
+                raise InvalidSettings("ledger belongs to penstock agent; penstock run keeps its own in --data-dir")
+            return f"sqlite://{data_dir}/ledger.sqlite", _text(given, "store", f"file://{data_dir}/store")
         case Command.AGENT:
             for name in ("ledger", "store"):
                 if name not in given:

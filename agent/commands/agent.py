@@ -6,7 +6,7 @@ from agent.commands.option_flags import with_option_flags
 from agent.commands.serve import serve
 from agent.settings import Command
 
-HELP = "Run one agent of a cluster; --ledger and --store say which."
+HELP = "Run one agent of a cluster; --ledger and --store say of which."
 
 
 def _agent(config: str | None, values: Mapping[str, object]) -> None:

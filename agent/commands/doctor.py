@@ -20,7 +20,7 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
     from agent.commands.bucket_checks import check_bucket
     from agent.commands.machine_checks import Finding, Verdict, check_machine
 
-    is_cluster = any(values.get(name) or f"PENSTOCK_{name.upper()}" in os.environ for name in ("ledger", "store"))
+    is_cluster = bool(values.get("ledger")) or "PENSTOCK_LEDGER" in os.environ
     try:
         settings = load_settings(Command.AGENT if is_cluster else Command.RUN, values, config_path=config)
     except InvalidSettings as error:

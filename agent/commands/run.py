@@ -1,4 +1,4 @@
-"""`penstock run`: a whole broker in one process, ledger and bucket in one folder."""
+"""`penstock run`: a whole broker in one process, ledger and bucket in one folder (or the bucket elsewhere)."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from agent.commands.option_flags import with_option_flags
 from agent.commands.serve import serve
 from agent.settings import Command
 
-HELP = "Run a broker in one process: embedded ledger and store, nothing else needed."
+HELP = "Run a broker in one process, with its own ledger and store; nothing else is needed."
 
 
 def _run(config: str | None, values: Mapping[str, object]) -> None:

@@ -49,6 +49,13 @@ def test_penstock_run_has_its_own_ledger() -> None:
         load_settings(Command.RUN, {}, environment={"PENSTOCK_LEDGER": "memory:"})
 
 
+def test_penstock_run_can_have_its_bucket_elsewhere() -> None:
+    settings = run(store="s3://lake/kafka")
+    assert settings.store_url == "s3://lake/kafka"
+    assert settings.ledger_url.startswith("sqlite:")
+    assert settings.flush_interval_ms == 250
+
+
 @pytest.mark.parametrize("option", ["listen", "http"])
 def test_an_address_that_others_can_reach_must_be_wanted(option: str) -> None:
     with pytest.raises(InvalidSettings, match="--insecure"):
