@@ -226,20 +226,24 @@ class PenstockFactory:
         *,
         data: Path | None = None,
         settings: Mapping[str, str] | None = None,
+        options: Mapping[str, str] | None = None,
         store: str | None = None,
         env: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
     ) -> Penstock:
         """Starts one broker and returns when it serves.
 
-        `data`: its folder, kept over restarts (a new one where None). `settings`: passed by `--set`. `store`: the URL
-        of an object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`.
+        `data`: its folder, kept over restarts (a new one where None). `settings`: Kafka's broker configs, passed by
+        `--set`. `options`: other options by their names, for example `{"gc-grace-s": "1"}`. `store`: the URL of an
+        object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`.
         """
         self.count += 1
         data = data or self.folder / f"data-{self.count}"
         command: list[str | Path] = [PENSTOCK, "run", "--listen", listen, "--http", "127.0.0.1:0", "--data-dir", data]
         if store is not None:
             command += ["--store", store]
+        for name, value in (options or {}).items():
+            command += [f"--{name}", value]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
         process = self.stack.enter_context(running(command, self.folder, name=f"penstock-{self.count}", env=env))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.store import S3Store
 
-from tests.services import JavaProgram, KafkaBroker, Minio
+from tests.services import JavaProgram, KafkaBroker, Minio, PenstockFactory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,25 @@ def test_apache_kafka_serves_a_compiled_java_client(
     kafka_broker: KafkaBroker, compile_java: Callable[[Path], JavaProgram]
 ) -> None:
     assert compile_java(HELLO).run(kafka_broker.bootstrap, "greetings").strip() == "greetings"
+
+
+def test_penstock_serves_a_java_client_and_remembers_after_a_kill(
+    penstock: PenstockFactory, compile_java: Callable[[Path], JavaProgram]
+) -> None:
+    hello = compile_java(HELLO)
+    broker = penstock()
+    assert hello.run(broker.bootstrap, "first").strip() == "first"
+    broker.process.kill()
+    again = penstock(data=broker.data)
+    assert sorted(hello.run(again.bootstrap, "second").strip().split(",")) == ["first", "second"]
+    assert again.process.stop() == 0
+
+
+def test_penstock_keeps_its_objects_in_minio(penstock: PenstockFactory, minio: Minio) -> None:
+    bucket = minio.make_bucket("penstock")
+    broker = penstock(store=f"s3://{bucket}/cluster", env=minio.settings)
+    assert broker.process.stop() == 0
+    assert any((minio.data / bucket / "cluster").iterdir())
 
 
 def test_spark_runs_python_workers(spark: "SparkSession") -> None:
