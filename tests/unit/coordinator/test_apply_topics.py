@@ -1,0 +1,114 @@
+"""Topics come and go, and the idle producers in them."""
+
+import pytest
+
+from coordinator import apply_topics
+from coordinator.commands import (
+    AllocateProducerIds,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    ExpireProducers,
+    Outcome,
+    Refused,
+    ReportTime,
+)
+from protocol.errors import ErrorCode
+from protocol.types import Milliseconds, TopicId
+from tests.made_commands import TOPIC, Batch, Cluster, create, idempotent, start
+
+OTHER = TopicId(bytes([1] * 16))
+
+
+def refusal(outcome: Outcome) -> ErrorCode:
+    assert isinstance(outcome, Refused)
+    return outcome.error_code
+
+
+class TestCreation:
+    def test_a_topic_has_its_partitions_configs_and_time(self) -> None:
+        cluster = Cluster()
+        cluster.do(start(), time_ms=40)
+        assert cluster.do(create(partitions=3, retention_ms="5", cleanup_policy="compact")) == Done()
+        topic = cluster.state.topics[TOPIC]
+        assert (topic.name, len(topic.partitions), topic.created_ms) == ("t", 3, 40)
+        assert list(topic.configs.items()) == [("cleanup.policy", "compact"), ("retention.ms", "5")]
+        assert cluster.state.topic_ids == {"t": TOPIC}
+        assert cluster.state.partitions_count == 3
+
+    @pytest.mark.parametrize(
+        ("command", "error_code"),
+        [
+            (create("t", topic_id=OTHER), ErrorCode.topic_already_exists),
+            (create("a b", topic_id=OTHER), ErrorCode.invalid_topic_exception),
+            (create("a.b_c", topic_id=OTHER), ErrorCode.invalid_topic_exception),
+            (create("u"), ErrorCode.invalid_request),
+            (create("u", topic_id=TopicId(bytes(16))), ErrorCode.invalid_request),
+            (create("u", topic_id=OTHER, partitions=0), ErrorCode.invalid_partitions),
+            (create("u", topic_id=OTHER, partitions=-1), ErrorCode.invalid_partitions),
+            (create("u", topic_id=OTHER, partitions=10_001), ErrorCode.invalid_partitions),
+        ],
+    )
+    def test_a_topic_that_cannot_be_is_refused(self, command: CreateTopic, error_code: ErrorCode) -> None:
+        cluster = Cluster.started()
+        cluster.do(create("a_b.c", topic_id=TopicId(bytes([2] * 16))))
+        assert refusal(cluster.do(command)) is error_code
+        assert len(cluster.state.topics) == 2
+
+    def test_the_cluster_has_a_limit_of_partitions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(apply_topics, "PARTITIONS_MAX", 3)
+        cluster = Cluster.started()
+        assert refusal(cluster.do(create("u", topic_id=OTHER, partitions=3))) is ErrorCode.policy_violation
+        assert cluster.do(create("u", topic_id=OTHER, partitions=2)) == Done()
+
+
+class TestDeletion:
+    def test_a_deleted_topic_releases_its_objects(self) -> None:
+        cluster = Cluster.started()
+        cluster.produce(4, Batch())
+        assert cluster.do(DeleteTopic(topic_id=TOPIC), time_ms=60) == Done()
+        state = cluster.state
+        assert (state.topics, state.topic_ids, state.objects, state.partitions_count) == ({}, {}, {}, 0)
+        assert state.released == {"intake/0000000000000001/0000000000000004": 60}
+
+    def test_a_topic_that_is_not_there_cannot_be_deleted(self) -> None:
+        assert refusal(Cluster.started().do(DeleteTopic(topic_id=OTHER))) is ErrorCode.unknown_topic_id
+
+    def test_a_name_is_free_again(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(DeleteTopic(topic_id=TOPIC))
+        assert cluster.do(create(topic_id=OTHER)) == Done()
+
+    def test_s8_a_producer_goes_on_in_a_topic_that_was_created_again(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(AllocateProducerIds(count=10))
+        cluster.produce(0, idempotent(0, producer=7))
+        cluster.do(DeleteTopic(topic_id=TOPIC))
+        cluster.do(AllocateProducerIds(count=10))
+        cluster.do(create())
+        assert cluster.produce(1, idempotent(1, producer=7)).error_codes == [0]
+        assert cluster.produce(2, idempotent(1, producer=10)).error_codes == [45]
+
+
+class TestExpiry:
+    def expire(self, *, cutoff_ms: int, now_ms: int) -> Cluster:
+        cluster = Cluster.started()
+        cluster.do(AllocateProducerIds(count=10))
+        cluster.produce(0, idempotent(0))
+        cluster.do(ReportTime(), time_ms=now_ms)
+        assert cluster.do(ExpireProducers(cutoff_ms=Milliseconds(cutoff_ms))) == Done()
+        return cluster
+
+    def test_s8_a_producer_whose_state_was_dropped_goes_on(self) -> None:
+        cluster = self.expire(cutoff_ms=1, now_ms=100)
+        assert cluster.partition.producers == {}
+        assert cluster.produce(1, idempotent(1)).error_codes == [0]
+
+    def test_an_active_producer_stays(self) -> None:
+        cluster = self.expire(cutoff_ms=0, now_ms=100)
+        assert list(cluster.partition.producers) == [7]
+        assert cluster.partition.unknown_producers_below == 0
+
+    def test_s2_a_cutoff_ahead_of_the_state_counts_as_the_states_time(self) -> None:
+        cluster = self.expire(cutoff_ms=1 << 60, now_ms=0)
+        assert list(cluster.partition.producers) == [7]

@@ -1,0 +1,131 @@
+"""A reader of the ledger that notices what is missing (safety rules S3 and S9)."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from coordinator.commands import AllocateProducerIds, Done, RaiseRules, ReportTime
+from coordinator.follower import Follower
+from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart, SnapshotPointer
+from coordinator.snapshot import digest, encode_snapshot
+from coordinator.state import ClusterState
+from protocol.types import Position
+from tests.made_commands import Cluster, create, start
+
+IDENTITY = LedgerIdentity(cluster_id="cluster", incarnation=1)
+
+
+def pointer_to(state: ClusterState, **changes: object) -> SnapshotPointer:
+    fields = {
+        "position": state.position,
+        "object_key": "ledger/snapshots/1",
+        "appends_count": state.appends_count,
+        "digest": digest(state),
+    }
+    return SnapshotPointer(**(fields | changes))  # type: ignore[arg-type]
+
+
+def begin(
+    records: Sequence[LedgerRecord], *, position: int, appends: int, pointer: SnapshotPointer | None = None
+) -> LedgerStart:
+    return LedgerStart(pointer=pointer, head=Head(position=Position(position), appends_count=appends), records=records)
+
+
+class TestLoading:
+    def test_an_empty_ledger_is_an_empty_state(self) -> None:
+        follower = Follower(IDENTITY)
+        assert follower.load(begin([], position=0, appends=0), None) == []
+        assert digest(follower.state) == digest(ClusterState.empty("cluster", 1))
+
+    def test_without_a_snapshot_every_entry_is_applied(self) -> None:
+        cluster = Cluster.started()
+        follower = Follower(IDENTITY)
+        applied = follower.load(begin(cluster.records, position=2, appends=2), None)
+        assert [entry.outcome for entry in applied] == [Done(), Done()]
+        assert digest(follower.state) == digest(cluster.state)
+
+    def test_with_a_snapshot_the_entries_after_it_are_applied(self) -> None:
+        cluster = Cluster.started()
+        snapshot, pointer = encode_snapshot(cluster.state), pointer_to(cluster.state)
+        cluster.do(ReportTime(), time_ms=5)
+        follower = Follower(IDENTITY)
+        applied = follower.load(begin(cluster.records, position=3, appends=3, pointer=pointer), snapshot)
+        assert [entry.position for entry in applied] == [3]
+        assert digest(follower.state) == digest(cluster.state)
+
+    def test_a_snapshot_and_its_pointer_belong_together(self) -> None:
+        cluster = Cluster.started()
+        with pytest.raises(LedgerCorrupt, match="without its pointer"):
+            Follower(IDENTITY).load(begin([], position=0, appends=0), encode_snapshot(cluster.state))
+        with pytest.raises(LedgerCorrupt, match="without its snapshot"):
+            Follower(IDENTITY).load(begin([], position=2, appends=2, pointer=pointer_to(cluster.state)), None)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"position": Position(1)}, "its pointer at 1"),
+            ({"appends_count": 1}, "after 1"),
+            ({"digest": b"other"}, "another digest"),
+        ],
+    )
+    def test_s3_a_snapshot_that_is_not_what_its_pointer_says_is_refused(
+        self, changes: dict[str, object], message: str
+    ) -> None:
+        state = Cluster.started().state
+        start_here = begin([], position=2, appends=2, pointer=pointer_to(state, **changes))
+        with pytest.raises(LedgerCorrupt, match=message):
+            Follower(IDENTITY).load(start_here, encode_snapshot(state))
+
+    @pytest.mark.parametrize(("cluster_id", "incarnation"), [("other", 1), ("cluster", 2)])
+    def test_s9_a_snapshot_of_another_cluster_is_refused(self, cluster_id: str, incarnation: int) -> None:
+        state = Cluster.started().state
+        follower = Follower(LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation))
+        with pytest.raises(LedgerCorrupt, match="is of cluster 'cluster', incarnation 1"):
+            follower.load(begin([], position=2, appends=2, pointer=pointer_to(state)), encode_snapshot(state))
+
+    def test_s9_a_missing_append_is_noticed(self) -> None:
+        cluster = Cluster.started()
+        with pytest.raises(LedgerCorrupt, match="an entry is missing"):
+            Follower(IDENTITY).load(begin(cluster.records, position=2, appends=3), None)
+
+    def test_s9_a_snapshot_ahead_of_the_ledger_is_noticed(self) -> None:
+        state = Cluster.started().state
+        with pytest.raises(LedgerCorrupt, match="restored from a backup"):
+            Follower(IDENTITY).load(begin([], position=1, appends=2, pointer=pointer_to(state)), encode_snapshot(state))
+
+
+class TestReceiving:
+    def test_records_are_applied_in_order_and_none_twice(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(AllocateProducerIds(count=3))
+        follower = Follower(IDENTITY)
+        assert [entry.number for entry in follower.receive(cluster.records[:2])] == [0, 1]
+        assert [entry.number for entry in follower.receive(cluster.records)] == [2]
+        assert digest(follower.state) == digest(cluster.state)
+
+    def test_a_repeat_has_no_proposal(self) -> None:
+        cluster = Cluster.started()
+        cluster.put(create(), session=1, number=1)
+        applied = Follower(IDENTITY).receive(cluster.records)
+        assert [entry.proposal is None for entry in applied] == [False, False, True]
+
+    def test_entries_of_one_append_are_all_applied(self) -> None:
+        records = [
+            LedgerRecord(position=Position(4), session=record.session, number=record.number, payload=record.payload)
+            for record in Cluster.started().records
+        ]
+        follower = Follower(IDENTITY)
+        assert len(follower.receive(records)) == 2
+        follower.check_head(Head(position=Position(4), appends_count=1))
+
+    def test_positions_that_fall_are_noticed(self) -> None:
+        cluster = Cluster.started()
+        with pytest.raises(LedgerCorrupt, match="position 1 comes after 2"):
+            Follower(IDENTITY).receive(cluster.records[::-1])
+
+    def test_s3_rules_that_this_program_does_not_know_stop_it(self) -> None:
+        cluster = Cluster()
+        cluster.do(start(rules=99))
+        cluster.do(RaiseRules(rules_version=99))
+        with pytest.raises(LedgerCorrupt, match="rules 99 are in force"):
+            Follower(IDENTITY).receive(cluster.records)

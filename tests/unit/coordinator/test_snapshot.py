@@ -1,0 +1,84 @@
+"""The state as bytes: everything in it, in one order, and back."""
+
+import cramjam
+import msgspec
+import pytest
+
+from coordinator.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
+from coordinator.invariants import check
+from coordinator.log import LedgerCorrupt
+from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
+from coordinator.state import ClusterState
+from protocol.types import SessionId, TopicId
+from tests.golden import golden_bytes
+from tests.made_commands import Batch, Chunk, Cluster, commit, create, idempotent, start
+
+OTHER = TopicId(bytes([1] * 16))
+
+
+def lived_in() -> Cluster:
+    """A cluster in which every kind of thing exists."""
+    cluster = Cluster.started(retention_ms="5", message_timestamp_type="LogAppendTime")
+    cluster.do(start("b", node=2), session=2, time_ms=1_000)
+    cluster.do(EndSession(session=SessionId(2)))
+    cluster.do(AllocateProducerIds(count=10))
+    cluster.do(create("u", topic_id=OTHER, partitions=2))
+    cluster.do(create("gone", topic_id=TopicId(bytes([2] * 16))))
+    cluster.do(DeleteTopic(topic_id=TopicId(bytes([2] * 16))))
+    cluster.produce(0, idempotent(0, records=3), idempotent(3), Batch())
+    cluster.do(commit(1, Chunk(topic_id=OTHER, partition=1, batches=[Batch(timestamp=5)])))
+    cluster.produce(2, idempotent(9))
+    return cluster
+
+
+def snapshot_of(body: bytes) -> bytes:
+    return b"\x01" + bytes(cramjam.zstd.compress(body))
+
+
+def test_a_state_is_its_snapshot() -> None:
+    state = lived_in().state
+    copy = decode_snapshot(encode_snapshot(state))
+    assert digest(copy) == digest(state)
+    assert check(copy) == []
+    assert copy.topics[OTHER].partitions[1].index.row(0) == state.topics[OTHER].partitions[1].index.row(0)
+    assert copy.topic_ids == state.topic_ids
+    assert copy.object_ids == state.object_ids
+    assert copy.partitions_count == 3
+
+
+def test_an_empty_state_has_a_snapshot() -> None:
+    state = ClusterState.empty("c", 3)
+    assert digest(decode_snapshot(encode_snapshot(state))) == digest(state)
+
+
+def test_a_snapshot_of_any_age_is_read() -> None:
+    state = lived_in().state
+    assert digest(decode_snapshot(golden_bytes("snapshots/1", encode_snapshot(state)))) == digest(state)
+
+
+def test_the_digest_does_not_depend_on_the_order_in_which_things_came() -> None:
+    one, other = Cluster(), Cluster()
+    for cluster, names in ((one, "uv"), (other, "vu")):
+        cluster.do(start())
+        for name in names:
+            cluster.do(create(name, topic_id=TopicId(name.encode() * 16)))
+    assert digest(one.state) == digest(other.state)
+    one.do(ReportTime(), time_ms=1)
+    assert digest(one.state) != digest(other.state)
+
+
+class TestUnreadableSnapshots:
+    @pytest.mark.parametrize("data", [b"", b"\x02", b"\x01", b"\x01junk", snapshot_of(b""), snapshot_of(b"\x90")])
+    def test_bytes_that_are_no_snapshot_are_refused(self, data: bytes) -> None:
+        with pytest.raises(LedgerCorrupt):
+            decode_snapshot(data)
+
+    def test_a_snapshot_that_contradicts_itself_is_refused(self) -> None:
+        body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(encode_snapshot(lived_in().state)[1:])))
+        partition = body[11][0][4][0]
+        partition[4][0][3].clear()
+        with pytest.raises(LedgerCorrupt, match="without a batch"):
+            decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))
+        partition[3].pop()
+        with pytest.raises(LedgerCorrupt, match="9 columns"):
+            decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))

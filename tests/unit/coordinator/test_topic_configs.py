@@ -1,0 +1,140 @@
+"""Kafka's topic configs and where their values come from."""
+
+import pytest
+
+from coordinator.topic_configs import (
+    BROKER_CONFIGS,
+    BROKER_SYNONYMS,
+    TOPIC_CONFIGS,
+    ConfigSource,
+    Effect,
+    InvalidConfig,
+    effective,
+    effective_entry,
+    validate_topic_config,
+    validate_topic_configs,
+)
+
+
+def test_every_topic_config_of_kafka_is_known() -> None:
+    assert len(TOPIC_CONFIGS) == 33
+    assert list(TOPIC_CONFIGS) == sorted(TOPIC_CONFIGS)
+
+
+@pytest.mark.parametrize("name", TOPIC_CONFIGS)
+def test_defaults_are_valid_and_described(name: str) -> None:
+    spec = TOPIC_CONFIGS[name]
+    assert spec.default is not None
+    spec.validate(spec.default)
+    assert spec.documentation.endswith(".")
+
+
+@pytest.mark.parametrize("name", BROKER_SYNONYMS)
+def test_a_default_is_the_one_of_the_broker_config_behind_it(name: str) -> None:
+    synonyms = BROKER_SYNONYMS[name]
+    assert all(synonym in BROKER_CONFIGS for synonym, _ in synonyms)
+    if len(synonyms) == 1:
+        assert BROKER_CONFIGS[synonyms[0][0]].default == TOPIC_CONFIGS[name].default or name == "flush.ms"
+
+
+class TestEffectiveValue:
+    @pytest.mark.parametrize(
+        ("topic", "broker", "value"),
+        [
+            ({}, {}, "604800000"),
+            ({}, {"log.retention.hours": "2"}, "7200000"),
+            ({}, {"log.retention.hours": "-1"}, "-1"),
+            ({}, {"log.retention.hours": "2", "log.retention.minutes": "1"}, "60000"),
+            ({}, {"log.retention.minutes": "1", "log.retention.ms": "5"}, "5"),
+            ({"retention.ms": "9"}, {"log.retention.ms": "5"}, "9"),
+        ],
+    )
+    def test_the_nearest_place_counts(self, topic: dict[str, str], broker: dict[str, str], value: str) -> None:
+        assert effective(topic, broker, "retention.ms") == value
+        assert effective_entry(topic, broker, "retention.ms").value == value
+
+    def test_a_config_without_a_synonym_has_its_default(self) -> None:
+        assert effective({}, {}, "remote.storage.enable") == "false"
+
+    @pytest.mark.parametrize(
+        ("topic", "broker", "name", "source", "synonyms"),
+        [
+            ({"retention.ms": "99"}, {}, "retention.ms", ConfigSource.DYNAMIC_TOPIC, [("retention.ms", "99", 1)]),
+            ({}, {}, "segment.bytes", ConfigSource.DEFAULT, [("log.segment.bytes", "1073741824", 5)]),
+            ({}, {}, "retention.ms", ConfigSource.DEFAULT, []),
+            (
+                {"max.message.bytes": "1"},
+                {"message.max.bytes": "2"},
+                "max.message.bytes",
+                ConfigSource.DYNAMIC_TOPIC,
+                [("max.message.bytes", "1", 1), ("message.max.bytes", "2", 4), ("message.max.bytes", "1048588", 5)],
+            ),
+            (
+                {},
+                {"log.roll.hours": "1"},
+                "segment.ms",
+                ConfigSource.STATIC_BROKER,
+                [("log.roll.hours", "3600000", 4)],
+            ),
+            ({}, {}, "remote.storage.enable", ConfigSource.DEFAULT, []),
+        ],
+    )
+    def test_every_place_is_listed(
+        self,
+        topic: dict[str, str],
+        broker: dict[str, str],
+        name: str,
+        source: ConfigSource,
+        synonyms: list[tuple[str, str, int]],
+    ) -> None:
+        entry = effective_entry(topic, broker, name)
+        assert entry.spec is TOPIC_CONFIGS[name]
+        assert entry.source is source
+        assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == synonyms
+
+
+class TestValidation:
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("no.such.config", "1"),
+            ("retention.ms", "soon"),
+            ("retention.ms", "-2"),
+            ("cleanup.policy", "sometimes"),
+            ("cleanup.policy", "delete,delete"),
+            ("max.message.bytes", "-1"),
+            ("compression.type", "zip"),
+            ("compression.gzip.level", "0"),
+            ("min.cleanable.dirty.ratio", "1.5"),
+            ("remote.storage.enable", "true"),
+            ("leader.replication.throttled.replicas", "one"),
+        ],
+    )
+    def test_what_kafka_refuses_is_refused(self, name: str, value: str) -> None:
+        with pytest.raises(InvalidConfig):
+            validate_topic_config(name, value)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("retention.ms", "-1"),
+            ("cleanup.policy", "compact,delete"),
+            ("compression.gzip.level", "-1"),
+            ("leader.replication.throttled.replicas", "0:1,2:3"),
+            ("leader.replication.throttled.replicas", "*"),
+        ],
+    )
+    def test_what_kafka_takes_is_taken(self, name: str, value: str) -> None:
+        validate_topic_config(name, value)
+
+    def test_overrides_must_not_contradict_each_other(self) -> None:
+        validate_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
+        with pytest.raises(InvalidConfig, match="above"):
+            validate_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+        with pytest.raises(InvalidConfig, match="Unknown"):
+            validate_topic_configs({"no.such.config": "6"})
+
+
+def test_what_is_not_honoured_says_so() -> None:
+    assert TOPIC_CONFIGS["segment.bytes"].effect is Effect.NONE
+    assert TOPIC_CONFIGS["max.message.bytes"].effect is Effect.HONOURED
