@@ -1,0 +1,266 @@
+"""Whatever is written to the ledger, every agent computes the same sound state from it, and never fails.
+
+Entries are arbitrary commands of a few sessions, topics, objects and producers, so that they meet each other; some come
+under numbers that repeat or leave a gap.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.apply import apply
+from coordinator.command_codec import decode, encode
+from coordinator.commands import (
+    AllocateProducerIds,
+    ArchivedChunk,
+    ChunksCommitted,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    EndSession,
+    ExpireProducers,
+    ForgetObjects,
+    ForgetSessions,
+    PartitionReplacement,
+    Proposal,
+    RaiseRules,
+    ReplaceChunks,
+    ReplacedChunk,
+    ReportTime,
+)
+from coordinator.invariants import check
+from coordinator.log import LedgerCorrupt, LedgerRecord
+from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
+from coordinator.state import ClusterState
+from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
+from storage.refs import intake_key, parquet_key
+from tests.made_commands import Batch, Chunk, Cluster, commit, create, start
+
+ROOT = Path(__file__).parents[2]
+TOPICS = [TopicId(bytes([number] * 16)) for number in range(1, 4)]
+NAMES = ["a", "a.b", "a_b"]
+
+sessions = st.integers(1, 3)
+times = st.none() | st.integers(0, 1_000)
+topic_ids = st.sampled_from(TOPICS)
+numbers = st.integers(0, 20)
+plain_batches = st.builds(Batch, records=st.integers(1, 3), timestamp=st.integers(-1, 500))
+producer_batches = st.builds(
+    Batch,
+    records=st.integers(1, 3),
+    producer=st.integers(0, 2),
+    epoch=st.integers(-1, 1),
+    sequence=st.integers(-1, 6) | st.sampled_from([(1 << 31) - 1, (1 << 31) - 2]),
+    is_transactional=st.sampled_from([False, False, False, True]),
+)
+chunks = st.builds(
+    Chunk,
+    topic_id=topic_ids,
+    partition=st.integers(0, 2),
+    batches=st.lists(plain_batches, min_size=1, max_size=3)
+    | st.lists(plain_batches | producer_batches, min_size=1, max_size=6),
+)
+commits = st.builds(
+    lambda number, session, parts: commit(number, *parts, session=session),
+    numbers,
+    sessions,
+    st.lists(chunks, min_size=1, max_size=4),
+)
+creations: st.SearchStrategy[CreateTopic] = st.builds(
+    lambda name, topic_id, partitions, is_stamped: create(
+        name,
+        topic_id=topic_id,
+        partitions=partitions,
+        **({"message_timestamp_type": "LogAppendTime"} if is_stamped else {}),
+    ),
+    st.sampled_from(NAMES),
+    topic_ids,
+    st.integers(0, 3),
+    st.booleans(),
+)
+commands: st.SearchStrategy[Command] = st.one_of(
+    commits,
+    commits,
+    commits,
+    creations,
+    st.builds(start, st.sampled_from(["a", "b"]), node=st.integers(1, 2), rules=st.integers(0, 2)),
+    st.builds(EndSession, session=sessions.map(SessionId)),
+    st.builds(RaiseRules, rules_version=st.integers(0, 3)),
+    st.builds(DeleteTopic, topic_id=topic_ids),
+    st.builds(AllocateProducerIds, count=st.integers(-1, 3)),
+    st.builds(
+        ForgetObjects,
+        object_keys=st.lists(
+            st.builds(lambda s, n: intake_key(SessionId(s), ObjectNumber(n)), sessions, numbers), max_size=3
+        ).map(tuple),
+    ),
+    st.builds(ForgetSessions, sessions=st.lists(sessions.map(SessionId), max_size=2).map(tuple)),
+    st.builds(ExpireProducers, cutoff_ms=st.integers(-5, 1_500).map(Milliseconds)),
+    st.just(ReportTime()),
+)
+
+
+def archive_of(state: ClusterState, session: int, number: int, topic_id: TopicId, row: int) -> Command | None:
+    """A pass over what the topic's first partition holds from a row on, or None if that is nothing."""
+    topic = state.topics.get(topic_id)
+    if topic is None or row >= len(topic.partitions[0].index):
+        return None
+    found = [chunk for chunk in topic.partitions[0].index.rows_from(topic.partitions[0].index.offset_first(row))]
+    first, end = found[0].offset_first, found[-1].offset_end
+    middle = Offset((first + end) // 2)
+    edges = [first, middle, end] if first < middle else [first, end]
+    return ReplaceChunks(
+        topic_id=topic_id,
+        object_session=SessionId(session),
+        object_key=parquet_key(topic.name, topic_id, SessionId(session), ObjectNumber(number)),
+        object_bytes=10,
+        partitions=(
+            PartitionReplacement(
+                partition=PartitionIndex(0),
+                replaced=tuple(
+                    ReplacedChunk(
+                        offset_first=chunk.offset_first,
+                        offset_end=chunk.offset_end,
+                        object_key=state.objects[chunk.object_id].key,
+                        byte_first=chunk.byte_first,
+                    )
+                    for chunk in found
+                ),
+                archived=tuple(
+                    ArchivedChunk(
+                        offset_first=one,
+                        offset_end=other,
+                        row_group=0,
+                        row_first=one - first,
+                        row_count=other - one,
+                        byte_first=4,
+                        byte_count=6,
+                        max_timestamp=Milliseconds(3),
+                    )
+                    for one, other in zip(edges, edges[1:], strict=False)
+                ),
+            ),
+        ),
+    )
+
+
+steps = st.lists(
+    st.tuples(
+        sessions,
+        commands | st.tuples(numbers, topic_ids, st.integers(0, 3)),
+        times,
+        st.sampled_from([0, 0, 0, 0, 0, 0, 0, -1, 1]),
+    ),
+    max_size=40,
+)
+
+
+def run(entries: Sequence[tuple[int, Command | tuple[int, TopicId, int], int | None, int]]) -> Cluster:
+    """A cluster with two sessions and a topic that went through the steps, checked after each."""
+    cluster = Cluster()
+    cluster.do(start("a", node=1))
+    cluster.do(start("b", node=2), session=2)
+    cluster.do(create("a", topic_id=TOPICS[0], partitions=2))
+    for session, step, time_ms, slip in entries:
+        command = archive_of(cluster.state, session, *step) if isinstance(step, tuple) else step
+        if command is None:
+            continue
+        number = max(0, cluster.numbers.get(session, 0) + slip)
+        cluster.numbers[session] = cluster.numbers.get(session, 0) + (slip == 0)
+        outcome = cluster.put(command, session=session, number=number, time_ms=time_ms)
+        if isinstance(outcome, ChunksCommitted):
+            for error_code, offset in zip(outcome.error_codes, outcome.base_offsets, strict=True):
+                assert (offset == -1) is (error_code != 0)
+    return cluster
+
+
+@given(steps)
+def test_a_snapshot_at_any_position_leads_to_the_same_state(
+    entries: list[tuple[int, Command | tuple[int, TopicId, int], int | None, int]],
+) -> None:
+    cluster = run(entries)
+    state = ClusterState.empty("cluster", 1)
+    for record in cluster.records:
+        apply(state, record)
+        state = decode_snapshot(encode_snapshot(state))
+        assert check(state) == []
+    assert digest(state) == digest(cluster.state)
+
+
+@given(steps, st.data())
+def test_repeating_what_was_applied_changes_nothing_but_positions(
+    entries: list[tuple[int, Command | tuple[int, TopicId, int], int | None, int]], data: st.DataObject
+) -> None:
+    cluster = run(entries)
+    live = [record for record in cluster.records if record.session in cluster.state.sessions]
+    if not live:
+        return
+    record = data.draw(st.sampled_from(live))
+    if record.number >= cluster.state.sessions[record.session].entry_next:
+        return
+    before = digest(cluster.state)
+    assert apply(cluster.state, record)[0] is None
+    assert digest(cluster.state) == before
+
+
+@given(st.one_of(st.binary(max_size=200), commands.map(lambda c: encode(Proposal(time_ms=None, command=c)))), st.data())
+def test_any_bytes_are_applied_or_refused_as_unreadable(payload: bytes, data: st.DataObject) -> None:
+    mutated = bytearray(payload)
+    for _ in range(data.draw(st.integers(0, 3))):
+        if mutated:
+            mutated[data.draw(st.integers(0, len(mutated) - 1))] = data.draw(st.integers(0, 255))
+    cluster = Cluster()
+    cluster.do(start())
+    cluster.do(create("a", topic_id=TOPICS[0], partitions=2))
+    record = LedgerRecord(position=Position(9), session=SessionId(1), number=2, payload=bytes(mutated))
+    before = digest(cluster.state)
+    try:
+        apply(cluster.state, record)
+    except LedgerCorrupt:
+        assert digest(cluster.state) == before
+    else:
+        assert decode(bytes(mutated)) is not None
+        assert check(cluster.state) == []
+
+
+REPLAY = """
+import sys
+from coordinator.apply import apply
+from coordinator.log import LedgerRecord
+from coordinator.snapshot import digest
+from coordinator.state import ClusterState
+state = ClusterState.empty("cluster", 1)
+for line in sys.stdin:
+    position, session, number, payload = line.split()
+    apply(state, LedgerRecord(position=int(position), session=int(session), number=int(number),
+                              payload=bytes.fromhex(payload)))
+    print(digest(state).hex())
+"""
+
+
+@settings(max_examples=5)
+@given(st.lists(steps, min_size=3, max_size=3))
+def test_another_process_with_another_hash_seed_computes_the_same_digests(
+    runs: list[list[tuple[int, Command | tuple[int, TopicId, int], int | None, int]]],
+) -> None:
+    cluster = run([entry for entries in runs for entry in entries])
+    lines = "\n".join(f"{r.position} {r.session} {r.number} {r.payload.hex()}" for r in cluster.records)
+    answers = {
+        subprocess.run(  # noqa: S603 - this interpreter, this program
+            [sys.executable, "-c", REPLAY],
+            input=lines,
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            text=True,
+        ).stdout
+        for seed in ("0", "4711")
+    }
+    assert len(answers) == 1
+    (answer,) = answers
+    assert answer.split()[-1] == digest(cluster.state).hex()

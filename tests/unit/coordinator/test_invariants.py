@@ -1,0 +1,167 @@
+"""Each invariant is missed when it is broken by hand."""
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.chunk_index import ChunkIndex
+from coordinator.invariants import check
+from coordinator.state import ClusterState, PartitionState
+from protocol.types import Milliseconds, ObjectId, Offset, Position, ProducerId, Sequence, SessionId
+from tests.made_commands import TOPIC, Cluster, idempotent, start
+from txn.producer_state import ProducerState, RememberedBatch
+
+FUTURE = Milliseconds(1 << 40)
+
+
+def sound() -> ClusterState:
+    cluster = Cluster.started()
+    cluster.do(start("b", node=2), session=2)
+    cluster.produce(0, idempotent(0), idempotent(1))
+    return cluster.state
+
+
+def partition(state: ClusterState) -> PartitionState:
+    return state.topics[TOPIC].partitions[0]
+
+
+def producer(state: ClusterState) -> ProducerState:
+    return partition(state).producers[ProducerId(7)]
+
+
+def live_and_ended(state: ClusterState) -> None:
+    state.sessions_ended[SessionId(1)] = Milliseconds(0)
+
+
+def one_name(state: ClusterState) -> None:
+    state.sessions[SessionId(2)].name = "a"
+
+
+def one_node(state: ClusterState) -> None:
+    state.sessions[SessionId(2)].node_id = 1
+
+
+def no_first_entry(state: ClusterState) -> None:
+    state.sessions[SessionId(1)].entry_next = 0
+
+
+def old_rules(state: ClusterState) -> None:
+    state.rules_version = 2
+
+
+def late_end(state: ClusterState) -> None:
+    state.sessions_ended[SessionId(3)] = FUTURE
+
+
+def lost_name(state: ClusterState) -> None:
+    state.topic_ids.clear()
+
+
+def lost_shape(state: ClusterState) -> None:
+    state.topic_shapes.clear()
+
+
+def lost_partition(state: ClusterState) -> None:
+    state.partitions_count = 0
+
+
+def short_index(state: ClusterState) -> None:
+    partition(state).log_end = Offset(9)
+
+
+def early_start(state: ClusterState) -> None:
+    partition(state).log_start = Offset(-1)
+
+
+def empty_chunk(state: ClusterState) -> None:
+    index: ChunkIndex = partition(state).index
+    index.append(index.end, 1, 0, 1, 1, -1)
+
+
+def exempt_producers(state: ClusterState) -> None:
+    partition(state).unknown_producers_below = ProducerId(99)
+
+
+def no_batches(state: ClusterState) -> None:
+    producer(state).recent.clear()
+
+
+def wrong_offsets(state: ClusterState) -> None:
+    producer(state).recent.reverse()
+
+
+def late_offsets(state: ClusterState) -> None:
+    producer(state).recent[-1] = RememberedBatch(Sequence(1), Sequence(2), Offset(50))
+
+
+def wild_sequence(state: ClusterState) -> None:
+    producer(state).recent[0] = RememberedBatch(Sequence(-1), Sequence(1), Offset(0))
+
+
+def wrong_next(state: ClusterState) -> None:
+    producer(state).sequence_next = Sequence(5)
+
+
+def late_activity(state: ClusterState) -> None:
+    producer(state).last_active_ms = FUTURE
+
+
+def wrong_references(state: ClusterState) -> None:
+    state.objects[ObjectId(1)].references = 5
+
+
+def lost_key(state: ClusterState) -> None:
+    state.object_ids.clear()
+
+
+def live_and_released(state: ClusterState) -> None:
+    state.released[state.objects[ObjectId(1)].key] = Milliseconds(0)
+
+
+def id_again(state: ClusterState) -> None:
+    state.object_id_next = ObjectId(1)
+
+
+def late_release(state: ClusterState) -> None:
+    state.released["x"] = FUTURE
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (live_and_ended, "are live and ended"),
+        (one_name, "have the name 'a'"),
+        (one_node, "have the node id 1"),
+        (no_first_entry, "without its first entry"),
+        (old_rules, "does not know the rules"),
+        (late_end, "session 3 ends in the future"),
+        (lost_name, "topic_ids does not mirror"),
+        (lost_shape, "topic_shapes does not mirror"),
+        (lost_partition, "partitions_count is 0"),
+        (short_index, "the log at 9"),
+        (early_start, "the log starts at -1"),
+        (empty_chunk, "chunk at 2 is empty"),
+        (exempt_producers, "exempt from rule S8"),
+        (no_batches, "remembers 0 batches"),
+        (wrong_offsets, "remembers batches at"),
+        (late_offsets, "remembers batches at"),
+        (wild_sequence, "remembers the sequences -1"),
+        (wrong_next, "expects sequence 5"),
+        (late_activity, "was active in the future"),
+        (wrong_references, "the objects count"),
+        (lost_key, "object_ids does not mirror"),
+        (live_and_released, "referred to and released"),
+        (id_again, "given twice"),
+        (late_release, "'x' was released in the future"),
+    ],
+)
+def test_a_broken_invariant_is_named(damage: Callable[[ClusterState], None], sentence: str) -> None:
+    state = sound()
+    assert check(state) == []
+    damage(state)
+    assert any(sentence in fault for fault in check(state)), check(state)
+
+
+def test_an_empty_state_is_sound() -> None:
+    assert check(ClusterState.empty("c", 1)) == []
+    assert ClusterState.empty("c", 1).position == Position(0)
