@@ -7,6 +7,7 @@ Source of types and parsing: org.apache.kafka.common.config.ConfigDef (Kafka 4.3
 import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import assert_never
 
 
 class InvalidConfig(ValueError):
@@ -94,6 +95,8 @@ class ConfigSpec:
                     raise self._refusal(value, f"not a number of type {self.type.name}")
                 self._check_bounds(int(text), value)
                 self._check_choice(str(int(text)), value)
+            case _:
+                assert_never(self.type)
 
     def _check_bounds(self, number: float, value: str) -> None:
         if self.low is not None and number < self.low:

@@ -3,8 +3,8 @@
 Rule: everything goes through `command_codec`, so that a test applies what an agent would read.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from coordinator.apply import apply
 from coordinator.command_codec import encode
@@ -102,8 +102,12 @@ def create(name: str = "t", *, topic_id: TopicId = TOPIC, partitions: int = 1, *
         name=name,
         topic_id=topic_id,
         partition_count=partitions,
-        configs=tuple(sorted((key.replace("_", "."), value) for key, value in configs.items())),
+        configs=_pairs(configs),
     )
+
+
+def _pairs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key.replace("_", "."), value) for key, value in configs.items()))
 
 
 class Cluster:
@@ -119,7 +123,7 @@ class Cluster:
         """With session 1 and the topic `t`, one partition."""
         cluster = cls()
         cluster.do(start())
-        cluster.do(create(**configs))
+        cluster.do(replace(create(), configs=_pairs(configs)))
         return cluster
 
     def do(self, command: Command, *, session: int = 1, time_ms: int | None = None) -> Outcome:

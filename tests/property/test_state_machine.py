@@ -4,6 +4,7 @@ Entries are arbitrary commands of a few sessions, topics, objects and producers,
 under numbers that repeat or leave a gap.
 """
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ def archive_of(state: ClusterState, session: int, number: int, topic_id: TopicId
     topic = state.topics.get(topic_id)
     if topic is None or row >= len(topic.partitions[0].index):
         return None
-    found = [chunk for chunk in topic.partitions[0].index.rows_from(topic.partitions[0].index.offset_first(row))]
+    found = list(topic.partitions[0].index.rows_from(topic.partitions[0].index.offset_first(row)))
     first, end = found[0].offset_first, found[-1].offset_end
     middle = Offset((first + end) // 2)
     edges = [first, middle, end] if first < middle else [first, end]
@@ -141,7 +142,7 @@ def archive_of(state: ClusterState, session: int, number: int, topic_id: TopicId
                         byte_count=6,
                         max_timestamp=Milliseconds(3),
                     )
-                    for one, other in zip(edges, edges[1:], strict=False)
+                    for one, other in itertools.pairwise(edges)
                 ),
             ),
         ),
@@ -250,7 +251,7 @@ def test_another_process_with_another_hash_seed_computes_the_same_digests(
     cluster = run([entry for entries in runs for entry in entries])
     lines = "\n".join(f"{r.position} {r.session} {r.number} {r.payload.hex()}" for r in cluster.records)
     answers = {
-        subprocess.run(  # noqa: S603 - this interpreter, this program
+        subprocess.run(
             [sys.executable, "-c", REPLAY],
             input=lines,
             capture_output=True,

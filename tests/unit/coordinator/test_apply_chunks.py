@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.commands import ChunksCommitted, Outcome, Refused
 from protocol.errors import ErrorCode
-from protocol.types import SessionId, TopicId
+from protocol.types import PartitionIndex, SessionId, TopicId
 from tests.made_commands import BATCH_BYTES, TOPIC, Batch, Chunk, Cluster, commit, create, idempotent, start
 
 OTHER = TopicId(bytes([1] * 16))
@@ -35,7 +35,7 @@ class TestBatchesWithoutProducers:
         cluster.produce(0, Batch(records=3))
         outcome = cluster.produce(1, Batch(records=2, timestamp=77))
         assert outcome == ChunksCommitted(
-            error_codes=[0], base_offsets=[3], append_time_ms=[-1], log_start=[0], grown=((TOPIC, 0),)
+            error_codes=[0], base_offsets=[3], append_time_ms=[-1], log_start=[0], grown=((TOPIC, PartitionIndex(0)),)
         )
         assert cluster.partition.log_end == 5
         assert cluster.partition.index.row(1).max_timestamp == 77

@@ -144,4 +144,4 @@ class TestColumns:
 
     def test_a_chunk_costs_less_than_250_bytes(self) -> None:
         index = index_of(*range(1, 1_001))
-        assert sum(column.__sizeof__() for column in index._arrays()) < 250 * 1_000  # noqa: SLF001
+        assert sum(column.__sizeof__() for column in index._arrays()) < 250 * 1_000

@@ -176,7 +176,7 @@ class TestColumns:
             (plain([None, [7, 1, 0, 100, [TOPIC], [b""] * 4, [b""] * 6]]), "6 columns of batches where 7"),
             (commit_entry(record_bytes=b"\0\0\0"), "ends inside a value"),
             (commit_entry(record_count=[1, 1]), "have lengths"),
-            (commit_entry(**{name: [] for name in BATCH_COLUMNS}), "have lengths"),
+            (commit_entry(100, **dict.fromkeys(BATCH_COLUMNS, b"")), "have lengths"),
             (commit_entry(record_bytes=[0]), "without records"),
             (commit_entry(record_count=[0]), "without records"),
             (commit_entry(record_count=[1 << 31]), "without records"),
