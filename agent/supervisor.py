@@ -24,7 +24,7 @@ PAUSE_SECONDS_MAX = 30.0
 HEALTHY_SECONDS = 60.0
 """A task that ran this long starts again with the first pause."""
 
-Run = Callable[[], Awaitable[None]]
+Run = Callable[[], Awaitable[object]]
 
 
 class Supervisor:

@@ -55,7 +55,7 @@ def test_an_unknown_key_of_the_file_names_the_nearest_option(tmp_path: Path) -> 
 
 
 def test_an_unknown_variable_names_the_nearest_one() -> None:
-    with pytest.raises(InvalidSettings, match="PENSTOCK_DATADIR .* did you mean PENSTOCK_DATA_DIR"):
+    with pytest.raises(InvalidSettings, match=r"PENSTOCK_DATADIR .* did you mean PENSTOCK_DATA_DIR"):
         gather({}, {"PENSTOCK_DATADIR": "x"}, None)
 
 

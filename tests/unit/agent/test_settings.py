@@ -88,7 +88,7 @@ def test_two_listeners_need_two_names() -> None:
 
 
 def test_an_advertised_address_names_a_listener() -> None:
-    with pytest.raises(InvalidSettings, match="no listener is named OUTT; .*did you mean OUT"):
+    with pytest.raises(InvalidSettings, match=r"no listener is named OUTT; .*did you mean OUT"):
         run(listen=["IN://127.0.0.1:1", "OUT://127.0.0.1:2"], advertise=["OUTT://h:443"])
 
 

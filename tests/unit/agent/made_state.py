@@ -1,0 +1,93 @@
+"""A small cluster's state, and an agent around it, for tests of what is shown to people."""
+
+from collections.abc import Mapping, Sequence
+
+from agent.metrics import Metrics
+from agent.state_views import state_figures
+from coordinator.command_codec import encode
+from coordinator.commands import Endpoint, Proposal, ReportTime
+from coordinator.log import Entry
+from coordinator.memory_log import MemoryLedger
+from coordinator.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
+from protocol.types import Milliseconds, ObjectId, Offset, Position, SessionId, TopicId
+from storage.chunk_format import ChunkParts, encode_object
+from storage.memory_store import MemoryStore
+from storage.refs import ObjectKind
+from tests.made_records import Record, make_batch
+
+TOPIC_ID = TopicId(bytes(15) + b"\x07")
+INTAKE_KEY = "intake/1/0"
+PARQUET_KEY = "lake/orders-07/data/1-1.parquet"
+
+
+def made_state() -> ClusterState:
+    """`orders` with two partitions: one archived up to offset 10 and then 5 more records, one empty."""
+    state = ClusterState.empty("cluster", 1)
+    state.position = Position(12)
+    first = PartitionState(log_end=Offset(15))
+    first.index.append(10, 1, 4, 400, 1_000, -1)
+    archived = first.index.row(0)._replace(row_group=0, row_first=0, row_count=9)
+    first.index.replace(0, 1, [archived])
+    first.index.append(15, 2, 12, 100, 2_000, -1)
+    topic = TopicState(
+        topic_id=TOPIC_ID,
+        name="orders",
+        configs={"cleanup.policy": "delete"},
+        partitions=[first, PartitionState()],
+        created_ms=Milliseconds(5),
+    )
+    state.topics[TOPIC_ID] = topic
+    state.topic_ids["orders"] = TOPIC_ID
+    state.partitions_count = 2
+    state.objects = {
+        ObjectId(1): ObjectState(key=PARQUET_KEY, kind=ObjectKind.PARQUET, object_bytes=500, references=1),
+        ObjectId(2): ObjectState(key=INTAKE_KEY, kind=ObjectKind.INTAKE, object_bytes=200, references=1),
+    }
+    state.released = {"intake/1/9": Milliseconds(77)}
+    state.sessions[SessionId(3)] = SessionState(
+        name="a",
+        node_id=1,
+        endpoints=(Endpoint(listener="IN", host="h", port=1),),
+        zone=None,
+        rules_version=1,
+        entry_next=0,
+    )
+    return state
+
+
+def intake_object() -> bytes:
+    """An intake object with one chunk of two batches."""
+    batches = make_batch([Record(offset=0, timestamp=1)]) + make_batch([Record(offset=o, timestamp=1) for o in (1, 2)])
+    encoded = encode_object(SessionId(1), 0, [ChunkParts(topic_id=TOPIC_ID, partition=0, parts=[batches])])  # type: ignore[arg-type]
+    return b"".join(bytes(part) for part in encoded.parts)
+
+
+class SmallAgent:
+    """Implements `agent.http_server.Agent` over a made state, a ledger and a store in memory."""
+
+    def __init__(self) -> None:
+        self.is_ready = True
+        self.state = made_state()
+        self.ledger = MemoryLedger()
+        self.store = MemoryStore()
+        self.metrics = Metrics()
+        self.metrics.watch_state(lambda: state_figures(self.state))
+        self.archived: list[str] = []
+
+    async def fill(self) -> None:
+        session = await self.ledger.open_session("a")
+        for number in range(3):
+            payload = encode(Proposal(time_ms=Milliseconds(number), command=ReportTime()))
+            await self.ledger.append(session, [Entry(number=number, payload=payload)])
+        await self.store.put(INTAKE_KEY, [intake_object()])
+        await self.store.put("ledger/snapshots/1", [b"junk"])
+
+    def status(self) -> Mapping[str, object]:
+        return {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"]}
+
+    async def barrier(self) -> None:
+        await self.ledger.head()
+
+    async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
+        self.archived.extend(topic_names)
+        return [{"topic": name, "records": 15, "bytes": 500, "objects": [PARQUET_KEY]} for name in topic_names]

@@ -1,0 +1,184 @@
+"""The HTTP port over real sockets."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from agent.addresses import HostPort
+from agent.http_server import HttpServer
+from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, SmallAgent
+
+Answer = tuple[int, bytes]
+
+
+class Client:
+    def __init__(self, address: HostPort) -> None:
+        self.address = address
+
+    async def __call__(self, method: str, path: str, body: bytes = b"", kind: str = "application/json") -> Answer:
+        reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
+        head = f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+        writer.write(head.encode() + f"Content-Type: {kind}\r\n\r\n".encode() + body)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        status_line, _, rest = answer.partition(b"\r\n")
+        return int(status_line.split()[1]), rest.partition(b"\r\n\r\n")[2]
+
+    async def get(self, path: str) -> Answer:
+        return await self("GET", path)
+
+    async def get_json(self, path: str) -> dict[str, object]:
+        status, body = await self.get(path)
+        assert status == 200, body
+        value = json.loads(body)
+        assert isinstance(value, dict)
+        return value
+
+    async def archive(self, body: object) -> Answer:
+        return await self("POST", "/api/archive", json.dumps(body).encode())
+
+
+@asynccontextmanager
+async def serving(agent: SmallAgent) -> AsyncIterator[Client]:
+    await agent.fill()
+    server = HttpServer(agent=agent, address=HostPort(host="127.0.0.1", port=0))
+    address = server.bind()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.run())
+        await server.serving()
+        yield Client(address)
+        await server.stop()
+
+
+@pytest.fixture
+def agent() -> SmallAgent:
+    return SmallAgent()
+
+
+@pytest.fixture
+async def client(agent: SmallAgent) -> AsyncIterator[Client]:
+    async with serving(agent) as client:
+        yield client
+
+
+def error_of(answer: Answer) -> tuple[int, str, str]:
+    error = json.loads(answer[1])["error"]
+    assert error["remedy"]
+    return answer[0], error["code"], error["message"]
+
+
+async def test_a_process_that_answers_is_live(client: Client) -> None:
+    assert await client.get("/live") == (200, b"live\n")
+
+
+async def test_ready_is_what_the_agent_says(agent: SmallAgent, client: Client) -> None:
+    assert (await client.get("/ready"))[0] == 200
+    agent.is_ready = False
+    assert (await client.get("/ready"))[0] == 503
+
+
+async def test_an_outage_of_the_ledger_takes_health_and_metrics_nowhere(agent: SmallAgent, client: Client) -> None:
+    agent.ledger.is_reachable = False
+    assert (await client.get("/ready"))[0] == 200
+    assert (await client.get("/metrics"))[0] == 200
+    assert error_of(await client.get("/api/topics"))[:2] == (503, "unavailable")
+
+
+async def test_metrics_are_prometheus_text_with_the_state(client: Client) -> None:
+    _, body = await client.get("/metrics")
+    assert b'penstock_log_end_offset{partition="0",topic="orders"} 15.0' in body
+    assert b"penstock_ledger_position 12.0" in body
+
+
+async def test_status_has_the_kafka_addresses(client: Client) -> None:
+    assert await client.get_json("/api/status") == {
+        "is_ready": True,
+        "name": "a",
+        "kafka": ["PLAINTEXT://127.0.0.1:9092"],
+    }
+
+
+async def test_topics_are_listed_and_described(client: Client) -> None:
+    listed = await client.get_json("/api/topics")
+    assert [row["name"] for row in listed["topics"]] == ["orders"]  # type: ignore[attr-defined]
+    assert (await client.get_json("/api/topics/orders"))["partitions"] == 2
+
+
+async def test_an_unknown_topic_is_not_found(client: Client) -> None:
+    assert error_of(await client.get("/api/topics/none")) == (404, "unknown_topic", "there is no topic 'none'")
+
+
+async def test_an_unknown_path_says_which_there_are(client: Client) -> None:
+    assert error_of(await client.get("/api/none"))[:2] == (404, "http")
+    assert error_of(await client.get("/api/archive"))[:2] == (405, "http")
+
+
+async def test_archive_answers_with_the_passes(agent: SmallAgent, client: Client) -> None:
+    status, body = await client.archive({"topics": ["orders"]})
+    assert status == 200
+    assert json.loads(body)["passes"][0]["objects"] == [PARQUET_KEY]
+    assert agent.archived == ["orders"]
+
+
+async def test_archive_need_not_wait(agent: SmallAgent, client: Client) -> None:
+    status, body = await client.archive({"topics": ["orders"], "wait": False})
+    assert (status, json.loads(body)) == (202, {"passes": [], "started": ["orders"]})
+    assert agent.archived == ["orders"]
+
+
+@pytest.mark.parametrize("body", [{}, [], 3, {"topics": "orders"}, {"topics": []}, {"topics": [1]}])
+async def test_archive_wants_names(client: Client, body: object) -> None:
+    assert error_of(await client.archive(body))[:2] == (400, "bad_request")
+
+
+async def test_archive_of_an_unknown_topic_archives_nothing(agent: SmallAgent, client: Client) -> None:
+    assert error_of(await client.archive({"topics": ["orders", "none"]}))[:2] == (404, "unknown_topic")
+    assert agent.archived == []
+
+
+async def test_a_form_from_a_browser_is_refused(client: Client) -> None:
+    answer = await client("POST", "/api/archive", b'{"topics": ["orders"]}', "text/plain")
+    assert error_of(answer)[:2] == (415, "bad_request")
+
+
+async def test_a_body_is_read_up_to_a_bound(client: Client) -> None:
+    answer = await client("POST", "/api/archive", b" " * 100_000)
+    assert error_of(answer)[:2] == (413, "too_large")
+    answer = await client("POST", "/api/archive", b"{")
+    assert error_of(answer)[:2] == (400, "bad_request")
+
+
+async def test_the_ledger_is_shown_from_a_position_on(client: Client) -> None:
+    everything = (await client.get_json("/api/inspect/ledger"))["entries"]
+    assert isinstance(everything, list)
+    assert [entry["command"] for entry in everything] == ["ReportTime"] * 3
+    last = everything[-1]["position"]
+    assert (await client.get_json(f"/api/inspect/ledger?after={last}"))["entries"] == []
+    assert len((await client.get_json("/api/inspect/ledger?limit=1"))["entries"]) == 1  # type: ignore[arg-type]
+    assert error_of(await client.get("/api/inspect/ledger?limit=-1"))[:2] == (400, "bad_request")
+
+
+async def test_chunks_objects_and_state_are_shown(client: Client) -> None:
+    chunks = (await client.get_json("/api/inspect/chunks?topic=orders&partition=0"))["chunks"]
+    assert len(chunks) == 2  # type: ignore[arg-type]
+    assert len((await client.get_json("/api/inspect/objects"))["objects"]) == 3  # type: ignore[arg-type]
+    assert (await client.get_json("/api/inspect/state"))["cluster_id"] == "cluster"
+
+
+async def test_an_object_is_read_from_the_store(client: Client) -> None:
+    shown = await client.get_json(f"/api/inspect/object?key={INTAKE_KEY}")
+    assert (shown["kind"], shown["session"]) == ("intake", 1)
+
+
+async def test_an_object_that_is_missing_or_unreadable_is_an_error(client: Client) -> None:
+    assert error_of(await client.get("/api/inspect/object?key=none"))[:2] == (404, "unknown_object")
+    assert error_of(await client.get("/api/inspect/object?key=ledger/snapshots/1"))[:2] == (422, "unreadable")
+
+
+async def test_a_port_that_is_taken_is_an_os_error(client: Client, agent: SmallAgent) -> None:
+    with pytest.raises(OSError, match="in use"):
+        HttpServer(agent=agent, address=client.address).bind()

@@ -1,0 +1,66 @@
+"""What Penstock wrote, in words."""
+
+from io import BytesIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent.inspection import InspectError, describe_bytes, ledger_rows, plain
+from coordinator.commands import ReportTime
+from coordinator.log import LedgerRecord
+from coordinator.snapshot import encode_snapshot
+from coordinator.state import ClusterState
+from protocol.types import Position, SessionId
+from storage.refs import ObjectKind
+from tests.unit.agent.made_state import TOPIC_ID, intake_object
+
+
+def test_an_intake_object_is_described_by_its_footer_and_its_batches() -> None:
+    shown = describe_bytes(intake_object())
+    (chunk,) = shown["chunks"]  # type: ignore[misc]
+    assert (chunk["topic_id"], chunk["partition"], chunk["batches"], chunk["records"]) == (TOPIC_ID.hex(), 0, 2, 3)
+
+
+def test_damaged_batches_are_named_and_the_rest_is_shown() -> None:
+    data = bytearray(intake_object())
+    data[12 + 16] = 9  # the magic of the first batch
+    (chunk,) = describe_bytes(bytes(data))["chunks"]  # type: ignore[misc]
+    assert "magic" in chunk["damage"]
+
+
+def test_a_parquet_file_is_described_by_its_row_groups() -> None:
+    file = BytesIO()
+    table = pa.table({"partition": pa.array([0, 0, 1], pa.int32()), "offset": pa.array([5, 6, 0], pa.int64())})
+    pq.write_table(table, file)
+    shown = describe_bytes(file.getvalue())
+    assert (shown["kind"], shown["rows"]) == ("parquet", 3)
+    (group,) = shown["row_groups"]  # type: ignore[misc]
+    assert (group["partition"], group["offset"]) == ([0, 1], [0, 6])
+
+
+def test_a_snapshot_is_told_by_its_key() -> None:
+    data = encode_snapshot(ClusterState.empty("cluster", 1))
+    assert describe_bytes(data, "/srv/store/ledger/snapshots/7")["cluster_id"] == "cluster"
+
+
+@pytest.mark.parametrize(
+    ("data", "key"), [(b"", ""), (b"PAR1PAR1", ""), (b"x" * 1000, ""), (b"junk", "ledger/snapshots/1")]
+)
+def test_what_is_none_of_them_is_an_error(data: bytes, key: str) -> None:
+    with pytest.raises(InspectError):
+        describe_bytes(data, key)
+
+
+def test_an_unreadable_entry_is_shown_as_such() -> None:
+    record = LedgerRecord(position=Position(1), session=SessionId(1), number=0, payload=b"\xff")
+    (row,) = ledger_rows([record])
+    assert row["command"] == "unreadable"
+    assert row["reason"]
+
+
+def test_values_become_what_json_knows() -> None:
+    assert plain(ReportTime()) == {}
+    assert plain({"a": b"\x01", "b": (1, None), "c": ObjectKind.PARQUET}) == {"a": "01", "b": [1, None], "c": "PARQUET"}
+    assert plain(list(range(30)))[-1] == "... 10 more"  # type: ignore[index]
+    assert plain(object).startswith("<class")  # type: ignore[union-attr]

@@ -1,0 +1,64 @@
+"""What is counted, as Prometheus reads it."""
+
+from agent.metrics import PARTITION_SERIES_MAX, Metrics, StateFigures
+
+
+def figures(partitions: int) -> StateFigures:
+    return StateFigures(
+        topics=1,
+        partitions=partitions,
+        chunks=3,
+        objects=4,
+        objects_released=5,
+        sessions=1,
+        ledger_position=9,
+        log_ends=[("orders", 0, 7)],
+    )
+
+
+def test_a_request_is_counted_by_its_first_error_and_timed() -> None:
+    metrics = Metrics()
+    produce = metrics.request("Produce", 10)
+    produce.answered(0.002)
+    produce.answered(0.002, "NOT_ENOUGH_REPLICAS")
+    text = metrics.exposition().decode()
+    assert 'penstock_requests_total{api="Produce",error="NONE",version="10"} 1.0' in text
+    assert 'penstock_requests_total{api="Produce",error="NOT_ENOUGH_REPLICAS",version="10"} 1.0' in text
+    assert 'penstock_request_seconds_count{api="Produce"} 2.0' in text
+
+
+def test_bound_metrics_are_made_once() -> None:
+    metrics = Metrics()
+    assert metrics.request("Fetch", 12) is metrics.request("Fetch", 12)
+    assert metrics.store("put") is metrics.store("put")
+
+
+def test_a_request_to_the_store_is_counted_with_its_bytes() -> None:
+    metrics = Metrics()
+    metrics.store("put").observe(100, 0.01, is_failed=False)
+    metrics.store("put").observe(50, 0.01, is_failed=True)
+    text = metrics.exposition().decode()
+    assert 'penstock_store_requests_total{operation="put"} 2.0' in text
+    assert 'penstock_store_bytes_total{operation="put"} 150.0' in text
+    assert 'penstock_store_errors_total{operation="put"} 1.0' in text
+
+
+def test_the_state_is_read_at_each_scrape() -> None:
+    metrics = Metrics()
+    metrics.watch_state(lambda: figures(1))
+    text = metrics.exposition().decode()
+    assert 'penstock_log_end_offset{partition="0",topic="orders"} 7.0' in text
+    assert "penstock_objects_released 5.0" in text
+
+
+def test_a_scrape_stays_small_where_there_are_many_partitions() -> None:
+    metrics = Metrics()
+    metrics.watch_state(lambda: figures(PARTITION_SERIES_MAX + 1))
+    assert b"penstock_log_end_offset" not in metrics.exposition()
+
+
+def test_two_agents_of_one_process_have_their_own_metrics() -> None:
+    first, second = Metrics(), Metrics()
+    first.produce_records.inc(5)
+    assert b"penstock_produce_records_total 5.0" in first.exposition()
+    assert b"penstock_produce_records_total 0.0" in second.exposition()

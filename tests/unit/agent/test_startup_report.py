@@ -1,0 +1,53 @@
+"""What greets the operator."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from agent.addresses import HostPort, Listener
+from agent.settings import Settings
+from agent.startup_report import durability_text, ready_line, startup_report
+
+LISTENER = Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)
+SETTINGS = Settings(
+    listeners=(LISTENER,),
+    advertised=(LISTENER,),
+    http=HostPort(host="127.0.0.1", port=9644),
+    ledger_url="sqlite:///d/ledger.sqlite",
+    store_url="file:///d/store",
+    data_dir=Path("/d"),
+    name="penstock",
+)
+
+
+def test_the_ready_line_is_the_promised_one() -> None:
+    line = ready_line(LISTENER, HostPort(host="127.0.0.1", port=9644))
+    assert line == "ready kafka=127.0.0.1:9092 http=127.0.0.1:9644"
+
+
+def test_the_report_has_the_ports_that_were_got_and_lines_to_paste() -> None:
+    bound = Listener(name="IN", host="0.0.0.0", port=4711)
+    shown = Listener(name="IN", host="broker.example", port=443)
+    report = startup_report(
+        SETTINGS, bound=[bound], advertised=[shown], http=HostPort(host="0.0.0.0", port=8), cluster_id="c1"
+    )
+    assert "IN://0.0.0.0:4711  clients connect to broker.example:443" in report
+    assert "http://127.0.0.1:8" in report
+    assert "kcat -b broker.example:443 -P -t greetings" in report
+    assert "--bootstrap-server broker.example:443" in report
+    assert "'bootstrap.servers': 'broker.example:443'" in report
+    assert "of cluster c1" in report
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "survives a loss of power"),
+        ({"is_durable": False}, "NO FSYNC"),
+        ({"store_url": "memory:"}, "gone when this process ends"),
+        ({"ledger_url": "etcd://h:1/c", "store_url": "s3://b"}, "in the bucket and in the ledger"),
+    ],
+)
+def test_durability_is_said_as_it_is(change: dict[str, object], words: str) -> None:
+    assert words in durability_text(dataclasses.replace(SETTINGS, **change))  # type: ignore[arg-type]
