@@ -5,6 +5,7 @@ Of a running cluster through --server, of a stopped one through its --data-dir (
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -186,7 +187,7 @@ def _moment(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _print_rows(answer: Json, name: str, columns: tuple[str, ...], empty: str) -> None:
+def _print_rows(answer: Mapping[str, object], name: str, columns: tuple[str, ...], empty: str) -> None:
     rows = answer.get(name)
     if not isinstance(rows, list):
         return

@@ -62,6 +62,13 @@ def intake_object() -> bytes:
     return b"".join(bytes(part) for part in encoded.parts)
 
 
+def rows_of(shown: Mapping[str, object], name: str) -> list[dict[str, object]]:
+    """A list of rows in what is shown."""
+    rows = shown[name]
+    assert isinstance(rows, list)
+    return rows
+
+
 class SmallAgent:
     """Implements `agent.http_server.Agent` over a made state, a ledger and a store in memory."""
 

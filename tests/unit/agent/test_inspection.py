@@ -13,20 +13,20 @@ from coordinator.snapshot import encode_snapshot
 from coordinator.state import ClusterState
 from protocol.types import Position, SessionId
 from storage.refs import ObjectKind
-from tests.unit.agent.made_state import TOPIC_ID, intake_object
+from tests.unit.agent.made_state import TOPIC_ID, intake_object, rows_of
 
 
 def test_an_intake_object_is_described_by_its_footer_and_its_batches() -> None:
     shown = describe_bytes(intake_object())
-    (chunk,) = shown["chunks"]  # type: ignore[misc]
+    (chunk,) = rows_of(shown, "chunks")
     assert (chunk["topic_id"], chunk["partition"], chunk["batches"], chunk["records"]) == (TOPIC_ID.hex(), 0, 2, 3)
 
 
 def test_damaged_batches_are_named_and_the_rest_is_shown() -> None:
     data = bytearray(intake_object())
     data[12 + 16] = 9  # the magic of the first batch
-    (chunk,) = describe_bytes(bytes(data))["chunks"]  # type: ignore[misc]
-    assert "magic" in chunk["damage"]
+    (chunk,) = rows_of(describe_bytes(bytes(data)), "chunks")
+    assert "magic" in str(chunk["damage"])
 
 
 def test_a_parquet_file_is_described_by_its_row_groups() -> None:
@@ -35,7 +35,7 @@ def test_a_parquet_file_is_described_by_its_row_groups() -> None:
     pq.write_table(table, file)
     shown = describe_bytes(file.getvalue())
     assert (shown["kind"], shown["rows"]) == ("parquet", 3)
-    (group,) = shown["row_groups"]  # type: ignore[misc]
+    (group,) = rows_of(shown, "row_groups")
     assert (group["partition"], group["offset"]) == ([0, 1], [0, 6])
 
 
@@ -62,5 +62,5 @@ def test_an_unreadable_entry_is_shown_as_such() -> None:
 def test_values_become_what_json_knows() -> None:
     assert plain(ReportTime()) == {}
     assert plain({"a": b"\x01", "b": (1, None), "c": ObjectKind.PARQUET}) == {"a": "01", "b": [1, None], "c": "PARQUET"}
-    assert plain(list(range(30)))[-1] == "... 10 more"  # type: ignore[index]
-    assert plain(object).startswith("<class")  # type: ignore[union-attr]
+    assert plain(list(range(30))) == [*range(20), "... 10 more"]
+    assert str(plain(object)).startswith("<class")

@@ -9,7 +9,7 @@ from agent.state_views import (
     topic_details,
     topic_rows,
 )
-from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, made_state
+from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, made_state, rows_of
 
 
 def test_a_topic_is_counted_over_its_partitions() -> None:
@@ -28,7 +28,7 @@ def test_a_topic_is_counted_over_its_partitions() -> None:
 def test_a_partition_says_how_far_it_is_archived() -> None:
     details = topic_details(made_state().topics[TOPIC_ID])
     assert details["configs"] == {"cleanup.policy": "delete"}
-    first, second = details["partition_list"]  # type: ignore[misc]
+    first, second = rows_of(details, "partition_list")
     assert (first["log_end"], first["archived_end"], first["chunks"]) == (15, 10, 2)
     assert (second["log_end"], second["archived_end"], second["chunks"]) == (0, 0, 0)
 
