@@ -115,6 +115,7 @@ def test_a_string_is_read_and_packed(data: bytes, is_flexible: bool, text: str |
 
 
 def test_a_string_must_be_there_and_whole_and_utf_8() -> None:
+    assert read_string(memoryview(b"\x03ab"), 0, is_flexible=True) == ("ab", 3)
     with pytest.raises(MalformedRequest, match="null"):
         read_string(memoryview(b"\x00"), 0, is_flexible=True)
     with pytest.raises(MalformedRequest, match="3 bytes, but 2 remain"):
