@@ -9,16 +9,19 @@ lake").
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from coordinator.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
 from iceberg_export.cpu import RunInThread
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
 from iceberg_export.plan import ArchivePass, IntakeChunk
 from protocol.limits import ARCHIVE_READS_IN_FLIGHT_MAX
 from protocol.types import ObjectNumber, SessionId
 from storage.object_store import ObjectStore
 from storage.read_plan import PlannedRead, plan_reads, slice_read
 from storage.refs import ByteRange, parquet_key
+
+if TYPE_CHECKING:
+    from iceberg_export.parquet_writer import ArchiveFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +81,10 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
     return found
 
 
-def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> ArchiveFile:
+def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "ArchiveFile":
     """The pass's chunks, given with their bytes, as one file. CPU work for a thread."""
+    from iceberg_export.parquet_writer import ArchiveWriter, SourceChunk  # brings pyarrow
+
     with ArchiveWriter(topic_id=archive_pass.topic_id) as writer:
         for chunk, data in zip(archive_pass.chunks, records, strict=True):
             writer.add(
@@ -94,7 +99,7 @@ def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> Arch
         return writer.finish()
 
 
-def _command(archive_pass: ArchivePass, file: ArchiveFile, session: SessionId, key: str) -> ReplaceChunks:
+def _command(archive_pass: ArchivePass, file: "ArchiveFile", session: SessionId, key: str) -> ReplaceChunks:
     archived = dict(file.partitions)
     return ReplaceChunks(
         topic_id=archive_pass.topic_id,

@@ -1,12 +1,15 @@
 """Parquet by way of pyarrow: the only module that imports it.
 
 Rule: pyarrow 26 carries no types, so nothing of it leaves this module; in and out go the arrays of `columns`.
+Importing this takes a fifth of a second, so those who are needed at start import it where they use it.
+
 Encoding (measured in benchmarks/micro_parquet.py): zstd level 1, dictionaries only where values repeat, delta packing
 for offsets and timestamps, page index, one bloom filter on the key.
 """
+# Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import IO, Any, TypeAlias
 
@@ -18,42 +21,16 @@ from numpy.typing import NDArray
 
 from iceberg_export import schema
 from iceberg_export.columns import BinaryColumn, RecordRows
+from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace
 from iceberg_export.schema import FieldId
-from storage.object_store import Buffer, StoreError
+from storage.object_store import Buffer
 
-MAGIC = b"PAR1"
-FOOTER_TAIL_BYTES = 8
-"""Length of the footer, 4 bytes little-endian, and the magic: the end of every Parquet file."""
 BLOOM_VALUES_MIN, BLOOM_VALUES_MAX = 64, 1 << 17
 BLOOM_FALSE_POSITIVES = 0.05
 ZSTD_LEVEL = 1
 
 Arrow: TypeAlias = Any
 """An object of pyarrow's."""
-
-
-class FileUnreadable(StoreError):
-    """The bytes are not a Parquet file of ours: the object is corrupt, or the reference to it is wrong. Asking again
-    cannot help; `penstock audit` says which objects are concerned."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroupPlace:
-    """Where a row group's columns lie in the file, and its rows."""
-
-    byte_first: int
-    byte_count: int
-    row_count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Footer:
-    """A file's footer, parsed once and kept."""
-
-    row_groups: tuple[RowGroupPlace, ...]
-    metadata: Mapping[str, str]
-    _file_metadata: Arrow
-    """pyarrow's own form, which it wants back for decoding."""
 
 
 def _field(name: str, kind: Arrow, field_id: FieldId, *, nullable: bool = False) -> Arrow:
@@ -173,17 +150,6 @@ def _to_binary(column: BinaryColumn, kind: Arrow) -> Arrow:
     return pa.Array.from_buffers(kind, len(column), [validity, pa.py_buffer(column.ends), pa.py_buffer(column.data)])
 
 
-def footer_bytes(tail: Buffer) -> int:
-    """How many bytes from the end of the file the footer takes, its length and magic included.
-
-    `tail` is the end of the file, at least `FOOTER_TAIL_BYTES`. Raises `FileUnreadable`.
-    """
-    end = bytes(memoryview(tail)[-FOOTER_TAIL_BYTES:])
-    if len(end) < FOOTER_TAIL_BYTES or end[4:] != MAGIC:
-        raise FileUnreadable(f"a Parquet file ends with {MAGIC!r}, not with {end[4:]!r}")
-    return int.from_bytes(end[:4], "little") + FOOTER_TAIL_BYTES
-
-
 def read_footer(tail: Buffer) -> Footer:
     """The footer out of the end of a file, of which `tail` holds at least `footer_bytes`. Raises `FileUnreadable`."""
     try:
@@ -194,7 +160,7 @@ def read_footer(tail: Buffer) -> Footer:
     return Footer(
         row_groups=_places(file_metadata),
         metadata={key.decode(): value.decode() for key, value in pairs.items()},
-        _file_metadata=file_metadata,
+        parsed=file_metadata,
     )
 
 
@@ -261,7 +227,7 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     place = footer.row_groups[row_group]
     window = _Window(data, place.byte_first, place.byte_first + place.byte_count)
     try:
-        file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer._file_metadata, pre_buffer=True)  # noqa: SLF001
+        file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=True)
         table = file.read_row_group(row_group, columns=list(schema.COLUMNS), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise FileUnreadable(f"row group {row_group} cannot be read: {error}") from error

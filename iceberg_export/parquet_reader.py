@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from iceberg_export.arrow_files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes, read_footer, read_rows
 from iceberg_export.cpu import RunInThread
+from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
 from iceberg_export.kafka_rows import encode_rows
 from protocol.compression import Compression
 from protocol.limits import ARCHIVE_BATCH_BYTES_TARGET, FOOTER_READ_BYTES, FOOTERS_CACHED_MAX
@@ -89,7 +89,14 @@ class ParquetReader:
             raise FileUnreadable(f"{object_key} has {object_bytes} bytes and says that its footer takes {needed}")
         if needed > count:
             tail = await self._store.get_range(object_key, object_bytes - needed, needed)
-        return read_footer(tail)
+        return await self._run_in_thread(parse_footer, tail)
+
+
+def parse_footer(tail: Buffer) -> Footer:
+    """The footer out of the end of a file that holds all of it. For a thread: it may import pyarrow first."""
+    from iceberg_export.arrow_files import read_footer
+
+    return read_footer(tail)
 
 
 def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, compression: Compression) -> bytes:
@@ -97,6 +104,8 @@ def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, compression:
 
     Raises `FileUnreadable`, also where the rows are not those that the index names.
     """
+    from iceberg_export.arrow_files import read_rows
+
     if chunk.row_group >= len(footer.row_groups):
         raise FileUnreadable(
             f"the file has {len(footer.row_groups)} row groups, the index means number {chunk.row_group}"

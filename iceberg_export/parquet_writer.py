@@ -19,7 +19,8 @@ from typing import Self
 import numpy as np
 
 from coordinator.commands import ArchivedChunk
-from iceberg_export.arrow_files import FileWriter, RowGroupPlace
+from iceberg_export.arrow_files import FileWriter
+from iceberg_export.files import RowGroupPlace
 from iceberg_export.kafka_rows import BatchRows, gather_rows
 from iceberg_export.schema import FILE_FORMAT_VERSION, FILE_METADATA_KEY
 from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_BYTES_TARGET

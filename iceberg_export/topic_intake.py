@@ -1,9 +1,8 @@
 """What of a topic waits for the archive, as the state has it."""
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
-from coordinator.chunk_index import ChunkIndex
+from coordinator.chunk_index import ChunkIndex, ChunkRef
 from coordinator.state import ClusterState, TopicState
 from iceberg_export.plan import IntakeChunk, TopicIntake
 from protocol.types import PartitionIndex, TopicId
@@ -13,7 +12,7 @@ from storage.refs import ObjectKind
 def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
     """The topic's intake chunks below the last stable offset, None for an unknown topic.
 
-    Without transactions the last stable offset is the log's end, so every chunk of the index counts.
+    Without transactions the last stable offset is the log's end, so all of the index counts.
     """
     topic = state.topics.get(topic_id)
     if topic is None:
@@ -21,10 +20,17 @@ def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
     return TopicIntake(topic_id=topic_id, name=topic.name, chunks=tuple(_intake_chunks(state, topic)))
 
 
+def intake_bytes(state: ClusterState, topic_id: TopicId) -> int:
+    """How many bytes of the topic wait for the archive; 0 for an unknown topic. Cheap where nothing waits."""
+    topic = state.topics.get(topic_id)
+    if topic is None:
+        return 0
+    return sum(chunk.byte_count for held in topic.partitions for chunk in _intake_backwards(held.index))
+
+
 def _intake_chunks(state: ClusterState, topic: TopicState) -> Iterator[IntakeChunk]:
     for partition, held in enumerate(topic.partitions):
-        for row in range(_first_intake_row(held.index), len(held.index)):
-            chunk = held.index.row(row)
+        for chunk in reversed(list(_intake_backwards(held.index))):
             stored = state.objects[chunk.object_id]
             assert stored.kind is ObjectKind.INTAKE, "what is archived lies before what is not"
             yield IntakeChunk(
@@ -39,18 +45,10 @@ def _intake_chunks(state: ClusterState, topic: TopicState) -> Iterator[IntakeChu
             )
 
 
-def intake_bytes(state: ClusterState, topic_id: TopicId) -> int:
-    """How many bytes of the topic wait for the archive; 0 for an unknown topic."""
-    topic = state.topics.get(topic_id)
-    if topic is None:
-        return 0
-    return sum(
-        held.index.row(row).byte_count
-        for held in topic.partitions
-        for row in range(_first_intake_row(held.index), len(held.index))
-    )
-
-
-def _first_intake_row(index: ChunkIndex) -> int:
-    """Passes take chunks from the front, so what is archived lies before what is not."""
-    return bisect_left(range(len(index)), 1, key=lambda row: 0 if index.row(row).is_archived else 1)
+def _intake_backwards(index: ChunkIndex) -> Iterator[ChunkRef]:
+    """The newest chunk first. Passes take chunks from the front, so an archived one has no intake before it."""
+    for row in range(len(index) - 1, -1, -1):
+        chunk = index.row(row)
+        if chunk.is_archived:
+            return
+        yield chunk

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_export.arrow_files import FileUnreadable, FileWriter, RowGroupPlace, footer_bytes, read_footer, read_rows
+from iceberg_export.arrow_files import FileWriter, read_footer, read_rows
 from iceberg_export.columns import BinaryColumn, RecordRows
+from iceberg_export.files import FileUnreadable, RowGroupPlace, footer_bytes
 from storage.object_store import StoreError
 
 

@@ -1,0 +1,49 @@
+"""What is known of a Parquet file without reading its rows.
+
+Rule: imports nothing heavy, so that the agent can start with it.
+Specification: Apache Parquet's format, "File format".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from storage.object_store import Buffer, StoreError
+
+MAGIC = b"PAR1"
+FOOTER_TAIL_BYTES = 8
+"""Length of the footer, 4 bytes little-endian, and the magic: the end of every Parquet file."""
+
+
+class FileUnreadable(StoreError):
+    """The bytes are not a Parquet file of ours: the object is corrupt, or the reference to it is wrong. Asking again
+    cannot help; `penstock audit` says which objects are concerned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroupPlace:
+    """Where a row group's columns lie in the file, and its rows."""
+
+    byte_first: int
+    byte_count: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """A file's footer, parsed once and kept."""
+
+    row_groups: tuple[RowGroupPlace, ...]
+    metadata: Mapping[str, str]
+    parsed: object
+    """The form in which `arrow_files` wants it back for decoding."""
+
+
+def footer_bytes(tail: Buffer) -> int:
+    """How many bytes from the end of the file the footer takes, its length and magic included.
+
+    `tail` is the end of the file, at least `FOOTER_TAIL_BYTES`. Raises `FileUnreadable`.
+    """
+    end = bytes(memoryview(tail)[-FOOTER_TAIL_BYTES:])
+    if len(end) < FOOTER_TAIL_BYTES or end[4:] != MAGIC:
+        raise FileUnreadable(f"a Parquet file ends with {MAGIC!r}, not with {end[4:]!r}")
+    return int.from_bytes(end[:4], "little") + FOOTER_TAIL_BYTES
