@@ -56,7 +56,7 @@ def decode(payload: bytes) -> Proposal:
     body = memoryview(payload)[_HEADER.size :]
     try:
         wire = _decoder.decode(_decompress(body) if flags else body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LedgerCorrupt(f"an entry cannot be read: {error}") from error
     time_ms = None if wire.time_ms is None else Milliseconds(wire.time_ms)
     return Proposal(time_ms=time_ms, command=wire.command.command())

@@ -128,6 +128,8 @@ class TestUnreadableEntries:
             (plain([1 << 63, [12]]), "cannot be read"),
             (plain([5, [5, b"short"]]), "cannot be read"),
             (plain([5, [2, -1]]), "cannot be read"),
+            (b"\x01\x00\x92\x05\x92\x03\xa1\x80", "cannot be read"),
+            (b"\x01\x00\x92\x05\x92\x09\x91\xa1\x80", "cannot be read"),
             (b"\x01\x01\x05", "ends before its size"),
             (compressed(b"", BODY_BYTES_MAX + 1), "would unpack"),
             (compressed(b"no frame", 10), "cannot be unpacked"),
