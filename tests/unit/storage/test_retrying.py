@@ -1,0 +1,82 @@
+"""What is asked again, when, and for how long. Time stands still but for the pauses."""
+
+import pytest
+
+from storage.failing import FailingStore, Fault, FaultKind, Operation
+from storage.memory_store import MemoryStore
+from storage.object_store import ObjectExists, ObjectMissing, StoreUnavailable
+from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
+
+
+class World:
+    def __init__(self, *, deadline_s: float = 1.0) -> None:
+        self.now_s = 100.0
+        self.pauses: list[float] = []
+        self.failing = FailingStore(MemoryStore())
+        self.store = RetryingStore(
+            self.failing,
+            policy=RetryPolicy(deadline_s=deadline_s, pause_first_s=0.25, pause_s_max=0.5),
+            ports=RetryPorts(monotonic_s=lambda: self.now_s, sleep=self.sleep, chance=lambda: 0.5),
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now_s += seconds
+
+    def fail(self, operation: Operation, *kinds: FaultKind) -> None:
+        self.failing.script(*(Fault(kind=kind, operation=operation) for kind in kinds))
+
+
+async def test_pauses_double_up_to_their_bound() -> None:
+    world = World()
+    world.fail(Operation.PUT, *[FaultKind.BEFORE] * 3)
+    await world.store.put("a", [b"x"])
+    assert world.pauses == [0.125, 0.25, 0.25]
+    assert await world.store.get("a") == b"x"
+
+
+async def test_after_the_deadline_the_last_error_is_raised() -> None:
+    world = World(deadline_s=0.4)
+    world.fail(Operation.GET, *[FaultKind.BEFORE] * 5)
+    with pytest.raises(StoreUnavailable):
+        await world.store.get("a")
+    assert world.pauses == [0.125, 0.25]
+
+
+async def test_an_answer_is_not_asked_again() -> None:
+    world = World()
+    with pytest.raises(ObjectMissing):
+        await world.store.get("a")
+    assert world.pauses == []
+
+
+async def test_a_conditional_put_of_unknown_outcome_knows_its_own_bytes() -> None:
+    world = World()
+    world.fail(Operation.PUT, FaultKind.AFTER)
+    await world.store.put("a", [b"mi", b"ne"], if_absent=True)
+    assert await world.store.get("a") == b"mine"
+
+
+@pytest.mark.parametrize("other", [b"else", b"longer"])
+async def test_a_conditional_put_of_unknown_outcome_yields_to_another(other: bytes) -> None:
+    world = World()
+    await world.failing.put("a", [other])
+    world.fail(Operation.PUT, FaultKind.BEFORE)
+    with pytest.raises(ObjectExists):
+        await world.store.put("a", [b"mine"], if_absent=True)
+
+
+async def test_a_list_that_breaks_off_gives_nothing_twice() -> None:
+    world = World()
+    for key in ("a/1", "a/2", "a/3"):
+        await world.store.put(key, [b"x"])
+    world.fail(Operation.LIST, FaultKind.CUT, FaultKind.BEFORE)
+    assert [meta.key async for meta in world.store.list("a/")] == ["a/1", "a/2", "a/3"]
+
+
+async def test_a_late_put_and_its_repeat_are_one_object() -> None:
+    world = World()
+    world.fail(Operation.PUT, FaultKind.LATE)
+    await world.store.put("a", [b"x"])
+    await world.failing.land_late_puts()
+    assert await world.store.get("a") == b"x"
