@@ -38,6 +38,8 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + INT32.pack(1) + INT32.pack(1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_FLAG_INDEPENDENT: Final = 0x20
+_LZ4_LEVEL: Final = 1
+"""The fast mode; from 3 on it is several times slower."""
 _ZSTD_LEVEL: Final = 3
 """Kafka's default, compression.zstd.level."""
 
@@ -53,8 +55,8 @@ def compress(kind: Compression, data: Buffer) -> Buffer:
             return _compress_xerial(data)
         case Compression.LZ4:
             # Blocks that refer to each other are refused by Java's KafkaLZ4BlockInputStream.
-            compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
-            compressor.compress(data)
+            compressor = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
+            compressor.compress(bytes(data))
             return memoryview(compressor.finish())
         case Compression.ZSTD:
             return memoryview(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
