@@ -87,6 +87,7 @@ class _Api:
         return PlainTextResponse("not ready: before the first sync, or draining\n", status_code=503)
 
     async def metrics(self, _: Request) -> Response:
+        self._agent.metrics.is_ready.set(self._agent.is_ready)
         return Response(self._agent.metrics.exposition(), media_type=METRICS_TYPE)
 
     async def status(self, _: Request) -> Response:

@@ -86,6 +86,11 @@ class HttpServer:
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
+            # A cancellation leaves these open; after a stop they are closed already.
+            for server in getattr(self._server, "servers", ()):
+                server.close()
+            for connection in list(self._server.server_state.connections):
+                connection.shutdown()
             self._socket.close()
 
     async def serving(self) -> None:

@@ -1,8 +1,8 @@
 """What one agent was told, checked and typed; every other module takes its settings from here.
 
 Rule: `Settings` is complete and consistent when it exists: nothing downstream parses a text or falls back to a default.
-Order of sources: command line, environment, TOML file (`agent.options`), then the defaults below. The reference for
-people is docs/CONFIGURATION.md.
+Order of sources: command line, environment, TOML file (`agent.option_sources`), then the defaults below. The reference
+for people is docs/CONFIGURATION.md.
 """
 
 import os
@@ -24,7 +24,7 @@ from agent.addresses import (
     read_listener,
     read_store_url,
 )
-from agent.options import InvalidSettings, Value, gather, nearest
+from agent.option_sources import InvalidSettings, Value, gather, nearest
 from protocol.limits import MIB, READ_CACHE_BYTES_DEFAULT, SNAPSHOT_BYTES_INTERVAL, SNAPSHOT_ENTRIES_INTERVAL
 
 __all__ = ["Command", "InvalidSettings", "Listener", "Settings", "load_settings"]

@@ -4,7 +4,9 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.services import PENSTOCK, PenstockFactory
+import pytest
+
+from tests.services import PENSTOCK, Minio, PenstockFactory
 
 SECONDS_MAX = 60
 
@@ -56,3 +58,31 @@ def test_the_folder_of_a_broker_that_has_stopped_can_be_read(penstock: PenstockF
     assert (chunk["offset_first"], chunk["offset_end"]) == (0, 1)
     shown = json.loads(run("inspect", "object", chunk["object"], "--data-dir", broker.data, "--json", server="-"))
     assert shown["chunks"][0]["records"] == 1
+
+
+def doctor(*arguments: str, env: dict[str, str]) -> tuple[int, str]:
+    command = [str(PENSTOCK), "doctor", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+    return done.returncode, done.stdout
+
+
+def test_the_doctor_tries_disk_and_bucket(minio: Minio, tmp_path: Path) -> None:
+    bucket = minio.make_bucket("doctor")
+    store = ["--store", f"s3://{bucket}/p", "--data-dir", str(tmp_path)]
+    code, text = doctor(*store, env=dict(minio.settings))
+    assert code == 0, text
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("ok")][-2:] == ["bucket", "clock"]
+
+
+@pytest.mark.parametrize("change", ["bucket", "key", "http"])
+def test_the_doctor_says_what_is_wrong_with_a_bucket(minio: Minio, tmp_path: Path, change: str) -> None:
+    env = dict(minio.settings)
+    bucket = "there-is-none" if change == "bucket" else minio.make_bucket(f"sick-{change}")
+    if change == "key":
+        env["AWS_SECRET_ACCESS_KEY"] = "wrong"
+    if change == "http":
+        del env["AWS_ALLOW_HTTP"]
+    code, text = doctor("--store", f"s3://{bucket}", "--data-dir", str(tmp_path), env=env)
+    assert code == 1
+    assert "FAILED  bucket" in text
+    assert " -> " in text

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -177,6 +178,17 @@ async def test_an_object_is_read_from_the_store(client: Client) -> None:
 async def test_an_object_that_is_missing_or_unreadable_is_an_error(client: Client) -> None:
     assert error_of(await client.get("/api/inspect/object?key=none"))[:2] == (404, "unknown_object")
     assert error_of(await client.get("/api/inspect/object?key=ledger/snapshots/1"))[:2] == (422, "unreadable")
+
+
+async def test_a_cancelled_server_lets_its_port_go(agent: SmallAgent) -> None:
+    server = HttpServer(agent=agent, address=HostPort(host="127.0.0.1", port=0))
+    address = server.bind()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(server.run())
+        await server.serving()
+        task.cancel()
+    with socket.create_server((address.host, address.port)):
+        pass
 
 
 async def test_a_port_that_is_taken_is_an_os_error(client: Client, agent: SmallAgent) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.options import OPTIONS, InvalidSettings, gather, nearest, read_bytes
+from agent.option_sources import InvalidSettings, gather, nearest, read_bytes
+from agent.options import OPTIONS
 from protocol.limits import MIB
 
 NOTHING: dict[str, str] = {}
@@ -43,6 +44,11 @@ def test_broker_configs_of_all_sources_are_merged(tmp_path: Path) -> None:
     given = gather({"set": ["num.partitions=3"]}, {"PENSTOCK_SET": "num.partitions=2,log.retention.ms=6"}, file)
     expected = {"num.partitions": "3", "log.retention.ms": "6", "auto.create.topics.enable": "false"}
     assert given["set"] == expected
+
+
+def test_lines_of_a_variable_may_hold_commas() -> None:
+    given = gather({}, {"PENSTOCK_SET": "log.cleanup.policy=compact,delete\nnum.partitions=2\n"}, None)
+    assert given["set"] == {"log.cleanup.policy": "compact,delete", "num.partitions": "2"}
 
 
 def test_the_environment_can_name_the_file(tmp_path: Path) -> None:
