@@ -9,17 +9,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.services import (
-    compile_java,
-    java,
-    kafka_broker,
-    kafka_jars,
-    minio,
-    penstock,
-    spark,
-    spark_jars,
-    spark_session,
-)
+from tests.java_services import compile_java, java, kafka_broker, kafka_jars
+from tests.services import minio, penstock, spark, spark_jars, spark_session
 
 __all__ = [
     "compile_java",

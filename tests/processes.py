@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 30
 
@@ -79,6 +81,13 @@ def running(
         if popen.poll() is None:
             process.stop()
         process.kill()
+
+
+def provided(place: Path | None) -> Path:
+    """Returns `place`, or fails the test and says how it comes to be."""
+    if place is None or not place.exists():
+        pytest.fail(f"{place or 'a Java runtime'} is missing: run make setup-test", pytrace=False)
+    return place
 
 
 def free_port() -> int:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.store import S3Store
 
-from tests.services import JavaProgram, KafkaBroker, Minio, PenstockFactory
+from tests.java_services import JavaProgram, KafkaBroker
+from tests.services import Minio, PenstockFactory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

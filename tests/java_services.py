@@ -1,0 +1,127 @@
+"""Fixtures of Java: the runtime, a compiler, and a broker of Apache Kafka, the peer of comparisons.
+
+Rule: the one of `tests.services`: a process of its own on free loopback ports, ended by its id.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.processes import Process, free_port, is_listening, provided, running
+from tools import jars, java_runtime
+
+
+@pytest.fixture(scope="session")
+def java() -> Path:
+    """Path of the Java program, version 17 or 21."""
+    return provided(java_runtime.java_home()) / "bin" / "java"
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """Folder with the jars of Apache Kafka: broker, tools and clients."""
+    return provided(jars.jar_folder("kafka"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaProgram:
+    """A compiled Java class with its class path."""
+
+    java: Path
+    class_path: str
+    main: str
+    folder: Path
+
+    def run(self, *arguments: str, timeout_seconds: float = 120) -> str:
+        """Runs it to its end and returns what it printed. Fails where its status is not 0."""
+        done = subprocess.run(
+            self.command(*arguments), cwd=self.folder, capture_output=True, text=True, timeout=timeout_seconds
+        )
+        assert done.returncode == 0, f"{self.main} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command that runs it, for `tests.processes.running`."""
+        return [str(self.java), "-Xmx512m", "-cp", self.class_path, self.main, *arguments]
+
+
+@pytest.fixture(scope="session")
+def compile_java(
+    java: Path, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Path], JavaProgram]:
+    """Compiles a Java source file (its public class in the default package) against Kafka's jars."""
+    (compiler,) = provided(jars.jar_folder("compiler")).glob("ecj-*.jar")
+
+    def compile_source(source: Path) -> JavaProgram:
+        folder = tmp_path_factory.mktemp("java")
+        class_path = f"{folder}{os.pathsep}{kafka_jars}/*"
+        libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
+        options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
+        command = [str(java), "-jar", str(compiler), *options, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{source} does not compile:\n{done.stdout}\n{done.stderr}"
+        return JavaProgram(java=java, class_path=class_path, main=source.stem, folder=folder)
+
+    return compile_source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaBroker:
+    """A running broker of Apache Kafka 4.3.1: the peer of comparisons."""
+
+    bootstrap: str
+    process: Process
+
+
+KAFKA_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+num.partitions=1
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+KAFKA_LOGGING = """\
+status = error
+appender.out.type = Console
+appender.out.name = Out
+appender.out.target = SYSTEM_ERR
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %m (%c)%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = Out
+"""
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(java: Path, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A single-node KRaft broker of Apache Kafka, with an empty log."""
+    folder = tmp_path_factory.mktemp("kafka")
+    port, controller_port = free_port(), free_port()
+    properties, logging = folder / "server.properties", folder / "log4j2.properties"
+    properties.write_text(
+        KAFKA_PROPERTIES.format(port=port, controller_port=controller_port, data=folder / "data"), encoding="utf-8"
+    )
+    logging.write_text(KAFKA_LOGGING, encoding="utf-8")
+    start: list[str | Path] = [java, "-Xmx1g", f"-Dlog4j2.configurationFile={logging}", "-cp", f"{kafka_jars}/*"]
+    tool = [*start, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", properties]
+    done = subprocess.run(tool, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"Kafka's storage cannot be formatted:\n{done.stdout}\n{done.stderr}"
+    with running([*start, "kafka.Kafka", properties], folder, name="kafka") as process:
+        process.wait_until(lambda: is_listening(port), "Apache Kafka")
+        yield KafkaBroker(bootstrap=f"127.0.0.1:{port}", process=process)
