@@ -35,6 +35,7 @@ __all__ = [
     "broker_value",
     "effective",
     "effective_entry",
+    "overrides_at_creation",
     "validate_broker",
     "validate_topic_config",
     "validate_topic_configs",
@@ -290,6 +291,20 @@ def effective_entry(topic_configs: Mapping[str, str], broker_configs: Mapping[st
 def _scale(value: str, factor: int) -> str:
     """A broker's value in the topic config's unit; negative ones mean "no limit" in every unit."""
     return value if factor == 1 or int(value) < 0 else str(int(value) * factor)
+
+
+def overrides_at_creation(topic_configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> dict[str, str]:
+    """What CreateTopic has to carry: the overrides asked for, and what applying cannot take from an agent's settings.
+
+    Timestamps are stamped at apply (safety rule S14), which knows the state alone. Differs from Kafka: a topic keeps the
+    broker's log.message.timestamp.type of the time of its creation, as an override of its own.
+    """
+    overrides = dict(topic_configs)
+    name = "message.timestamp.type"
+    stamped_by = effective(topic_configs, broker_configs, name)
+    if stamped_by != TOPIC_CONFIGS[name].default:
+        overrides[name] = stamped_by
+    return overrides
 
 
 def validate_topic_config(name: str, value: str) -> None:

@@ -11,6 +11,7 @@ from coordinator.topic_configs import (
     InvalidConfig,
     effective,
     effective_entry,
+    overrides_at_creation,
     validate_topic_config,
     validate_topic_configs,
 )
@@ -138,3 +139,21 @@ class TestValidation:
 def test_what_is_not_honoured_says_so() -> None:
     assert TOPIC_CONFIGS["segment.bytes"].effect is Effect.NONE
     assert TOPIC_CONFIGS["max.message.bytes"].effect is Effect.HONOURED
+
+
+@pytest.mark.parametrize(
+    ("topic", "broker", "overrides"),
+    [
+        ({"retention.ms": "1"}, {"log.retention.ms": "5"}, {"retention.ms": "1"}),
+        ({}, {"log.message.timestamp.type": "LogAppendTime"}, {"message.timestamp.type": "LogAppendTime"}),
+        (
+            {"message.timestamp.type": "CreateTime"},
+            {"log.message.timestamp.type": "LogAppendTime"},
+            {"message.timestamp.type": "CreateTime"},
+        ),
+    ],
+)
+def test_s14_a_topic_is_created_with_what_applying_must_know(
+    topic: dict[str, str], broker: dict[str, str], overrides: dict[str, str]
+) -> None:
+    assert overrides_at_creation(topic, broker) == overrides
