@@ -296,8 +296,8 @@ def _scale(value: str, factor: int) -> str:
 def overrides_at_creation(topic_configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> dict[str, str]:
     """What CreateTopic has to carry: the overrides asked for, and what applying cannot take from an agent's settings.
 
-    """The overrides that CreateTopic carries: those asked for, and what applying cannot take from an agent's settings.
-    broker's log.message.timestamp.type of the time of its creation, as an override of its own.
+    Timestamps are stamped at apply (safety rule S14), which knows the state alone. Differs from Kafka: a topic keeps
+    the broker's log.message.timestamp.type of the time of its creation, as an override of its own.
     """
     overrides = dict(topic_configs)
     name = "message.timestamp.type"
