@@ -124,7 +124,7 @@ def main() -> None:
                     "write_mb_s": round(megabytes / cpu_seconds(partial(write, chunks), options.rounds)),
                 }
                 if codec is Compression.NONE:
-                    for out in (Compression.NONE, Compression.ZSTD):
+                    for out in (Compression.NONE, Compression.LZ4, Compression.ZSTD):
                         seconds = cpu_seconds(partial(read, file, data, out), options.rounds)
                         row[f"read_{out.name.lower()}_mb_s"] = round(megabytes / seconds)
                 print(json.dumps(row), flush=True)

@@ -1,0 +1,86 @@
+"""A reference that does not fit the file is refused, never answered with other records; a gap at the end is bridged."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coordinator.commands import ArchivedChunk
+from iceberg_export.columns import BinaryColumn, RecordRows
+from iceberg_export.files import FileUnreadable
+from iceberg_export.kafka_rows import encode_rows
+from iceberg_export.parquet_reader import encode_chunk, parse_footer
+from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
+from protocol.compression import Compression
+from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex, TopicId
+from tests.made_records import Record, make_batch, read_batches
+
+RECORDS = [Record(offset=offset, timestamp=5, value=b"v") for offset in (3, 4, 9)]
+
+
+def file_of_two_partitions() -> tuple[ArchiveFile, bytes, ArchivedChunk]:
+    with ArchiveWriter(topic_id=TopicId(bytes(16))) as writer:
+        for partition in (0, 1):
+            writer.add(
+                SourceChunk(
+                    partition=PartitionIndex(partition),
+                    offset_first=Offset(3),
+                    offset_end=Offset(12),
+                    append_time_ms=NO_TIMESTAMP,
+                    records=make_batch(RECORDS, last=11),
+                )
+            )
+        file = writer.finish()
+    return file, b"".join(file.parts), file.partitions[1][1][0]
+
+
+def encoded(data: bytes, chunk: ArchivedChunk) -> bytes:
+    piece = data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+    return encode_chunk(parse_footer(data), piece, chunk, Compression.NONE)
+
+
+def test_gaps_keep_their_offsets_and_the_end_is_reached() -> None:
+    _, data, chunk = file_of_two_partitions()
+    read = read_batches(encoded(data, chunk))
+    assert read.records == RECORDS
+    assert read.ranges == [(3, 10), (10, 12)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"row_group": 1},
+        {"byte_first": 5},
+        {"row_count": 4},
+        {"row_first": 2},
+        {"offset_first": Offset(4)},
+        {"offset_end": Offset(9)},
+    ],
+)
+def test_a_reference_that_does_not_fit_is_refused(wrong: dict[str, int]) -> None:
+    _, data, chunk = file_of_two_partitions()
+    with pytest.raises(FileUnreadable):
+        encoded(data, replace(chunk, **wrong))  # type: ignore[arg-type]
+
+
+def test_rows_of_different_timestamp_types_never_share_a_batch() -> None:
+    nothing = BinaryColumn(ends=np.zeros(4, np.int32), data=np.zeros(0, np.uint8), is_null=np.ones(3, np.bool_))
+    no_headers = BinaryColumn(ends=np.zeros(1, np.int32), data=np.zeros(0, np.uint8), is_null=None)
+    rows = RecordRows(
+        partition=np.zeros(3, np.int32),
+        offset=np.array([0, 1, 2], np.int64),
+        timestamp_ms=np.array([1, 50, 50], np.int64),
+        timestamp_type=np.array([0, 1, 1], np.int32),
+        key=nothing,
+        value=nothing,
+        header_ends=np.zeros(4, np.int32),
+        header_key=no_headers,
+        header_value=no_headers,
+    )
+    read = read_batches(encode_rows(rows, Compression.NONE, 1 << 20))
+    assert read.ranges == [(0, 1), (1, 3)]
+    assert [(record.timestamp, record.is_append_time) for record in read.records] == [
+        (1, False),
+        (50, True),
+        (50, True),
+    ]

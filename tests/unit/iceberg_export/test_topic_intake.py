@@ -1,0 +1,61 @@
+"""What of a topic waits for the archive."""
+
+from coordinator.chunk_index import ChunkRef
+from coordinator.state import ClusterState, ObjectState, PartitionState, TopicState
+from iceberg_export.topic_intake import intake_bytes, topic_intake
+from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset, TopicId
+from storage.refs import ObjectKind
+
+TOPIC = TopicId(b"t" * 16)
+ARCHIVED = ObjectId(3)
+
+
+def state_of(*partitions: PartitionState) -> ClusterState:
+    state = ClusterState.empty("cluster", 0)
+    state.topics[TOPIC] = TopicState(
+        topic_id=TOPIC, name="orders", configs={}, partitions=list(partitions), created_ms=Milliseconds(0)
+    )
+    for number in (1, 2):
+        state.objects[ObjectId(number)] = ObjectState(
+            key=f"intake/{number}", kind=ObjectKind.INTAKE, object_bytes=1000, references=1
+        )
+    state.objects[ARCHIVED] = ObjectState(key="lake/3", kind=ObjectKind.PARQUET, object_bytes=1000, references=1)
+    return state
+
+
+def partition_of(*chunks: tuple[int, int, int], archived_count: int = 0) -> PartitionState:
+    """Chunks as (offset end, object, bytes); the first ones are archived."""
+    partition = PartitionState()
+    for end, number, size in chunks:
+        partition.index.append(end, number, 40, size, 7, NO_TIMESTAMP)
+    for row in range(archived_count):
+        chunk = partition.index.row(row)
+        archived = ChunkRef(
+            chunk.offset_first, chunk.offset_end, ARCHIVED, 4, 99, Milliseconds(7), NO_TIMESTAMP, 0, row, 1
+        )
+        partition.index.replace(row, row + 1, [archived])
+    return partition
+
+
+def test_an_unknown_topic_has_none() -> None:
+    state = ClusterState.empty("cluster", 0)
+    assert topic_intake(state, TOPIC) is None
+    assert intake_bytes(state, TOPIC) == 0
+
+
+def test_chunks_come_by_partition_and_offset_behind_what_is_archived() -> None:
+    state = state_of(
+        partition_of((5, 1, 10), (8, 1, 20), (9, 2, 30), archived_count=1),
+        partition_of((4, 1, 40), archived_count=1),
+        PartitionState(),
+        partition_of((2, 2, 50)),
+    )
+    intake = topic_intake(state, TOPIC)
+    assert intake is not None
+    assert (intake.topic_id, intake.name) == (TOPIC, "orders")
+    found = [(chunk.partition, chunk.offset_first, chunk.offset_end, chunk.object_key) for chunk in intake.chunks]
+    assert found == [(0, 5, 8, "intake/1"), (0, 8, 9, "intake/2"), (3, 0, 2, "intake/2")]
+    assert intake.intake_bytes == intake_bytes(state, TOPIC) == 100
+    assert intake.chunks[0].byte_first == 40
+    assert intake.chunks[0].append_time_ms == NO_TIMESTAMP
+    assert intake.chunks[0].offset_first == Offset(5)
