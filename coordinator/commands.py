@@ -1,7 +1,8 @@
 """What can be written to the ledger, and what applying it can answer.
 
-Rule: a command says what an agent proposes; the outcome is computed by `coordinator.apply` from the state at the entry's
-position, on every agent alike. A refused command is an outcome, never an exception. Bytes: `coordinator.command_codec`.
+Rule: a command says what an agent proposes; the outcome is computed by `coordinator.apply` from the state at the
+entry's position, on every agent alike. A refused command is an outcome, never an exception. Bytes:
+`coordinator.command_codec`.
 """
 
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ class ChunkColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChunks:
-    """Make the chunks of one durable intake object true. Refused if the object is another session's (safety rule S1)."""
+    """Make the chunks of one durable intake object true. Refused if the object is another session's (S1)."""
 
     object_session: SessionId
     object_number: ObjectNumber
@@ -183,7 +184,7 @@ class ForgetSessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireProducers:
-    """Drop the state of producers idle since before `cutoff_ms`; judged by the smaller of it and the state's time (S2)."""
+    """Drop the state of producers idle since before the smaller of `cutoff_ms` and the state's time (safety rule S2)."""
 
     cutoff_ms: Milliseconds
 
@@ -211,7 +212,7 @@ Command = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A command with the time at which it was proposed: None from an agent whose clock is unchecked (safety rule S2)."""
+    """A command with the time at which it was proposed: None from an agent whose clock is unchecked (S2)."""
 
     time_ms: Milliseconds | None
     command: Command
