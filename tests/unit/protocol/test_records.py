@@ -2,17 +2,20 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import types
+from numba.core import config
+from numba.core.dispatcher import Dispatcher
 
 from protocol import record_reference, records
 from protocol.compression import Compression, compress
 from protocol.errors import ErrorCode, InvalidBatch
 from protocol.limits import TIMESTAMP_MS_MAX
 from protocol.record_batch import check_crc, encode_varint, read_header, walk_batches
+from protocol.record_kernels import _kernel
 from protocol.records import (
     BytesColumn,
     EncodeColumns,
@@ -30,12 +33,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(params=["reference", "kernels"], autouse=True)
-def worker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def worker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs on both."""
     warm_kernels()
     if request.param == "reference":
         monkeypatch.setattr(records, "_workers", [record_reference])
-    yield
 
 
 def column(values: list[bytes | None]) -> BytesColumn:
@@ -355,6 +357,23 @@ class TestWarming:
     def test_ready_once_warm(self) -> None:
         warm_kernels()
         assert kernels_ready() is (len(records._workers) > 1)
+
+    def test_the_cache_lies_where_it_is_told(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(config, "CACHE_DIR", "")
+        monkeypatch.setattr(records, "_workers", [record_reference])
+        warm_kernels(str(tmp_path))
+        assert kernels_ready()
+        assert vars(config)["CACHE_DIR"] == str(tmp_path)
+
+    def test_kernels_compile_where_no_cache_can_be_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise RuntimeError("cannot cache function: no locator available")
+
+        def doubled(number: int) -> int:
+            return number * 2
+
+        monkeypatch.setattr(Dispatcher, "enable_caching", refuse)
+        assert _kernel(types.int64)(doubled)(21) == 42
 
     def test_an_import_does_not_load_the_compiler(self) -> None:
         assert run_python("import protocol.records, sys; print('numba' in sys.modules)") == "False\n"
