@@ -184,7 +184,7 @@ class ForgetSessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireProducers:
-    """Drop the state of producers idle since before the smaller of `cutoff_ms` and the state's time (safety rule S2)."""
+    """Drop the state of producers idle since before the smaller of `cutoff_ms` and the state's time (S2)."""
 
     cutoff_ms: Milliseconds
 
