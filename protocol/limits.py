@@ -106,3 +106,6 @@ READ_BYTES_MAX = 16 * MIB
 """What ranges are read together at most; one range above it is read alone."""
 ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 """How long after a session's end its objects are looked for once more: a put may land late (safety rule S6)."""
+
+GC_DELETIONS_PER_STEP_MAX = 1_000
+"""Objects deleted before the state is told: S3's DeleteObjects takes as many."""
