@@ -54,10 +54,6 @@ def main() -> None:
     except CommandFailed as error:
         sys.stderr.write(f"penstock: {error}\n")
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # Whoever read the output, as in `penstock inspect ledger | head`, has seen enough.
-        sys.stderr.close()
-        sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Rule: the only place that starts an event loop for the agent, and that knows uvl
 """
 
 import asyncio
+import errno
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,12 @@ from storage.object_store import StoreError
 log = logging.getLogger(__name__)
 
 ENVIRONMENT_ERRORS = (OSError, LedgerError, StoreError)
+REMEDIES = {
+    errno.EADDRINUSE: "stop what listens there, or choose another port with --listen or --http (0 takes a free one)",
+    errno.EADDRNOTAVAIL: "--listen and --http take an address of this machine",
+    errno.EACCES: "this user may not: choose a port above 1023, or another --data-dir",
+    errno.ENOSPC: "free some space, or choose another --data-dir",
+}
 
 
 def serve(command: Command, config: str | None, values: Mapping[str, object]) -> None:
@@ -61,5 +68,12 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def _reason(error: BaseException) -> str:
+    """What went wrong, and what to do where that is known."""
     text = str(error) or "no reason given"
-    return text if isinstance(error, LedgerError | StoreError) else f"{type(error).__name__}: {text}"
+    match error:
+        case LedgerError() | StoreError():
+            return text
+        case OSError(errno=number) if number in REMEDIES:
+            return f"{text}; {REMEDIES[number]}"
+        case _:
+            return f"{type(error).__name__}: {text}"

@@ -60,6 +60,15 @@ def test_the_folder_of_a_broker_that_has_stopped_can_be_read(penstock: PenstockF
     assert shown["chunks"][0]["records"] == 1
 
 
+def test_a_port_that_is_taken_is_explained(penstock: PenstockFactory, tmp_path: Path) -> None:
+    broker = penstock()
+    command = [str(PENSTOCK), "run", "--listen", broker.bootstrap, "--http", "127.0.0.1:0", "--data-dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "choose another port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def doctor(*arguments: str, env: dict[str, str]) -> tuple[int, str]:
     command = [str(PENSTOCK), "doctor", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
