@@ -13,7 +13,7 @@ from agent.cpu import run_in_thread
 from agent.metadata_loop import MetadataLoop
 from coordinator.state import PartitionState
 from protocol.compression import Compression
-from protocol.record_batch import split_batches
+from protocol.record_batch import walk_batches
 from protocol.records import decode_records
 from storage.object_store import ObjectMissing, StoreUnavailable
 
@@ -56,7 +56,7 @@ class TimestampSearch:
 
 def first_at_or_after(served: ServedChunk, timestamp: int, offset_min: int) -> RecordAt | None:
     """The chunk's first record with this timestamp or a later one, from `offset_min` on."""
-    for header in split_batches(served.buffer):
+    for header in walk_batches(served.buffer):
         if header.max_timestamp < timestamp or header.is_control:
             continue
         columns = decode_records(served.buffer, header)
