@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import Process, free_port, is_listening, provided, running
+from tests.processes import Process, free_port, is_listening, provided
 from tools import jars, java_runtime
 
 
@@ -45,7 +45,7 @@ class JavaProgram:
         return done.stdout
 
     def command(self, *arguments: str) -> list[str]:
-        """The command that runs it, for `tests.processes.running`."""
+        """The command that runs it, for `tests.processes.Process`."""
         return [str(self.java), "-Xmx512m", "-cp", self.class_path, self.main, *arguments]
 
 
@@ -122,6 +122,6 @@ def kafka_broker(java: Path, kafka_jars: Path, tmp_path_factory: pytest.TempPath
     tool = [*start, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", properties]
     done = subprocess.run(tool, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"Kafka's storage cannot be formatted:\n{done.stdout}\n{done.stderr}"
-    with running([*start, "kafka.Kafka", properties], folder, name="kafka") as process:
+    with Process([*start, "kafka.Kafka", properties], folder, name="kafka") as process:
         process.wait_until(lambda: is_listening(port), "Apache Kafka")
         yield KafkaBroker(bootstrap=f"127.0.0.1:{port}", process=process)

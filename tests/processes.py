@@ -1,6 +1,7 @@
 """Real processes for tests: started on free loopback ports, watched while they come up, ended by their own id.
 
-Rule: nothing is left behind. A process is a group of its own; the group is ended even where the test failed.
+Rule: nothing is left behind. A process is a group of its own; the group is gone when its `with` block ends, even where
+the test failed. Blocking; an asyncio test calls it in a thread.
 """
 
 import contextlib
@@ -9,78 +10,125 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 
-START_SECONDS_MAX = 90
-STOP_SECONDS_MAX = 30
+START_SECONDS_MAX = 90.0
+STOP_SECONDS_MAX = 30.0
+POLL_SECONDS = 0.005
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFailed(AssertionError):
+    """The process ended, or was silent for too long. The message ends with what it wrote."""
+
+
 class Process:
-    """A running process. `log` holds what it wrote to stderr, `output` what it wrote to stdout."""
+    """A started process, to be used in a `with` block.
 
-    popen: subprocess.Popen[bytes]
-    log: Path
-    output: Path
+    `log` holds what it wrote to stderr (of all processes with this folder and name), `output` what it wrote to stdout.
+    """
+
+    def __init__(
+        self, command: Sequence[str | Path], folder: Path, *, name: str, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Start `command` in `folder`, with `env` on top of this process's own environment."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log, self.output = folder / f"{name}.log", folder / f"{name}.out"
+        self._log_first = self.log.stat().st_size if self.log.exists() else 0
+        self._output_read = 0
+        with self.log.open("ab") as stderr, self.output.open("wb") as stdout:
+            self._popen = subprocess.Popen(
+                [os.fspath(word) for word in command],
+                cwd=folder,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_running:
+            self.stop()
+        self.kill()
 
     @property
     def pid(self) -> int:
-        return self.popen.pid
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._popen.poll() is None
+
+    @property
+    def stderr(self) -> str:
+        """What this process wrote to stderr so far."""
+        with self.log.open("rb") as file:
+            file.seek(self._log_first)
+            return file.read().decode(errors="replace")
+
+    @property
+    def stdout(self) -> str:
+        """What this process wrote to stdout so far."""
+        return self.output.read_text(errors="replace")
+
+    def read_line(self, *, seconds_max: float = START_SECONDS_MAX) -> str:
+        """The next line of stdout, without its end. Raises `ProcessFailed` if none comes."""
+        self.wait_until(lambda: b"\n" in self._unread(), "its next line on stdout", seconds_max=seconds_max)
+        line, _, _ = self._unread().partition(b"\n")
+        self._output_read += len(line) + 1
+        return line.decode()
+
+    def read_rest(self) -> list[str]:
+        """All whole lines of stdout that are left, for a process that is over."""
+        assert not self.is_running
+        *lines, torn = self._unread().split(b"\n")
+        self._output_read = self.output.stat().st_size - len(torn)
+        return [line.decode() for line in lines]
 
     def stop(self) -> int:
         """Asks it to end (SIGTERM), then ends its whole group; returns its status."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGTERM)
         try:
-            return self.popen.wait(timeout=STOP_SECONDS_MAX)
+            return self._popen.wait(timeout=STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             return self.kill()
 
     def kill(self) -> int:
-        """Ends its whole group at once (SIGKILL); returns its status."""
+        """Ends its whole group at once (SIGKILL); returns its status, negative for a signal."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        return self.popen.wait()
+        return self._popen.wait()
 
-    def wait_until(self, is_ready: Callable[[], bool], what: str) -> None:
-        """Returns when `is_ready()`. Raises with the end of the log when the process ends or the time is over."""
-        deadline = time.monotonic() + START_SECONDS_MAX
+    def wait_until(self, is_ready: Callable[[], bool], what: str, *, seconds_max: float = START_SECONDS_MAX) -> None:
+        """Returns when `is_ready()`. Raises `ProcessFailed` when the process ends or the time is over."""
+        deadline = time.monotonic() + seconds_max
         while not is_ready():
-            status = self.popen.poll()
-            if status is not None or time.monotonic() > deadline:
-                reason = f"ended with status {status}" if status is not None else f"took over {START_SECONDS_MAX} s"
-                raise AssertionError(f"{what} {reason}:\n{_tail(self.output)}\n{_tail(self.log)}")
-            time.sleep(0.02)
+            status = self._popen.poll()
+            if status is not None and not is_ready():
+                raise self.failed(f"{what}: ended with status {status}")
+            if time.monotonic() > deadline:
+                raise self.failed(f"{what}: took over {seconds_max} s")
+            time.sleep(POLL_SECONDS)
 
+    def failed(self, reason: str) -> ProcessFailed:
+        """An error that shows the ends of what the process wrote."""
+        return ProcessFailed(f"{reason}; process {self.pid}:\n{_tail(self.stdout)}\n{_tail(self.stderr)}")
 
-@contextlib.contextmanager
-def running(
-    command: Sequence[str | Path], folder: Path, *, name: str, env: Mapping[str, str] | None = None
-) -> Iterator[Process]:
-    """Runs a command in `folder`, in a process group of its own, until the block ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    log, output = folder / f"{name}.log", folder / f"{name}.out"
-    with log.open("ab") as stderr, output.open("wb") as stdout:
-        popen = subprocess.Popen(
-            [str(word) for word in command],
-            cwd=folder,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
-    process = Process(popen=popen, log=log, output=output)
-    try:
-        yield process
-    finally:
-        if popen.poll() is None:
-            process.stop()
-        process.kill()
+    def _unread(self) -> bytes:
+        with self.output.open("rb") as file:
+            file.seek(self._output_read)
+            return file.read()
 
 
 def provided(place: Path | None) -> Path:
@@ -105,5 +153,5 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-30:]) if log.exists() else ""
+def _tail(text: str) -> str:
+    return "\n".join(text.splitlines()[-30:])

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.processes import Process, free_port, provided, running
+from tests.processes import START_SECONDS_MAX, Process, free_port, provided
 from tools import go_servers, jars
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
         "HOME": str(folder),
     }
     command = [str(program), "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)]
-    with running(command, folder, name="minio", env=env) as process:
+    with Process(command, folder, name="minio", env=env) as process:
         process.wait_until(lambda: _answers(f"{server.endpoint}/minio/health/ready"), "MinIO")
         yield server
 
@@ -109,12 +109,14 @@ class PenstockFactory:
         store: str | None = None,
         env: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
+        start_seconds_max: float = START_SECONDS_MAX,
     ) -> Penstock:
         """Starts one broker and returns when it serves.
 
         `data`: its folder, kept over restarts (a new one where None). `settings`: Kafka's broker configs, passed by
         `--set`. `options`: other options by their names, for example `{"gc-grace-s": "1"}`. `store`: the URL of an
-        object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`.
+        object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`. Raises
+        `ProcessFailed` where it does not serve within `start_seconds_max`.
         """
         self.count += 1
         data = data or self.folder / f"data-{self.count}"
@@ -125,9 +127,9 @@ class PenstockFactory:
             command += [f"--{name}", value]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
-        process = self.stack.enter_context(running(command, self.folder, name=f"penstock-{self.count}", env=env))
-        process.wait_until(lambda: READY.search(process.output.read_text()) is not None, "penstock")
-        match = READY.search(process.output.read_text())
+        process = self.stack.enter_context(Process(command, self.folder, name=f"penstock-{self.count}", env=env))
+        process.wait_until(lambda: READY.search(process.stdout) is not None, "penstock", seconds_max=start_seconds_max)
+        match = READY.search(process.stdout)
         assert match is not None
         return Penstock(bootstrap=match.group(1), http=match.group(2), data=data, process=process)
 

@@ -8,12 +8,13 @@ import pytest
 
 from coordinator.log import SessionHeld
 from coordinator.sqlite_log import SqliteLedger
-from tests.faults.processes import Process
+from tests.processes import Process
+from tools.steps import ROOT
 
 
 def start_appender(folder: Path) -> Process:
     command: list[str | Path] = [sys.executable, "-m", "tests.faults.appender", folder / "ledger.sqlite"]
-    return Process(command, stderr_path=folder / "stderr")
+    return Process(command, folder, name="appender", env={"PYTHONPATH": str(ROOT)})
 
 
 async def test_every_acknowledged_append_is_there_after_kill_9_again_and_again(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.processes import Process
-from tools.steps import cache_folder
+from tests.processes import Process
+from tools.steps import ROOT, cache_folder
 
 SOURCE = Path(__file__).with_name("fsync_shim.c")
 COMPILE_SECONDS_MAX = 300
@@ -82,14 +82,12 @@ class PowerCut:
         self,
         command: Sequence[str | Path],
         *,
-        stderr_path: Path,
         ignore: str = "",
-        environment: Mapping[str, str] | None = None,
     ) -> Process:
         """Adopt the root, then start a process under the shim."""
         self.adopt()
-        shim_environment = self.environment(ignore=ignore)
-        return Process(command, stderr_path=stderr_path, environment={**(environment or {}), **shim_environment})
+        env = {"PYTHONPATH": str(ROOT), **self.environment(ignore=ignore)}
+        return Process(command, self.root.parent, name="process", env=env)
 
     def restore(self) -> None:
         """Make the root what was durable. Uses the record up: `adopt` or `start` begins a new one."""

@@ -9,7 +9,7 @@ from coordinator.log import LedgerError, LedgerStart
 from coordinator.sqlite_log import SqliteLedger
 from tests.faults.appender import payload
 from tests.faults.power_cut.power_cut import PowerCut
-from tests.faults.processes import Process
+from tests.processes import Process
 
 FILE = Path("new folder/ledger.sqlite")
 
@@ -30,8 +30,7 @@ def start_appender(power_cut: PowerCut, *options: str, ignore: str = "") -> Proc
         power_cut.root / FILE,
         *options,
     ]
-    stderr_path = power_cut.root.parent / "stderr"
-    return power_cut.start(command, stderr_path=stderr_path, ignore=ignore)
+    return power_cut.start(command, ignore=ignore)
 
 
 def acknowledged_until_killed(process: Process, count: int) -> list[tuple[int, int]]:

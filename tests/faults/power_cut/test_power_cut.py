@@ -22,10 +22,9 @@ def sync(name):
 
 def cut(power_cut: PowerCut, script: str, *, ignore: str = "") -> dict[str, str]:
     """Run a script, cut the power when it has said so, and return what is left: contents by relative path."""
-    stderr_path = power_cut.root.parent / "stderr"
     end = "\nprint('now', flush=True)\nthreading.Event().wait()\n"
     command: list[str | Path] = [sys.executable, "-c", PRELUDE + script + end, power_cut.root]
-    with power_cut.start(command, stderr_path=stderr_path, ignore=ignore) as process:
+    with power_cut.start(command, ignore=ignore) as process:
         assert process.read_line() == "now"
         process.kill()
     power_cut.restore()
@@ -103,7 +102,7 @@ def test_a_sync_that_is_ignored_leaves_nothing(power_cut: PowerCut, ignore: str,
     assert cut(power_cut, script, ignore=ignore) == left
 
 
-def test_every_acknowledged_file_of_many_threads_is_left(power_cut: PowerCut, tmp_path: Path) -> None:
+def test_every_acknowledged_file_of_many_threads_is_left(power_cut: PowerCut) -> None:
     script = """
 def put_many(thread):
     for number in range(10_000):
@@ -116,7 +115,7 @@ for thread in range(4):
 threading.Event().wait()
 """
     command: list[str | Path] = [sys.executable, "-c", PRELUDE + script, power_cut.root]
-    with power_cut.start(command, stderr_path=tmp_path / "stderr") as process:
+    with power_cut.start(command) as process:
         acknowledged = [process.read_line() for _ in range(100)]
         process.kill()
         acknowledged += process.read_rest()
