@@ -27,6 +27,7 @@ from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.produce_path import ProducePath
 from agent.producer_ids import ProducerIdBlock
+from agent.record_rules import RecordRulesOfTopics
 from agent.server import KafkaServer
 from agent.services import Services
 from agent.settings import Settings
@@ -172,6 +173,7 @@ class Agent:
             metadata=metadata,
             writer=writer,
             produce=self._produce,
+            record_rules=RecordRulesOfTopics(settings.broker_configs),
             fetch=FetchPath(
                 metadata=metadata, topics=topics, reader=reader, clock=clock, broker_configs=settings.broker_configs
             ),

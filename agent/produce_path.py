@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, cast
 
 from agent.chunk_cache import ChunkCache, ServedChunk
 from agent.clock import Clock
@@ -18,7 +19,12 @@ from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome
 from protocol.errors import ErrorCode
-from protocol.limits import INTAKE_BUFFER_BYTES_MAX, INTAKE_PUTS_IN_FLIGHT_MAX
+from protocol.limits import (
+    CHEAP_OBJECT_BYTES_TARGET,
+    INTAKE_BUFFER_BYTES_MAX,
+    INTAKE_OBJECT_BYTES_TARGET,
+    INTAKE_PUTS_IN_FLIGHT_MAX,
+)
 from protocol.record_batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber
 from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake
@@ -40,6 +46,12 @@ class Acknowledgement:
     error_message: str | None = None
 
 
+class Ticket(Protocol):
+    """Who waits for one group's answer: `storage.batcher` carries it along, this module settles it, once."""
+
+    def settle(self, acknowledgement: Acknowledgement) -> None: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class _Flush:
     """A sealed intake on its way: put, then committed when it is the oldest."""
@@ -50,7 +62,12 @@ class _Flush:
 
 
 class ProducePath:
-    """The agent's intake. `add` is synchronous; what it returns is acknowledged later, in any order."""
+    """The agent's intake. `add` is synchronous; the group's ticket is settled later, in any order.
+
+    Where a put is cheap (the embedded store) the intake is sealed when nothing is on its way and the loop has come round
+    without further records: requests that clients sent together share one flush, and none waits for a timer. Where it
+    is not (S3), bytes and age decide.
+    """
 
     def __init__(
         self,
@@ -74,14 +91,19 @@ class ProducePath:
         self._tasks = tasks
         self._flush_interval_s = flush_interval_ms / 1000
         self._is_store_cheap = is_store_cheap
-        self._batcher = Batcher(BatchLimits(age_ns_max=flush_interval_ms * 1_000_000))
+        bytes_target = CHEAP_OBJECT_BYTES_TARGET if is_store_cheap else INTAKE_OBJECT_BYTES_TARGET
+        self._batcher = Batcher(BatchLimits(age_ns_max=flush_interval_ms * 1_000_000, object_bytes_target=bytes_target))
         self._flushes: deque[_Flush] = deque()
+        self._unsettled_count = 0
         self._number_next = 0
         self._session = writer.session
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._batches_seen = 0
         self._bytes_held = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
+        self._is_drained = asyncio.Event()
+        self._is_drained.set()
 
     @property
     def bytes_held(self) -> int:
@@ -90,38 +112,46 @@ class ProducePath:
 
     async def wait_for_room(self) -> None:
         """Return while the intake may take more: beyond its bound no further request is taken up (back-pressure)."""
-        await self._has_room.wait()
+        if not self._has_room.is_set():
+            await self._has_room.wait()
 
-    def add(self, group: BatchGroup) -> "asyncio.Future[Acknowledgement]":
-        """Take checked batches of one partition. The group's ticket is replaced by the future that is returned."""
-        future: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
-        group = group._replace(ticket=future)
+    def add(self, group: BatchGroup) -> None:
+        """Take checked batches of one partition. The group's ticket, a `Ticket`, is settled once."""
         if not self._batcher.fits(group):
             self._seal()
         self._batcher.add(group, self._now_ns())
+        self._is_drained.clear()
         self._bytes_held += len(group.records)
         if self._bytes_held >= INTAKE_BUFFER_BYTES_MAX:
             self._has_room.clear()
         self._schedule()
-        return future
 
     async def drain(self) -> None:
         """Return once everything that was taken is acknowledged or refused."""
         self._seal_open()
-        while self._flushes or not self._batcher.is_empty:
-            await self._clock.sleep(0.005)
+        await self._is_drained.wait()
 
     def _schedule(self) -> None:
-        """Decide when the open intake is sealed: at once while the store is cheap and idle, else by bytes or age."""
+        """Decide when the open intake is sealed; called whenever it or what is on its way has changed."""
+        if self._batcher.is_empty:
+            return
         if self._batcher.should_seal(self._now_ns()) is not None and self._may_start():
-            self._cancel_timer()
             self._seal()
-        elif self._timer is None:
-            loop = asyncio.get_running_loop()
-            if self._is_store_cheap and not self._flushes:
-                self._timer = loop.call_soon(self._seal_open)
-            else:
-                self._timer = loop.call_later(self._flush_interval_s, self._seal_open)
+        elif self._timer is not None:
+            return
+        elif not self._is_store_cheap:
+            self._timer = asyncio.get_running_loop().call_later(self._flush_interval_s, self._seal_open)
+        elif self._unsettled_count == 0:
+            self._batches_seen = self._batcher.batch_count
+            self._timer = asyncio.get_running_loop().call_soon(self._seal_when_quiet)
+
+    def _seal_when_quiet(self) -> None:
+        """Seal unless more came since the loop was last here: whoever was just answered is about to send again."""
+        self._timer = None
+        if self._batcher.batch_count != self._batches_seen:
+            self._schedule()
+        else:
+            self._seal_open()
 
     def _now_ns(self) -> int:
         return int(self._clock.monotonic_s() * 1_000_000_000)
@@ -129,13 +159,10 @@ class ProducePath:
     def _may_start(self) -> bool:
         return len(self._flushes) < INTAKE_PUTS_IN_FLIGHT_MAX
 
-    def _cancel_timer(self) -> None:
+    def _seal_open(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _seal_open(self) -> None:
-        self._cancel_timer()
         if not self._batcher.is_empty and self._may_start():
             self._seal()
 
@@ -147,6 +174,7 @@ class ProducePath:
         self._number_next += 1
         flush = _Flush(intake=intake)
         self._flushes.append(flush)
+        self._unsettled_count += 1
         self._tasks.create_task(self._put(flush))
 
     async def _put(self, flush: _Flush) -> None:
@@ -162,14 +190,7 @@ class ProducePath:
         flush.is_put = True
         while self._flushes and self._flushes[0].is_put:
             self._commit(self._flushes.popleft())
-        if not self._batcher.is_empty:
-            self._after_flush()
-
-    def _after_flush(self) -> None:
-        """A flush left the way: what gathered meanwhile need not wait any longer if the store is cheap."""
-        is_idle = self._is_store_cheap and not self._flushes
-        if is_idle or self._batcher.should_seal(self._now_ns()) is not None:
-            self._seal_open()
+        self._schedule()
 
     def _commit(self, flush: _Flush) -> None:
         if flush.error is not None:
@@ -189,24 +210,25 @@ class ProducePath:
             return
         self._keep_in_cache(intake, outcome)
         for place in intake.tickets:
-            self._answer(place.ticket, _acknowledgement(outcome, place.chunk, place.batch_first, place.batch_count))
+            cast("Ticket", place.ticket).settle(
+                _acknowledgement(outcome, place.chunk, place.batch_first, place.batch_count)
+            )
         self._release(intake)
 
     def _answer_all(self, intake: SealedIntake, acknowledgement: Acknowledgement) -> None:
         for place in intake.tickets:
-            self._answer(place.ticket, acknowledgement)
+            cast("Ticket", place.ticket).settle(acknowledgement)
         self._release(intake)
 
-    @staticmethod
-    def _answer(ticket: object, acknowledgement: Acknowledgement) -> None:
-        assert isinstance(ticket, asyncio.Future)
-        if not ticket.done():
-            ticket.set_result(acknowledgement)
-
     def _release(self, intake: SealedIntake) -> None:
+        """An intake is settled: let in what waited for room, and seal what gathered meanwhile."""
         self._bytes_held -= sum(intake.batch_record_bytes)
+        self._unsettled_count -= 1
         if self._bytes_held < INTAKE_BUFFER_BYTES_MAX:
             self._has_room.set()
+        self._schedule()
+        if self._unsettled_count == 0 and self._batcher.is_empty:
+            self._is_drained.set()
 
     def _keep_in_cache(self, intake: SealedIntake, outcome: ChunksCommitted) -> None:
         """Keep what was just written for the consumers that are about to ask for it.

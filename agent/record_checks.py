@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.cpu import run_in_thread
+from agent.record_rules import RecordRules
 from agent.services import Services
 from coordinator.state import TopicState
-from coordinator.topic_configs import effective
 from protocol.errors import ErrorCode, InvalidBatch
 from protocol.limits import DECOMPRESSED_BYTES_MAX, TIMESTAMP_MS_MAX
 from protocol.record_batch import BatchHeader, check_crc, read_header, set_max_timestamp, split_batches
@@ -30,45 +30,20 @@ class CheckedRecords:
     headers: Sequence[BatchHeader]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRules:
-    """A topic's settings as far as records are concerned. Times in milliseconds since 1970."""
-
-    message_bytes_max: int
-    is_compacted: bool
-    uses_append_time: bool
-    timestamp_earliest: int
-    timestamp_latest: int
-
-
 async def check_records(services: Services, topic: TopicState, records: memoryview | None) -> CheckedRecords:
     """The checked batches of one partition. Raises `InvalidBatch`."""
     if records is None or len(records) == 0:
         raise InvalidBatch(
             ErrorCode.invalid_record, "A Produce request must have at least one record batch per partition."
         )
-    rules = record_rules(topic, services.broker_configs, services.clock.now_ms())
+    rules = services.record_rules.rules(topic)
+    now_ms = services.clock.now_ms()
     if len(records) <= INLINE_BYTES_MAX:
-        return check_batches(records, rules)
-    return await run_in_thread(check_batches, records, rules)
+        return check_batches(records, rules, now_ms)
+    return await run_in_thread(check_batches, records, rules, now_ms)
 
 
-def record_rules(topic: TopicState, broker_configs: dict[str, str], now_ms: int) -> RecordRules:
-    """The rules for records that arrive at `now_ms`."""
-
-    def number(name: str) -> int:
-        return int(effective(topic.configs, broker_configs, name))
-
-    return RecordRules(
-        message_bytes_max=number("max.message.bytes"),
-        is_compacted="compact" in effective(topic.configs, broker_configs, "cleanup.policy"),
-        uses_append_time=effective(topic.configs, broker_configs, "message.timestamp.type") == "LogAppendTime",
-        timestamp_earliest=max(-TIMESTAMP_MS_MAX, now_ms - number("message.timestamp.before.max.ms")),
-        timestamp_latest=min(TIMESTAMP_MS_MAX, now_ms + number("message.timestamp.after.max.ms")),
-    )
-
-
-def check_batches(records: memoryview, rules: RecordRules) -> CheckedRecords:
+def check_batches(records: memoryview, rules: RecordRules, now_ms: int) -> CheckedRecords:
     """Check every batch of one partition's records. Raises `InvalidBatch`; the caller's bytes stay as they are."""
     headers = split_batches(records)
     if len(headers) != 1:
@@ -79,7 +54,7 @@ def check_batches(records: memoryview, rules: RecordRules) -> CheckedRecords:
     _check_header(header, rules)
     check_crc(records, header)
     summary = validate_records(records, header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
-    _check_summary(summary, rules)
+    _check_summary(summary, rules, now_ms)
     if rules.uses_append_time or summary.max_timestamp == header.max_timestamp:
         return CheckedRecords(records=records, headers=headers)
     # Kafka writes the true maximum into the header (LogValidator); the copy keeps the receive buffer as it came.
@@ -103,7 +78,7 @@ def _check_header(header: BatchHeader, rules: RecordRules) -> None:
         )
 
 
-def _check_summary(summary: BatchSummary, rules: RecordRules) -> None:
+def _check_summary(summary: BatchSummary, rules: RecordRules, now_ms: int) -> None:
     if rules.is_compacted and summary.first_without_key >= 0:
         raise InvalidBatch(
             ErrorCode.invalid_record,
@@ -111,9 +86,11 @@ def _check_summary(summary: BatchSummary, rules: RecordRules) -> None:
         )
     if rules.uses_append_time or summary.max_timestamp == NO_TIMESTAMP:
         return
-    if summary.max_timestamp > rules.timestamp_latest or summary.min_timestamp < rules.timestamp_earliest:
+    earliest = max(-TIMESTAMP_MS_MAX, now_ms - rules.timestamp_before_max_ms)
+    latest = min(TIMESTAMP_MS_MAX, now_ms + rules.timestamp_after_max_ms)
+    if summary.max_timestamp > latest or summary.min_timestamp < earliest:
         raise InvalidBatch(
             ErrorCode.invalid_timestamp,
-            f"timestamps from {summary.min_timestamp} to {summary.max_timestamp} are not within "
-            f"{rules.timestamp_earliest} and {rules.timestamp_latest} (message.timestamp.before.max.ms, after.max.ms)",
+            f"timestamps from {summary.min_timestamp} to {summary.max_timestamp} are not within {earliest} and {latest} "
+            "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
         )

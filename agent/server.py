@@ -42,12 +42,14 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_reading = True
+        self._is_sending = False
+        self._outgoing: list[Buffer] = []
         self.peer = ""
         self.used_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have these methods without deriving from asyncio's classes.
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         host_port = transport.get_extra_info("peername") or ("?", 0)
         self.peer = f"{host_port[0]}:{host_port[1]}"
         self.used_s = self._server.clock.monotonic_s()
@@ -160,6 +162,15 @@ class Connection(asyncio.BufferedProtocol):
         metrics.answered(self._server.clock.monotonic_s() - began_s)
 
     def _send(self, buffers: list[Buffer]) -> None:
+        """Send soon: answers that become ready together leave in one call."""
+        if not self._is_sending:
+            self._is_sending = True
+            asyncio.get_running_loop().call_soon(self._send_now)
+        self._outgoing.extend(buffers)
+
+    def _send_now(self) -> None:
+        self._is_sending = False
+        buffers, self._outgoing = self._outgoing, []
         transport = self._transport
         if transport is None or transport.is_closing():
             return

@@ -15,6 +15,7 @@ from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.produce_path import ProducePath
 from agent.producer_ids import ProducerIdBlock
+from agent.record_rules import RecordRulesOfTopics
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from coordinator.state import ClusterState
@@ -32,6 +33,7 @@ class Services:
     metadata: MetadataLoop
     writer: LedgerWriter
     produce: ProducePath
+    record_rules: RecordRulesOfTopics
     fetch: FetchPath
     fetch_sessions: FetchSessions
     timestamps: TimestampSearch

@@ -13,7 +13,7 @@ from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import CreateTopic, DeleteTopic, Refused
 from coordinator.state import TopicState
-from coordinator.topic_configs import InvalidConfig, broker_value, validate_topic_config
+from coordinator.topic_configs import InvalidConfig, broker_value, overrides_at_creation, validate_topic_configs
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
 from protocol.limits import PARTITIONS_PER_TOPIC_MAX
@@ -94,10 +94,10 @@ class TopicAdmin:
         for config, value in configs.items():
             if value is None:
                 raise TopicError(ErrorCode.invalid_config, f"Null value not supported for topic configs: {config}")
-            try:
-                validate_topic_config(config, value)
-            except InvalidConfig as error:
-                raise TopicError(ErrorCode.invalid_config, str(error)) from error
+        try:
+            validate_topic_configs(_given(configs))
+        except InvalidConfig as error:
+            raise TopicError(ErrorCode.invalid_config, str(error)) from error
 
     async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> TopicState:
         """The new topic, once it is in the ledger. Raises `TopicError`."""
@@ -108,7 +108,7 @@ class TopicAdmin:
                 name=name,
                 topic_id=topic_id,
                 partition_count=partition_count,
-                configs=tuple(sorted((key, value) for key, value in configs.items() if value is not None)),
+                configs=tuple(sorted(overrides_at_creation(_given(configs), self._broker_configs).items())),
             )
         )
         if isinstance(outcome, Refused):
@@ -120,3 +120,7 @@ class TopicAdmin:
         outcome = await self._writer.submit(DeleteTopic(topic_id=topic.topic_id))
         if isinstance(outcome, Refused):
             raise TopicError(outcome.error_code, outcome.reason)
+
+
+def _given(configs: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in configs.items() if value is not None}

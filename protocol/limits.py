@@ -38,6 +38,8 @@ TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 # Produce.
 INTAKE_OBJECT_BYTES_TARGET = 8 * MIB
 """An open intake buffer is sealed when it reaches this."""
+CHEAP_OBJECT_BYTES_TARGET = 2 * MIB
+"""The same where a put costs next to nothing: smaller objects let puts, commits and requests overlap."""
 INTAKE_OBJECT_BYTES_MAX = 128 * MIB
 """One request may exceed the target; nothing exceeds this."""
 INTAKE_BUFFER_BYTES_MAX = 64 * MIB

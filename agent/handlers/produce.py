@@ -9,7 +9,6 @@ org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agent.produce_path import Acknowledgement
 from agent.record_checks import CheckedRecords, check_records
@@ -33,29 +32,79 @@ from storage.object_store import Buffer
 API_KEY = 0
 ACKS_NONE = 0
 ACKS_VALID = (-1, 0, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """One partition of the request, and its answer or the promise of one."""
-
-    topic: int
-    partition: int
-    acknowledgement: "asyncio.Future[Acknowledgement] | Acknowledgement"
+NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
+"""The records may still be committed, and an idempotent producer's repeat finds them."""
 
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
     await services.produce.wait_for_room()
-    placed: list[_Placed] = []
+    pending = PendingProduce(request, body)
     for topic_row, topic in enumerate(body.topics):
         found, unknown = await _find_topic(services, topic)
         for partition in topic.partitions:
-            waiting = await _place(services, body, found, unknown, partition)
-            placed.append(_Placed(topic_row, partition.index, waiting))
+            place = Place(pending, topic_row, partition.index)
+            await _place(services, body, found, unknown, partition, place)
     if body.acks == ACKS_NONE:
         return None
-    return _answer_later(services, request, body, placed)
+    pending.begin()
+    return pending.answer
+
+
+class PendingProduce:
+    """A Produce request until every partition has its answer, or its timeout is over."""
+
+    __slots__ = ("_body", "_is_begun", "_places", "_request", "_timer", "_unsettled_count", "answer")
+
+    def __init__(self, request: Request, body: ProduceRequest) -> None:
+        self._request = request
+        self._body = body
+        self._places: list[Place] = []
+        self._unsettled_count = 0
+        self._is_begun = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.answer: asyncio.Future[Sequence[Buffer]] = asyncio.get_running_loop().create_future()
+
+    def add(self, place: "Place") -> None:
+        self._places.append(place)
+        self._unsettled_count += 1
+
+    def begin(self) -> None:
+        """Every partition is placed: answer once all are settled, or in time with what is known then."""
+        self._is_begun = True
+        if self._unsettled_count == 0:
+            self._finish()
+        else:
+            timeout_s = max(self._body.timeout_ms, 0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(timeout_s, self._finish)
+
+    def place_settled(self) -> None:
+        self._unsettled_count -= 1
+        if self._unsettled_count == 0 and self._is_begun:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.answer.done():
+            self.answer.set_result(_response(self._request, self._body, self._places))
+
+
+class Place:
+    """One partition of a request; a `Ticket` of the produce path."""
+
+    __slots__ = ("_pending", "acknowledgement", "partition", "topic_row")
+
+    def __init__(self, pending: PendingProduce, topic_row: int, partition: int) -> None:
+        self._pending = pending
+        self.topic_row = topic_row
+        self.partition = partition
+        self.acknowledgement = NOT_IN_TIME
+        pending.add(self)
+
+    def settle(self, acknowledgement: Acknowledgement) -> None:
+        self.acknowledgement = acknowledgement
+        self._pending.place_settled()
 
 
 async def _find_topic(services: Services, topic: ProduceTopic) -> tuple[TopicState | None, ErrorCode]:
@@ -70,67 +119,36 @@ async def _find_topic(services: Services, topic: ProduceTopic) -> tuple[TopicSta
 
 
 async def _place(
-    services: Services, body: ProduceRequest, topic: TopicState | None, unknown: ErrorCode, partition: ProducePartition
-) -> "asyncio.Future[Acknowledgement] | Acknowledgement":
-    """Check one partition's records and put them into the intake."""
+    services: Services,
+    body: ProduceRequest,
+    topic: TopicState | None,
+    unknown: ErrorCode,
+    partition: ProducePartition,
+    place: Place,
+) -> None:
+    """Check one partition's records and put them into the intake, or settle its place with what is wrong."""
     if body.acks not in ACKS_VALID:
-        return Acknowledgement(error_code=ErrorCode.invalid_required_acks)
-    if topic is None:
-        return Acknowledgement(error_code=unknown)
-    if not 0 <= partition.index < len(topic.partitions):
-        return Acknowledgement(error_code=ErrorCode.unknown_topic_or_partition)
-    try:
-        checked: CheckedRecords = await check_records(services, topic, partition.records)
-    except InvalidBatch as error:
-        return Acknowledgement(error_code=error.error_code, error_message=str(error))
-    return services.produce.add(
-        BatchGroup(
-            topic_id=topic.topic_id,
-            partition=PartitionIndex(partition.index),
-            records=checked.records,
-            headers=checked.headers,
-            ticket=None,
-            max_timestamps=None,
-        )
-    )
+        place.settle(Acknowledgement(error_code=ErrorCode.invalid_required_acks))
+    elif topic is None:
+        place.settle(Acknowledgement(error_code=unknown))
+    elif not 0 <= partition.index < len(topic.partitions):
+        place.settle(Acknowledgement(error_code=ErrorCode.unknown_topic_or_partition))
+    else:
+        try:
+            checked: CheckedRecords = await check_records(services, topic, partition.records)
+        except InvalidBatch as error:
+            place.settle(Acknowledgement(error_code=error.error_code, error_message=str(error)))
+        else:
+            services.produce.add(
+                BatchGroup(topic.topic_id, PartitionIndex(partition.index), checked.records, checked.headers, place)
+            )
 
 
-def _answer_later(
-    services: Services, request: Request, body: ProduceRequest, placed: list[_Placed]
-) -> "Sequence[Buffer] | asyncio.Future[Sequence[Buffer]]":
-    """The response once every partition has its answer, or when the request's timeout is over."""
-    waiting = [p.acknowledgement for p in placed if isinstance(p.acknowledgement, asyncio.Future)]
-    if not waiting:
-        return _response(request, body, placed)
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Sequence[Buffer]] = loop.create_future()
-    remaining = len(waiting)
-
-    def settle() -> None:
-        timer.cancel()
-        if not answer.done():
-            answer.set_result(_response(request, body, placed))
-
-    def count_down(_: "asyncio.Future[Acknowledgement]") -> None:
-        nonlocal remaining
-        remaining -= 1
-        if remaining == 0:
-            settle()
-
-    timer = loop.call_later(max(body.timeout_ms, 0) / 1000, settle)
-    for future in waiting:
-        future.add_done_callback(count_down)
-    return answer
-
-
-def _response(request: Request, body: ProduceRequest, placed: list[_Placed]) -> list[Buffer]:
+def _response(request: Request, body: ProduceRequest, places: Sequence[Place]) -> list[Buffer]:
     partitions: list[list[ProduceResponsePartition]] = [[] for _ in body.topics]
-    for place in placed:
+    for place in places:
         told = place.acknowledgement
-        if isinstance(told, asyncio.Future):
-            # Not there in time: the records may still be committed, and an idempotent producer's repeat finds them.
-            told = told.result() if told.done() else Acknowledgement(error_code=ErrorCode.request_timed_out)
-        partitions[place.topic].append(
+        partitions[place.topic_row].append(
             ProduceResponsePartition(
                 index=place.partition,
                 error_code=told.error_code,

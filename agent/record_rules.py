@@ -1,0 +1,51 @@
+"""What a topic's configs say about records, worked out once per topic.
+
+Rule: pure; the configs of a topic are replaced as a whole when they change, so the same mapping means the same rules.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator.state import TopicState
+from coordinator.topic_configs import effective
+from protocol.types import TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRules:
+    """A topic's settings as far as records are concerned. Spans in milliseconds around the time of arrival."""
+
+    message_bytes_max: int
+    is_compacted: bool
+    uses_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+
+
+class RecordRulesOfTopics:
+    """The rules of each topic, kept until its configs are others."""
+
+    def __init__(self, broker_configs: Mapping[str, str]) -> None:
+        self._broker_configs = broker_configs
+        self._kept: dict[TopicId, tuple[Mapping[str, str], RecordRules]] = {}
+
+    def rules(self, topic: TopicState) -> RecordRules:
+        kept = self._kept.get(topic.topic_id)
+        if kept is None or kept[0] is not topic.configs:
+            kept = self._kept[topic.topic_id] = (topic.configs, record_rules(topic.configs, self._broker_configs))
+        return kept[1]
+
+
+def record_rules(configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> RecordRules:
+    """The rules that a topic's configs make."""
+
+    def number(name: str) -> int:
+        return int(effective(configs, broker_configs, name))
+
+    return RecordRules(
+        message_bytes_max=number("max.message.bytes"),
+        is_compacted="compact" in effective(configs, broker_configs, "cleanup.policy"),
+        uses_append_time=configs.get("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+    )
