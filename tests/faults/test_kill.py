@@ -1,0 +1,126 @@
+"""kill -9 of the broker under load, again and again: exactly once, in order, started quickly, nothing left behind.
+
+KILL_ROUNDS=100 make test TESTS=tests/faults/test_kill.py      more rounds
+"""
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.request import urlopen
+
+import obstore
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from obstore.store import S3Store
+
+from tests.faults.load import Load, consume_all
+from tests.processes import free_port
+from tests.services import Minio, Penstock, PenstockFactory
+
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "25"))
+START_SECONDS_MAX = 3.0
+PARTITIONS = 4
+ACKNOWLEDGED_PER_ROUND = 100
+LIFE_SECONDS_MAX = 0.6
+CLEAN_SECONDS_MAX = 40.0
+OPTIONS = {"gc-grace-s": "1", "archive-interval-s": "1", "snapshot-entries": "50", "log-level": "warning"}
+
+pytestmark = pytest.mark.timeout(600)
+
+Listing = Callable[[], set[str]]
+
+
+def create_topic(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic("load", num_partitions=PARTITIONS)]).values():
+        future.result(30)
+
+
+def wait_until(is_so: Callable[[], bool], what: str, seconds_max: float) -> None:
+    deadline = time.monotonic() + seconds_max
+    while not is_so():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds_max} s"
+        time.sleep(0.01)
+
+
+def referenced(broker: Penstock) -> set[str]:
+    """Keys that the state knows, live and released, and what is not the state's: the claim and the snapshot."""
+    with urlopen(f"http://{broker.http}/api/inspect/objects", timeout=10) as response:
+        return {row["key"] for row in json.load(response)["objects"]}
+
+
+def orphans(broker: Penstock, listing: Listing) -> set[str]:
+    """Objects that nobody refers to. The newest snapshot is the ledger's; there is one at most."""
+    known = referenced(broker)
+    found = listing()
+    snapshots = sorted(key for key in found if key.startswith("ledger/snapshots/"))
+    return found - known - {"cluster.json"} - set(snapshots[-1:])
+
+
+def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, seed: int) -> None:
+    chance = random.Random(seed)
+    starts: list[float] = []
+
+    def timed_start() -> Penstock:
+        began = time.monotonic()
+        broker = start()
+        starts.append(time.monotonic() - began)
+        return broker
+
+    broker = timed_start()
+    create_topic(broker.bootstrap)
+    with Load(bootstrap=broker.bootstrap, topic="load", partitions=PARTITIONS) as load:
+        for _ in range(ROUNDS):
+            load.wait_acknowledged(ACKNOWLEDGED_PER_ROUND)
+            time.sleep(chance.uniform(0, LIFE_SECONDS_MAX))  # the load goes on: the kill comes at no special moment
+            broker.process.kill()
+            broker = timed_start()
+    records = consume_all(broker.bootstrap, "load", PARTITIONS)
+    for partition, rows in records.items():
+        assert [int(key) for _, key, _ in rows] == list(range(load.sent[partition])), (
+            f"partition {partition}, seed {seed}"
+        )
+        assert all(value.startswith(b"%d %b " % (partition, key)) for _, key, value in rows)
+    offsets = {(partition, offset): int(key) for partition, rows in records.items() for offset, key, _ in rows}
+    assert load.acknowledged.items() <= offsets.items()
+    wait_until(
+        lambda: not orphans(broker, listing),
+        f"no orphans are left ({sorted(orphans(broker, listing))[:5]})",
+        CLEAN_SECONDS_MAX,
+    )
+    assert max(starts) < START_SECONDS_MAX, f"start-ups took {[round(seconds, 2) for seconds in starts]} s"
+    assert broker.process.stop() == 0
+
+
+def test_embedded_broker_killed_under_load(penstock: PenstockFactory, tmp_path: Path) -> None:
+    listen, data = f"127.0.0.1:{free_port()}", tmp_path / "data"
+
+    def listing() -> set[str]:
+        store = data / "store"
+        return {str(path.relative_to(store)) for path in store.rglob("*") if path.is_file()}
+
+    kill_again_and_again(lambda: penstock(data=data, listen=listen, options=OPTIONS), listing, seed=1)
+
+
+def test_broker_with_minio_killed_under_load(penstock: PenstockFactory, minio: Minio, tmp_path: Path) -> None:
+    listen, data, bucket = f"127.0.0.1:{free_port()}", tmp_path / "data", minio.make_bucket("kill")
+    store = S3Store(
+        bucket,
+        endpoint=minio.endpoint,
+        access_key_id=minio.access_key,
+        secret_access_key=minio.secret_key,
+        client_options={"allow_http": True},
+    )
+
+    def listing() -> set[str]:
+        return {item["path"].removeprefix("p/") for page in obstore.list(store, prefix="p") for item in page}
+
+    def start() -> Penstock:
+        options = {**OPTIONS, "flush-interval-ms": "50"}
+        return penstock(data=data, listen=listen, store=f"s3://{bucket}/p", env=minio.settings, options=options)
+
+    kill_again_and_again(start, listing, seed=2)
