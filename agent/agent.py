@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from agent.addresses import Listener, S3Url, read_store_url
+from agent.addresses import Listener
 from agent.archiver import Archiver
 from agent.chunk_cache import ChunkCache
 from agent.chunk_reader import ChunkReader
@@ -120,6 +120,7 @@ class Agent:
             clock=self._clock,
             start=self._start_session(),
             proposed_time=clock_check.proposed_time,
+            metrics=self.metrics,
         )
         await self._writer.open()
         self._supervisor.start("ledger writer", self._writer.run, is_restarted=False)
@@ -153,7 +154,7 @@ class Agent:
     def _wire(self) -> None:
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
         cache = ChunkCache(bytes_max=settings.read_cache_bytes)
-        archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
+        archive = ParquetReader(store=self.store, run_in_thread=run_in_thread, bytes_of=self._object_bytes)
         reader = ChunkReader(store=self.store, archive=archive, cache=cache, tasks=self._tasks)
         topics = TopicAdmin(metadata=metadata, writer=writer, ids=self._ids, broker_configs=settings.broker_configs)
         self._produce = ProducePath(
@@ -165,7 +166,7 @@ class Agent:
             metrics=self.metrics,
             tasks=self._tasks,
             flush_interval_ms=settings.flush_interval_ms,
-            is_store_cheap=not isinstance(read_store_url(settings.store_url), S3Url),
+            is_store_cheap=settings.is_store_cheap,
         )
         self._services = Services(
             cluster_id=self._identity.cluster_id,
@@ -182,6 +183,7 @@ class Agent:
             producer_ids=ProducerIdBlock(writer=writer),
             topics=topics,
             broker_configs=settings.broker_configs,
+            metrics=self.metrics,
             clock=clock,
             ids=self._ids,
         )
@@ -209,8 +211,24 @@ class Agent:
             metrics=self.metrics,
             pointer=self._start.pointer,
             entries_interval=settings.snapshot_entries,
+            bytes_interval=settings.snapshot_bytes,
         )
         self.metrics.watch_state(lambda: state_figures(self.state))
+        self._watch_figures(cache)
+
+    def _watch_figures(self, cache: ChunkCache) -> None:
+        """Figures that their owners count anyway are read when somebody asks for the metrics."""
+        figures = self.metrics
+        figures.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
+        figures.cache_bytes.set_function(lambda: cache.bytes_held)
+        figures.cache_hits.set_function(lambda: cache.hits_count)
+        figures.cache_misses.set_function(lambda: cache.misses_count)
+        figures.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
+        figures.background_restarts.set_function(lambda: self._supervisor.restarts_count)
+
+    def _object_bytes(self, key: str) -> int | None:
+        object_id = self.state.object_ids.get(key)
+        return None if object_id is None else self.state.objects[object_id].object_bytes
 
     async def drain(self) -> None:
         """Take no more work, answer what was accepted, and end the session."""

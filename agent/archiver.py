@@ -16,8 +16,10 @@ from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from coordinator.commands import Done
 from iceberg_export.archive_pass import ArchivedPass, archive
+from iceberg_export.parquet_writer import ChunkMismatch
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
 from iceberg_export.topic_intake import intake_bytes, topic_intake
+from protocol.errors import InvalidBatch
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 from storage.object_store import ObjectMissing, ObjectStore
 
@@ -66,10 +68,21 @@ class Archiver:
             state = self._metadata.state
             waiting = [(topic_id, intake_bytes(state, topic_id)) for topic_id in state.topics]
             for topic_id in self._schedule.due(waiting, self._now_ms()):
-                await self._pass(topic_id)
+                try:
+                    await self._pass(topic_id)
+                except (InvalidBatch, ChunkMismatch) as error:
+                    # One damaged topic must not keep the others waiting; it is tried again when it is due again.
+                    self._metrics.archive_passes.labels("failed").inc()
+                    log.error(
+                        "a topic cannot be archived: an intake object is damaged; its records are still served",
+                        extra={"topic_id": topic_id.hex(), "reason": str(error)},
+                    )
 
     async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
-        """Archive everything that the topic's intake held when this was called; returns once it is applied."""
+        """Archive everything that the topic's intake held when this was called; returns once it is applied.
+
+        Raises `InvalidBatch` or `ChunkMismatch` where an intake object is damaged.
+        """
         await self._metadata.barrier()
         topic = self._metadata.state.topics[topic_id]
         ends = [partition.log_end for partition in topic.partitions]

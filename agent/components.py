@@ -139,11 +139,6 @@ async def load(ledger: Ledger, store: ObjectStore) -> tuple[LedgerStart, Followe
     raise ObjectMissing("the ledger's snapshot is not in the bucket: was something deleted from it?")
 
 
-def is_store_cheap(settings: Settings) -> bool:
-    """Whether a put costs next to nothing, so that the intake is sealed as soon as the store is idle."""
-    return not isinstance(read_store_url(settings.store_url), S3Url)
-
-
 def _watch_signals(stopping: asyncio.Event) -> None:
     def stop(number: int) -> None:
         if stopping.is_set():

@@ -15,6 +15,6 @@ THREADS_MAX = 4
 _POOL = ThreadPoolExecutor(max_workers=THREADS_MAX, thread_name_prefix="cpu")
 
 
-async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """The function's result. Cancelling the caller does not stop a call that began."""
     return await asyncio.get_running_loop().run_in_executor(_POOL, lambda: function(*args, **kwargs))

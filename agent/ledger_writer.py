@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from agent.clock import Clock
 from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
 from coordinator.command_codec import encode
 from coordinator.commands import Command, EndSession, Outcome, Proposal, Refused, StartSession
 from coordinator.log import Entry, Fenced, Ledger, LedgerUnavailable, SessionHeld
@@ -46,12 +47,14 @@ class LedgerWriter:
         clock: Clock,
         start: StartSession,
         proposed_time: Callable[[], Milliseconds | None],
+        metrics: Metrics,
     ) -> None:
         self._ledger = ledger
         self._metadata = metadata
         self._clock = clock
         self._start = start
         self._proposed_time = proposed_time
+        self._metrics = metrics
         self._queue: deque[_Pending] = deque()
         self._wanted = asyncio.Event()
         self._number_next = 0
@@ -71,7 +74,7 @@ class LedgerWriter:
             try:
                 self.session = await self._ledger.open_session(self._start.name)
             except (SessionHeld, LedgerUnavailable) as error:
-                log.warning("no session yet, trying again", extra={"name": self._start.name, "reason": str(error)})
+                log.warning("no session yet, trying again", extra={"agent": self._start.name, "reason": str(error)})
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
                 continue
@@ -129,19 +132,24 @@ class LedgerWriter:
 
     async def _append_until_known(self, entries: list[Entry]) -> None:
         delay_s = RETRY_SECONDS_FIRST
+        began_s = self._clock.monotonic_s()
         while True:
             try:
                 await self._ledger.append(self.session, entries)
             except LedgerUnavailable as error:
+                self._metrics.ledger_errors.inc()
                 log.warning("the ledger did not answer an append, repeating it", extra={"reason": str(error)})
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
             else:
+                self._metrics.ledger_appends.inc()
+                self._metrics.ledger_append_seconds.observe(self._clock.monotonic_s() - began_s)
                 return
 
     async def _replace_session(self, group: list[_Pending]) -> None:
         """Open a new session after the old one was fenced, then give up on what the old one left undecided (S1)."""
         fenced = self.session
+        self._metrics.sessions_lost.inc()
         log.warning("this agent's session ended, opening another", extra={"session": fenced})
         await self.open()
         for future in [*self._metadata.abandon(fenced), *(pending.future for pending in group)]:

@@ -52,6 +52,7 @@ class MetadataLoop:
         self._barrier_waiters: list[asyncio.Future[None]] = []
         self._barrier_wanted = asyncio.Event()
         self.entries_applied_count = 0
+        self.entry_bytes_applied = 0
 
     @property
     def state(self) -> ClusterState:
@@ -128,6 +129,7 @@ class MetadataLoop:
 
     def _apply(self, records: Sequence[LedgerRecord]) -> None:
         grown: set[PartitionKey] = set()
+        self.entry_bytes_applied += sum(len(record.payload) for record in records)
         for applied in self._follower.receive(records):
             self.entries_applied_count += 1
             self._settle(applied)

@@ -137,7 +137,8 @@ OPTIONS: tuple[Option, ...] = (
         default="5; with s3:// 250",
         minimum=0,
         maximum=60_000,
-        help="How long a produced batch may wait for others to share its object. Shorter costs requests.",
+        help="How long a produced batch may wait for others to share its object; 0 writes at once while nothing is on "
+        "its way. Shorter costs requests.",
     ),
     Option(
         name="archive-interval-s",

@@ -209,11 +209,18 @@ class ProducePath:
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
         self._keep_in_cache(intake, outcome)
+        self._count(intake, outcome)
         for place in intake.tickets:
             cast("Ticket", place.ticket).settle(
                 _acknowledgement(outcome, place.chunk, place.batch_first, place.batch_count)
             )
         self._release(intake)
+
+    def _count(self, intake: SealedIntake, outcome: ChunksCommitted) -> None:
+        for error in filter(None, outcome.error_codes):
+            self._metrics.produce_batches_rejected.labels(ErrorCode(error).name).inc()
+        self._metrics.produce_bytes.inc(sum(intake.batch_record_bytes))
+        self._metrics.produce_records.inc(sum(intake.batch_record_counts))
 
     def _answer_all(self, intake: SealedIntake, acknowledgement: Acknowledgement) -> None:
         for place in intake.tickets:

@@ -55,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self.used_s = self._server.clock.monotonic_s()
         if not self._server.register(self):
             log.warning("refused a connection: too many are open", extra={"peer": self.peer, "limit": CONNECTIONS_MAX})
-            transport.abort()
+            self._transport.abort()
             return
         self._task = self._server.tasks.create_task(self._serve())
 

@@ -13,6 +13,7 @@ from agent.fetch_sessions import FetchSessions
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
 from agent.produce_path import ProducePath
 from agent.producer_ids import ProducerIdBlock
 from agent.record_rules import RecordRulesOfTopics
@@ -40,6 +41,7 @@ class Services:
     producer_ids: ProducerIdBlock
     topics: TopicAdmin
     broker_configs: dict[str, str]
+    metrics: Metrics
     clock: Clock
     ids: Ids
 

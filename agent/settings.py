@@ -72,6 +72,11 @@ class Settings:
     snapshot_bytes: int = SNAPSHOT_BYTES_INTERVAL
     drain_timeout_s: int = 20
 
+    @property
+    def is_store_cheap(self) -> bool:
+        """Whether the intake is sealed as soon as nothing is on its way: embedded stores, or no time to wait at all."""
+        return self.flush_interval_ms == 0 or not isinstance(read_store_url(self.store_url), S3Url)
+
 
 def load_settings(
     command: Command,

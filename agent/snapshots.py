@@ -32,6 +32,7 @@ class Snapshots:
         metrics: Metrics,
         pointer: SnapshotPointer | None,
         entries_interval: int,
+        bytes_interval: int,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -40,19 +41,27 @@ class Snapshots:
         self._metrics = metrics
         self._pointer = pointer
         self._entries_interval = entries_interval
+        self._bytes_interval = bytes_interval
         self._entries_covered = metadata.entries_applied_count
+        self._bytes_covered = metadata.entry_bytes_applied
 
     async def run(self) -> None:
-        """Take a snapshot whenever enough entries were applied since the last, for ever."""
+        """Take a snapshot whenever enough entries, or bytes of them, were applied since the last, for ever."""
         while True:
             await self._clock.sleep(CHECK_INTERVAL_S)
-            if self._metadata.entries_applied_count - self._entries_covered >= self._entries_interval:
+            if self._is_due:
                 await self.take()
+
+    @property
+    def _is_due(self) -> bool:
+        entries = self._metadata.entries_applied_count - self._entries_covered
+        entry_bytes = self._metadata.entry_bytes_applied - self._bytes_covered
+        return entries >= self._entries_interval or entry_bytes >= self._bytes_interval
 
     async def take(self) -> SnapshotPointer:
         """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshot."""
         state = self._metadata.state
-        entries_covered = self._metadata.entries_applied_count
+        entries_covered, bytes_covered = self._metadata.entries_applied_count, self._metadata.entry_bytes_applied
         # On the loop, not in a thread: the state must not change while it is written out.
         content = encode_snapshot(state)
         pointer = SnapshotPointer(
@@ -68,7 +77,7 @@ class Snapshots:
             self._pointer = (await self._ledger.load()).pointer
             return pointer
         self._pointer = pointer
-        self._entries_covered = entries_covered
+        self._entries_covered, self._bytes_covered = entries_covered, bytes_covered
         await self._ledger.trim(pointer.position)
         if previous is not None and previous.object_key != pointer.object_key:
             await self._store.delete([previous.object_key])

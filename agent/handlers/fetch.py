@@ -40,6 +40,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     reads = await services.fetch.fetch(
         plan.wanted, max_wait_ms=body.max_wait_ms, bytes_min=body.bytes_min, bytes_max=body.bytes_max
     )
+    services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if plan.session is not None:
         _rotate(plan, reads)
     told = [read for read in reads if plan.is_full or _has_news(read)]
