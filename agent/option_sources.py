@@ -20,6 +20,8 @@ _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False,
 _SERVICE_LINK = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 """What Kubernetes puts into the environment of every pod beside a Service whose name begins with penstock."""
 _COMMAND_VARIABLES = frozenset({"PENSTOCK_CONFIG", "PENSTOCK_SERVER", "PENSTOCK_BOOTSTRAP", "PENSTOCK_JSON"})
+_SETUP_VARIABLES = frozenset({"PENSTOCK_MAVEN", "PENSTOCK_NO_SKIPS"})
+"""What the set-up and the tests of a checkout read; whoever has set them starts brokers too."""
 
 
 class InvalidSettings(Exception):
@@ -85,7 +87,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
     by_variable = {option.variable: option for option in OPTIONS}
     values: dict[str, Value] = {}
     for variable, text in environment.items():
-        if not variable.startswith("PENSTOCK_") or variable in _COMMAND_VARIABLES:
+        if not variable.startswith("PENSTOCK_") or variable in _COMMAND_VARIABLES | _SETUP_VARIABLES:
             continue
         option = by_variable.get(variable)
         if option is not None:
