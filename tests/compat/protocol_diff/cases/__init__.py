@@ -1,0 +1,34 @@
+"""All cases, in the order in which their answers were recorded."""
+
+from tests.compat.protocol_diff.cases import (
+    admin,
+    configs,
+    consumer_protocol,
+    describing,
+    epochs,
+    fetch,
+    groups,
+    produce,
+    topics,
+    transaction_ends,
+    transactions,
+)
+from tests.compat.protocol_diff.steps import Case
+
+CASES: tuple[Case, ...] = tuple(
+    case
+    for module in (
+        produce,
+        fetch,
+        topics,
+        transactions,
+        transaction_ends,
+        groups,
+        configs,
+        describing,
+        epochs,
+        consumer_protocol,
+        admin,
+    )
+    for case in module.CASES
+)

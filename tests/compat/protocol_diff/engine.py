@@ -1,0 +1,232 @@
+"""Runs a case against one broker, as a client would: requests go to the coordinator or the leader.
+
+Rule: every case works on topics, groups and connections of its own, so that cases may run at the same time.
+"""
+
+import contextlib
+import time
+import uuid
+from typing import Any
+
+from tests.compat.protocol_diff.connection import Connection
+from tests.compat.protocol_diff.messages import Definitions
+from tests.compat.protocol_diff.plain import Plain, dig, error_codes
+from tests.compat.protocol_diff.steps import Case, G, Lazy, Mode, Step, T, V
+
+Answers = list[tuple[str, Any]]
+"""(number and label of the step, its answer in comparable form), for every step that is not quiet."""
+
+TRANSIENT = {14, 15, 16, 51}
+"""Errors that mean "ask again": waited out unless a step says `raw`."""
+WAIT_SECONDS = 20.0
+ANSWER_SECONDS = 8.0
+POLL_SECONDS = 0.05
+
+BY_GROUP_ID = {
+    "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetDelete", "TxnOffsetCommit",
+    "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat",
+}  # fmt: skip
+BY_FIRST_GROUP = {"DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe"}
+BY_TRANSACTIONAL_ID = {"InitProducerId", "AddOffsetsToTxn", "EndTxn"}
+BY_LEADER = {"Produce", "Fetch", "ListOffsets", "DeleteRecords", "OffsetForLeaderEpoch", "DescribeProducers"}
+GROUP, TRANSACTION = 0, 1
+
+
+class Run:
+    """One case on one broker."""
+
+    def __init__(self, bootstrap: str, definitions: Definitions, run_id: str, case: Case) -> None:
+        self._bootstrap = bootstrap
+        self._definitions = definitions
+        self._prefix = f"pd{run_id}-{case.name.replace('.', '-')}-"
+        self._case = case
+        self._connections: dict[tuple[str, str], Connection] = {}
+        self._saved: dict[str, Any] = {}
+        self._topics: set[str] = set()
+        self._routes: dict[tuple[Any, ...], str] = {}
+        self._plain = Plain(self._prefix)
+        self._pending: dict[str, tuple[Connection, Step]] = {}
+
+    def answers(self) -> Answers:
+        """Holds the conversation, then deletes the topics. Where it cannot go on, the reason is the last answer."""
+        out: Answers = []
+        try:
+            for number, step in enumerate(self._case.steps):
+                label = f"{number}:{step.label}"
+                try:
+                    answer = self._step(step)
+                except (OSError, KeyError, TypeError, ValueError, IndexError) as reason:
+                    out.append((label, f"case broke off: {type(reason).__name__}: {reason}"))
+                    break
+                self._save(step, answer)
+                if not step.quiet or (isinstance(answer, dict) and "never" in answer):
+                    out.append((label, self._plain.answer(answer, step)))
+        finally:
+            self._close()
+        return out
+
+    def _save(self, step: Step, answer: Any) -> None:
+        for name, path in step.save.items():
+            with contextlib.suppress(KeyError, IndexError, TypeError):
+                self._saved[name] = dig(answer, path)
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            if self._topics:
+                topics = [{"Name": topic} for topic in sorted(self._topics)]
+                self._connection("route", self._bootstrap).call(
+                    "DeleteTopics", 6, {"Topics": topics, "TimeoutMs": 5000}
+                )
+        for connection in self._connections.values():
+            connection.close()
+
+    def _step(self, step: Step) -> Any:
+        time.sleep(step.pause)
+        if step.mode is Mode.RECEIVE:
+            connection, sent = self._pending.pop(step.conn)
+            return self._read(connection, sent)
+        body = self._resolve(step.body)
+        deadline_s = time.monotonic() + WAIT_SECONDS
+        while True:
+            address = self._bootstrap if isinstance(body, bytes) else self._address(step.api, body)
+            answer = self._once(step, body, address)
+            if not isinstance(answer, dict):
+                return answer
+            if step.until is not None:
+                if dig(answer, step.until[0]) == self._resolve(step.until[1]):
+                    return answer
+            elif step.raw or not error_codes(answer) & TRANSIENT:
+                return answer
+            if time.monotonic() > deadline_s:
+                return {"never": step.until[0], "last": answer} if step.until else answer
+            time.sleep(POLL_SECONDS)
+            self._routes.clear()
+
+    def _once(self, step: Step, body: Any, address: str) -> Any:
+        connection = self._connection(step.conn, address)
+        try:
+            if isinstance(body, bytes):
+                connection.send_raw(step.api, step.version, body, step.key)
+            else:
+                connection.send(step.api, step.version, body)
+        except OSError:
+            return "connection closed"
+        if step.mode is Mode.SEND:
+            self._pending[step.conn] = (connection, step)
+            return None
+        return None if step.mode is Mode.MUTE else self._read(connection, step)
+
+    def _read(self, connection: Connection, step: Step) -> Any:
+        try:
+            return connection.read(step.api, step.version)
+        except TimeoutError:
+            reason = "no answer"
+        except ConnectionError:
+            reason = "connection closed"
+        except (ValueError, KeyError) as error:
+            reason = f"unreadable answer: {error}"
+        connection.close()
+        self._connections = {key: kept for key, kept in self._connections.items() if kept is not connection}
+        return reason
+
+    def _resolve(self, value: Any) -> Any:
+        """`value` with every placeholder replaced."""
+        match value:
+            case V(name=name, add=add):
+                return self._saved[name] + add if add else self._saved[name]
+            case T(name=name):
+                self._topics.add(self._prefix + name)
+                return self._prefix + name
+            case G(name=name):
+                return self._prefix + name
+            case Lazy(make=make, arguments=arguments):
+                return make(**{key: self._resolve(each) for key, each in arguments})
+            case dict():
+                return {key: self._resolve(each) for key, each in value.items()}
+            case list():
+                return [self._resolve(each) for each in value]
+            case _:
+                return value
+
+    def _address(self, api: str, body: dict[str, Any]) -> str:
+        """Where a client would send the request."""
+        if api in BY_GROUP_ID:
+            return self._coordinator(GROUP, body.get("GroupId"))
+        if api == "OffsetFetch":
+            groups = body.get("Groups") or [{"GroupId": body.get("GroupId")}]
+            return self._coordinator(GROUP, groups[0]["GroupId"])
+        if api in BY_FIRST_GROUP:
+            return self._coordinator(GROUP, (body.get("Groups") or body.get("GroupIds") or [None])[0])
+        if api == "DeleteGroups":
+            return self._coordinator(GROUP, (body.get("GroupsNames") or [None])[0])
+        if api in BY_TRANSACTIONAL_ID:
+            return self._coordinator(TRANSACTION, body.get("TransactionalId"))
+        if api == "AddPartitionsToTxn":
+            ids = [t["TransactionalId"] for t in body.get("Transactions", [])]
+            return self._coordinator(TRANSACTION, (ids or [body.get("V3AndBelowTransactionalId")])[0])
+        if api == "DescribeTransactions":
+            return self._coordinator(TRANSACTION, (body.get("TransactionalIds") or [None])[0])
+        if api == "ListTransactions":
+            return self._coordinator(TRANSACTION, self._prefix + "x")
+        if api == "WriteTxnMarkers":
+            return self._leader(body["Markers"][0]["Topics"])
+        if api in BY_LEADER:
+            return self._leader(body.get("TopicData") or body.get("Topics") or [])
+        return self._bootstrap
+
+    def _coordinator(self, kind: int, key: str | None) -> str:
+        if not key:
+            return self._bootstrap
+        deadline_s = time.monotonic() + WAIT_SECONDS
+        while (kind, key) not in self._routes:
+            answer = self._connection("route", self._bootstrap).call(
+                "FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": [key]}
+            )
+            found = answer["Coordinators"][0]
+            if found["ErrorCode"] == 0:
+                self._routes[kind, key] = f"{found['Host']}:{found['Port']}"
+            elif found["ErrorCode"] not in TRANSIENT or time.monotonic() > deadline_s:
+                return self._bootstrap
+            else:
+                time.sleep(POLL_SECONDS)
+        return self._routes[kind, key]
+
+    def _leader(self, topics: list[dict[str, Any]]) -> str:
+        """The leader of the first partition that is named."""
+        if not topics:
+            return self._bootstrap
+        name = topics[0].get("Name") or topics[0].get("Topic") or topics[0].get("TopicName")
+        topic_id = topics[0].get("TopicId")
+        rows = topics[0].get("PartitionData", topics[0].get("Partitions", []))
+        indexes = [
+            row.get("Index", row.get("Partition", row.get("PartitionIndex", 0)))
+            for row in rows
+            if isinstance(row, dict)
+        ]
+        index: int = indexes[0] or 0 if indexes else 0
+        route = (name, topic_id, index)
+        if route not in self._routes:
+            wanted = {"Name": name or None, "TopicId": topic_id or uuid.UUID(int=0)}
+            leader = self._leader_told(wanted, index)
+            if leader is None:
+                return self._bootstrap
+            self._routes[route] = leader
+        return self._routes[route]
+
+    def _leader_told(self, topic: dict[str, Any], index: int) -> str | None:
+        try:
+            body = {"Topics": [topic], "AllowAutoTopicCreation": False}
+            told = self._connection("route", self._bootstrap).call("Metadata", 12, body)
+        except (OSError, ValueError):
+            return None
+        nodes = {broker["NodeId"]: f"{broker['Host']}:{broker['Port']}" for broker in told["Brokers"]}
+        for each in told["Topics"]:
+            for partition in each["Partitions"]:
+                if partition["PartitionIndex"] == index:
+                    return nodes.get(partition["LeaderId"])
+        return None
+
+    def _connection(self, name: str, address: str) -> Connection:
+        if (name, address) not in self._connections:
+            self._connections[name, address] = Connection(address, self._definitions, ANSWER_SECONDS)
+        return self._connections[name, address]
