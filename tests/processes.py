@@ -83,17 +83,20 @@ class Process:
 
     def read_line(self, *, seconds_max: float = START_SECONDS_MAX) -> str:
         """The next line of stdout, without its end. Raises `ProcessFailed` if none comes."""
-        self.wait_until(lambda: b"\n" in self._unread(), "its next line on stdout", seconds_max=seconds_max)
+        self.wait_until(self.has_line, "its next line on stdout", seconds_max=seconds_max)
         line, _, _ = self._unread().partition(b"\n")
         self._output_read += len(line) + 1
         return line.decode()
 
-    def read_rest(self) -> list[str]:
-        """All whole lines of stdout that are left, for a process that is over."""
-        assert not self.is_running
-        *lines, torn = self._unread().split(b"\n")
-        self._output_read = self.output.stat().st_size - len(torn)
-        return [line.decode() for line in lines]
+    def has_line(self) -> bool:
+        """Whether a whole line of stdout is there and was not read."""
+        return b"\n" in self._unread()
+
+    def read_lines(self) -> list[str]:
+        """All whole lines of stdout that are there and were not read: the last ones, where the process is over."""
+        whole, separator, _torn = self._unread().rpartition(b"\n")
+        self._output_read += len(whole) + len(separator)
+        return whole.decode().split("\n") if separator else []
 
     def stop(self) -> int:
         """Asks it to end (SIGTERM), then ends its whole group; returns its status."""

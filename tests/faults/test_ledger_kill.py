@@ -24,7 +24,7 @@ async def test_every_acknowledged_append_is_there_after_kill_9_again_and_again(t
             process.read_line()
             lines = [process.read_line() for _ in range(count)]
             process.kill()
-            acknowledged += [int(line.split()[1]) for line in lines + process.read_rest()]
+            acknowledged += [int(line.split()[1]) for line in lines + process.read_lines()]
     ledger = await SqliteLedger.open(tmp_path / "ledger.sqlite", new_cluster_id="another")
     start = await ledger.load()
     assert (await ledger.identity()).cluster_id == "c"

@@ -38,7 +38,7 @@ def acknowledged_until_killed(process: Process, count: int) -> list[tuple[int, i
     assert process.read_line().startswith("open ")
     lines = [process.read_line() for _ in range(count)]
     process.kill()
-    lines += process.read_rest()
+    lines += process.read_lines()
     return [(int(number), int(position)) for number, position in map(str.split, lines)]
 
 

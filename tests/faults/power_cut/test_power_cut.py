@@ -118,7 +118,7 @@ threading.Event().wait()
     with power_cut.start(command) as process:
         acknowledged = [process.read_line() for _ in range(100)]
         process.kill()
-        acknowledged += process.read_rest()
+        acknowledged += process.read_lines()
     power_cut.restore()
     left = tree(power_cut.root)
     assert [name for name in acknowledged if left.get(name) != name] == []
