@@ -18,7 +18,7 @@ from coordinator.commands import Done
 from iceberg_export.archive_pass import ArchivedPass, archive
 from iceberg_export.parquet_writer import ChunkMismatch
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
-from iceberg_export.topic_intake import intake_bytes, topic_intake
+from iceberg_export.topic_intake import intake_bytes, intake_first, topic_intake
 from protocol.errors import InvalidBatch
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 from storage.object_store import ObjectMissing, ObjectStore
@@ -99,8 +99,10 @@ class Archiver:
         )
 
     def _is_archived(self, topic_id: TopicId, ends: Sequence[int]) -> bool:
-        intake = topic_intake(self._metadata.state, topic_id)
-        return intake is None or all(chunk.offset_first >= ends[chunk.partition] for chunk in intake.chunks)
+        state = self._metadata.state
+        if topic_id not in state.topics:
+            return True
+        return all(first >= end for first, end in zip(intake_first(state, topic_id), ends, strict=False))
 
     async def _pass(self, topic_id: TopicId) -> ArchivedPass | None:
         """One pass; None where there was nothing to do, or the index moved on and the next pass plans again."""

@@ -22,7 +22,7 @@ from coordinator.topic_configs import effective
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.limits import FETCH_RESPONSE_BYTES_MAX
-from protocol.types import PartitionIndex, TopicId
+from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
 from storage.object_store import Buffer, ObjectMissing, StoreUnavailable
 
 PLANS_MAX = 3
@@ -39,6 +39,8 @@ class PartitionRead:
     log_start: int = -1
     records: list[Buffer] = field(default_factory=list)
     record_bytes: int = 0
+    is_diverging: bool = False
+    """The consumer has read beyond the log's end: it is told where that is, and truncates (KIP-320)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class _Found:
 
     topic: TopicState
     partition: PartitionState
+    is_diverging: bool = False
+    """The consumer read this epoch beyond its end."""
 
 
 class FetchPath:
@@ -88,7 +92,7 @@ class FetchPath:
             available, keys, has_error = 0, [], False
             for partition in wanted:
                 found = await self._find(partition)
-                if isinstance(found, ErrorCode):
+                if isinstance(found, ErrorCode) or found.is_diverging:
                     has_error = True
                     break
                 keys.append((found.topic.topic_id, PartitionIndex(partition.partition)))
@@ -122,6 +126,8 @@ class FetchPath:
                 await self._metadata.barrier()
             except LedgerUnavailable:
                 return ErrorCode.not_leader_or_follower
+        if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > partition.log_end:
+            return _Found(topic, partition, is_diverging=True)
         if not partition.log_start <= wanted.fetch_offset <= partition.log_end:
             return ErrorCode.offset_out_of_range
         return _Found(topic, partition)
@@ -138,10 +144,12 @@ class FetchPath:
         for _ in range(PLANS_MAX):
             found = await self._find(wanted)
             if isinstance(found, ErrorCode):
-                high_watermark = await self._end_for_error(wanted, found)
-                return PartitionRead(wanted, found, high_watermark=high_watermark)
+                return PartitionRead(wanted, found)
             partition = found.partition
             read = PartitionRead(wanted, high_watermark=partition.log_end, log_start=partition.log_start)
+            if found.is_diverging:
+                read.is_diverging = True
+                return read
             bytes_max = min(bytes_left, wanted.partition_max_bytes)
             if wanted.fetch_offset == partition.log_end or (bytes_max <= 0 and not is_first):
                 return read
@@ -154,13 +162,6 @@ class FetchPath:
                 break
             return read
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
-
-    async def _end_for_error(self, wanted: WantedPartition, error_code: ErrorCode) -> int:
-        """Kafka tells the high watermark with OFFSET_OUT_OF_RANGE, and -1 with every other error."""
-        if error_code is not ErrorCode.offset_out_of_range:
-            return -1
-        topic = await self.topic_of(wanted)
-        return -1 if topic is None else topic.partitions[wanted.partition].log_end
 
     async def _read_chunks(self, found: _Found, read: PartitionRead, bytes_max: int, *, is_first: bool) -> None:
         offset = read.wanted.fetch_offset

@@ -44,6 +44,8 @@ class Acknowledgement:
     append_time_ms: int = NO_TIMESTAMP
     log_start: int = NO_OFFSET
     error_message: str | None = None
+    rows_refused: tuple[int, ...] = ()
+    """The records at fault, counted from 0 in their batch, where it is some of them."""
 
 
 class Ticket(Protocol):
@@ -64,8 +66,8 @@ class _Flush:
 class ProducePath:
     """The agent's intake. `add` is synchronous; the group's ticket is settled later, in any order.
 
-    Where a put is cheap (the embedded store) the intake is sealed when nothing is on its way and the loop has come round
-    without further records: requests that clients sent together share one flush, and none waits for a timer. Where it
+    Where a put is cheap (the embedded store) the intake is sealed when nothing is on its way and the loop has come
+    round without further records: requests that clients sent together share one flush, and none waits for a timer. Where it
     is not (S3), bytes and age decide.
     """
 
@@ -308,7 +310,7 @@ def _acknowledgement(outcome: ChunksCommitted, chunk: int, batch_first: int, bat
     errors: Sequence[int] = outcome.error_codes[batch_first : batch_first + batch_count]
     failed = next((error for error in errors if error), None)
     if failed is not None:
-        return Acknowledgement(error_code=ErrorCode(failed))
+        return Acknowledgement(error_code=ErrorCode(failed), log_start=outcome.log_start[chunk])
     return Acknowledgement(
         error_code=ErrorCode.none,
         base_offset=outcome.base_offsets[batch_first],

@@ -8,14 +8,17 @@ Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords and LogV
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from agent.cpu import run_in_thread
 from agent.record_rules import RecordRules
 from agent.services import Services
 from coordinator.state import TopicState
-from protocol.errors import ErrorCode, InvalidBatch
+from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import DECOMPRESSED_BYTES_MAX, TIMESTAMP_MS_MAX
 from protocol.record_batch import BatchHeader, check_crc, read_header, set_max_timestamp, split_batches
-from protocol.records import BatchSummary, validate_records
+from protocol.records import BatchSummary, decode_records, validate_records
 from protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
 
 INLINE_BYTES_MAX = 128 * 1024
@@ -33,7 +36,7 @@ class CheckedRecords:
 async def check_records(services: Services, topic: TopicState, records: memoryview | None) -> CheckedRecords:
     """The checked batches of one partition. Raises `InvalidBatch`."""
     if records is None or len(records) == 0:
-        raise InvalidBatch(
+        raise NotOneBatch(
             ErrorCode.invalid_record, "A Produce request must have at least one record batch per partition."
         )
     rules = services.record_rules.rules(topic)
@@ -47,14 +50,14 @@ def check_batches(records: memoryview, rules: RecordRules, now_ms: int) -> Check
     """Check every batch of one partition's records. Raises `InvalidBatch`; the caller's bytes stay as they are."""
     headers = split_batches(records)
     if len(headers) != 1:
-        raise InvalidBatch(
+        raise NotOneBatch(
             ErrorCode.invalid_record, f"exactly one record batch per partition is accepted, not {len(headers)}"
         )
     header = headers[0]
     _check_header(header, rules)
     check_crc(records, header)
     summary = validate_records(records, header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
-    _check_summary(summary, rules, now_ms)
+    _check_summary(records, header, summary, rules, now_ms)
     if rules.uses_append_time or summary.max_timestamp == header.max_timestamp:
         return CheckedRecords(records=records, headers=headers)
     # Kafka writes the true maximum into the header (LogValidator); the copy keeps the receive buffer as it came.
@@ -78,19 +81,29 @@ def _check_header(header: BatchHeader, rules: RecordRules) -> None:
         )
 
 
-def _check_summary(summary: BatchSummary, rules: RecordRules, now_ms: int) -> None:
+def _check_summary(
+    records: memoryview, header: BatchHeader, summary: BatchSummary, rules: RecordRules, now_ms: int
+) -> None:
     if rules.is_compacted and summary.first_without_key >= 0:
         raise InvalidBatch(
             ErrorCode.invalid_record,
             f"Compacted topic cannot accept message without key: the record at {summary.first_without_key} has none.",
+            _rows(decode_records(records, header).key_bytes < 0),
         )
     if rules.uses_append_time or summary.max_timestamp == NO_TIMESTAMP:
         return
     earliest = max(-TIMESTAMP_MS_MAX, now_ms - rules.timestamp_before_max_ms)
     latest = min(TIMESTAMP_MS_MAX, now_ms + rules.timestamp_after_max_ms)
     if summary.max_timestamp > latest or summary.min_timestamp < earliest:
+        timestamps = decode_records(records, header).timestamp
+        is_outside = (timestamps > latest) | (timestamps < earliest)
         raise InvalidBatch(
             ErrorCode.invalid_timestamp,
-            f"timestamps from {summary.min_timestamp} to {summary.max_timestamp} are not within {earliest} and {latest} "
-            "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
+            f"timestamps from {summary.min_timestamp} to {summary.max_timestamp} are not within {earliest} "
+            f"and {latest} (message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
+            _rows(is_outside & (timestamps != NO_TIMESTAMP)),
         )
+
+
+def _rows(is_refused: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(is_refused).tolist())

@@ -5,7 +5,7 @@ and is not stored. A row costs 56 bytes. Only `coordinator.apply` changes an ind
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -133,6 +133,16 @@ class ChunkIndex:
     def stored_bytes(self) -> int:
         """Bytes of all chunks, as far as they are known by their objects."""
         return sum(self._byte_count)
+
+    @property
+    def intake_row(self) -> int:
+        """The first row that is not archived, `len` where all are: passes take chunks from the front."""
+        return bisect_left(self._row_group, 1, key=lambda row_group: int(row_group == NO_ROWS))
+
+    @property
+    def intake_bytes(self) -> int:
+        """Bytes of the chunks that are not archived."""
+        return int(np.frombuffer(self._byte_count, np.int64)[self.intake_row :].sum())
 
     def append(
         self, offset_end: int, object_id: int, byte_first: int, byte_count: int, max_timestamp: int, append_time_ms: int

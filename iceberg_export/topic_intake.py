@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from coordinator.chunk_index import ChunkIndex, ChunkRef
 from coordinator.state import ClusterState, TopicState
 from iceberg_export.plan import IntakeChunk, TopicIntake
-from protocol.types import PartitionIndex, TopicId
+from protocol.limits import ARCHIVE_PASS_CHUNKS_MAX
+from protocol.types import Offset, PartitionIndex, TopicId
 from storage.refs import ObjectKind
 
 
 def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
-    """The topic's intake chunks below the last stable offset, None for an unknown topic.
+    """The topic's oldest intake chunks below the last stable offset, None for an unknown topic.
 
     Without transactions the last stable offset is the log's end, so all of the index counts.
     """
@@ -21,16 +21,24 @@ def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
 
 
 def intake_bytes(state: ClusterState, topic_id: TopicId) -> int:
-    """How many bytes of the topic wait for the archive; 0 for an unknown topic. Cheap where nothing waits."""
+    """How many bytes of the topic wait for the archive; 0 for an unknown topic."""
     topic = state.topics.get(topic_id)
     if topic is None:
         return 0
-    return sum(chunk.byte_count for held in topic.partitions for chunk in _intake_backwards(held.index))
+    return sum(held.index.intake_bytes for held in topic.partitions)
+
+
+def intake_first(state: ClusterState, topic_id: TopicId) -> list[Offset]:
+    """Per partition of a known topic the first offset that is not archived; the log's end where all is."""
+    return [held.index.offset_first(held.index.intake_row) for held in state.topics[topic_id].partitions]
 
 
 def _intake_chunks(state: ClusterState, topic: TopicState) -> Iterator[IntakeChunk]:
+    """The oldest chunks of each partition, as many as one pass could take."""
     for partition, held in enumerate(topic.partitions):
-        for chunk in reversed(list(_intake_backwards(held.index))):
+        first = held.index.intake_row
+        for row in range(first, min(len(held.index), first + ARCHIVE_PASS_CHUNKS_MAX)):
+            chunk = held.index.row(row)
             stored = state.objects[chunk.object_id]
             assert stored.kind is ObjectKind.INTAKE, "what is archived lies before what is not"
             yield IntakeChunk(
@@ -43,12 +51,3 @@ def _intake_chunks(state: ClusterState, topic: TopicState) -> Iterator[IntakeChu
                 byte_count=chunk.byte_count,
                 append_time_ms=chunk.append_time_ms,
             )
-
-
-def _intake_backwards(index: ChunkIndex) -> Iterator[ChunkRef]:
-    """The newest chunk first. Passes take chunks from the front, so an archived one has no intake before it."""
-    for row in range(len(index) - 1, -1, -1):
-        chunk = index.row(row)
-        if chunk.is_archived:
-            return
-        yield chunk

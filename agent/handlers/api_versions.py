@@ -2,12 +2,14 @@
 
 The answer is derived from `protocol.api_versions`. A version that is not served is answered in version 0 with
 UNSUPPORTED_VERSION and the table, and the response header is always version 0, so that any client can read it
-(KIP-511). Features are left empty until transactions are served.
+(KIP-511). From version 3 on a client must name itself in the characters that KIP-511 allows. Features are left empty
+until transactions are served.
 """
 
+import re
 from collections.abc import Sequence
 
-from agent.handlers.entities import entity
+from agent.handlers.entities import answer, entity, request_body
 from agent.services import Request, Services
 from protocol.api_versions import API_VERSIONS, range_of
 from protocol.errors import ErrorCode
@@ -15,6 +17,9 @@ from protocol.messages import write_response
 from storage.object_store import Buffer
 
 API_KEY = 18
+FIRST_WITH_CLIENT_NAME = 3
+CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""And its version. Source: org.apache.kafka.common.requests.ApiVersionsRequest (Kafka 4.3)."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -22,6 +27,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     assert served is not None
     version = request.frame.api_version
     is_served = served.version_min <= version <= served.version_max
+    if is_served and version >= FIRST_WITH_CLIENT_NAME:
+        body = request_body(request.frame)
+        if not is_client_named(body.client_software_name, body.client_software_version):
+            return answer(request.frame, {"error_code": ErrorCode.invalid_request, "api_keys": []})
     values = {
         "error_code": ErrorCode.none if is_served else ErrorCode.unsupported_version,
         "api_keys": [
@@ -30,3 +39,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         ],
     }
     return write_response(request.frame, entity(API_KEY, version if is_served else 0, values))
+
+
+def is_client_named(software_name: str, software_version: str) -> bool:
+    """Whether a client gave its name and version, in the characters that may stand in metrics."""
+    return bool(CLIENT_NAME.fullmatch(software_name) and CLIENT_NAME.fullmatch(software_version))

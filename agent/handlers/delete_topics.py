@@ -1,12 +1,12 @@
 """DeleteTopics 1-6: by name, or by id from version 6 (KIP-516).
 
-A topic named twice in one request is an error for both mentions, as in Kafka.
+A topic that one request names twice, be it by name and by id, is an error and is not deleted, as in Kafka.
 Source: org.apache.kafka.server.ControllerApis.deleteTopics (Kafka 4.3).
 """
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.handlers.entities import answer, request_body
@@ -18,6 +18,9 @@ from storage.object_store import Buffer
 
 API_KEY = 20
 
+Mention = tuple[str | None, uuid.UUID | None]
+"""A topic's name or id, as a request gives it."""
+
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = request_body(request.frame)
@@ -25,9 +28,25 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         wanted = [(topic.name, topic.topic_id) for topic in body.topics]
     else:
         wanted = [(name, None) for name in body.topic_names]
-    mentions = Counter(wanted)
+    mentions = merge_mentions(wanted, await _names_of_ids(services, wanted))
     results = [await _delete(services, name, topic_id, count) for (name, topic_id), count in mentions.items()]
     return answer(request.frame, {"responses": results})
+
+
+def merge_mentions(wanted: Sequence[Mention], name_of: Mapping[uuid.UUID, str]) -> Counter[Mention]:
+    """How often each topic is meant; one that is meant by its name and by its id stands there once, with both."""
+    mentions = Counter(wanted)
+    for topic_id, name in name_of.items():
+        if (name, None) in mentions:
+            mentions[name, topic_id] = mentions.pop((name, None)) + mentions.pop((None, topic_id))
+    return mentions
+
+
+async def _names_of_ids(services: Services, wanted: Sequence[Mention]) -> dict[uuid.UUID, str]:
+    """The names of the topics that are meant by id alone and exist."""
+    ids = [topic_id for name, topic_id in wanted if topic_id is not None and name is None]
+    found = {topic_id: await services.topics.by_id(TopicId(topic_id.bytes)) for topic_id in ids}
+    return {topic_id: topic.name for topic_id, topic in found.items() if topic is not None}
 
 
 async def _delete(services: Services, name: str | None, topic_id: uuid.UUID | None, mentions: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Source: KIP-700, KIP-919 (endpoint types).
 from collections.abc import Sequence
 
 from agent.cluster_view import brokers
+from agent.handlers.authorized_operations import on_cluster
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from protocol.errors import ErrorCode
@@ -14,7 +15,6 @@ from storage.object_store import Buffer
 
 API_KEY = 60
 BROKERS = 1
-OPERATIONS_UNKNOWN = -(1 << 31)
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -49,6 +49,6 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 }
                 for broker in alive
             ],
-            "cluster_authorized_operations": OPERATIONS_UNKNOWN,
+            "cluster_authorized_operations": on_cluster(is_asked=body.include_cluster_authorized_operations),
         },
     )

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from agent.handlers.authorized_operations import ON_TOPIC
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
@@ -16,7 +17,6 @@ from protocol.types import LEADER_EPOCH
 from storage.object_store import Buffer
 
 API_KEY = 75
-OPERATIONS_UNKNOWN = -(1 << 31)
 PARTITIONS_PER_ANSWER_MAX = 2_000
 """Kafka's max.request.partition.size.limit."""
 
@@ -62,7 +62,7 @@ def _describe(services: Services, name: str, index_first: int, budget: int) -> t
             "name": name,
             "topic_id": None,
             "partitions": [],
-            "topic_authorized_operations": OPERATIONS_UNKNOWN,
+            "topic_authorized_operations": ON_TOPIC,
         }
         return missing, index_first, index_first
     count = len(topic.partitions)
@@ -88,6 +88,6 @@ def _describe(services: Services, name: str, index_first: int, budget: int) -> t
         "topic_id": uuid.UUID(bytes=topic.topic_id),
         "is_internal": False,
         "partitions": partitions,
-        "topic_authorized_operations": OPERATIONS_UNKNOWN,
+        "topic_authorized_operations": ON_TOPIC,
     }
     return described, index_end, count

@@ -1,9 +1,9 @@
 """Fetch 4-18: record batches out, with long poll and incremental sessions (KIP-227).
 
-Version 7 and later: sessions. 9: leader epochs (KIP-320). 12: last fetched epoch; epochs never change here, so nothing
-diverges. 13: topic ids (KIP-516); an unknown id fails alone. Read_committed equals read_uncommitted until transactions
-are served: the last stable offset is the log's end. Followers (replica id >= 0) do not exist: they are answered as
-consumers. Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
+Version 7 and later: sessions. 9: leader epochs (KIP-320). 12: last fetched epoch; epochs never change here, so a
+consumer diverges only beyond the end. 13: topic ids (KIP-516); an unknown id fails alone. Read_committed equals
+read_uncommitted until transactions are served: the last stable offset is the log's end. Followers (replica id >= 0) do
+not exist: they are answered as consumers. Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from agent.fetch_sessions import FetchPlan, FetchSessions, PartitionName, TopicK
 from agent.services import Request, Services
 from protocol.errors import ErrorCode
 from protocol.fetch import (
+    DivergingEpoch,
     FetchRequest,
     FetchResponse,
     FetchResponsePartition,
@@ -20,13 +21,15 @@ from protocol.fetch import (
     read_fetch_request,
     write_fetch_response,
 )
-from protocol.types import TopicId
+from protocol.types import LEADER_EPOCH, TopicId
 from storage.object_store import Buffer
 
 API_KEY = 1
 FIRST_WITH_SESSIONS = 7
 FIRST_WITH_TOPIC_IDS = 13
 READ_COMMITTED = 1
+UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+"""Errors with which Kafka leaves the list of aborted transactions empty; null otherwise."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -103,6 +106,7 @@ def _has_news(read: PartitionRead) -> bool:
     return (
         read.record_bytes > 0
         or read.error_code is not ErrorCode.none
+        or read.is_diverging
         or read.high_watermark != read.wanted.high_watermark_told
         or read.log_start != read.wanted.log_start_told
     )
@@ -135,8 +139,11 @@ def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchR
                 high_watermark=read.high_watermark,
                 last_stable_offset=read.high_watermark,
                 log_start_offset=read.log_start,
-                aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
+                aborted_transactions=[] if isolation_level == READ_COMMITTED or read.error_code in UNKNOWN else None,
                 records=read.records,
+                diverging_epoch=DivergingEpoch(epoch=LEADER_EPOCH, end_offset=read.high_watermark)
+                if read.is_diverging
+                else None,
             )
         )
     return topics

@@ -3,6 +3,7 @@
 Special timestamps: -1 latest, -2 earliest, -3 the record with the greatest timestamp (version 7, KIP-734), -4 earliest
 local (8, KIP-405), -5 latest tiered (9, KIP-1005), -6 earliest pending upload (11, KIP-1023). There is one tier, so the
 earliest local offset is the earliest, and nothing is tiered or pending. Every answer takes a barrier (safety rule S4).
+A partition that is named twice is refused, in one row.
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3).
 """
 
@@ -53,7 +54,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 partition,
                 is_repeated=(topic.name, partition.partition_index) in repeated,
             )
-            for partition in topic.partitions
+            for partition in {each.partition_index: each for each in topic.partitions}.values()
         ]
         topics.append({"name": topic.name, "partitions": partitions})
     return answer(request.frame, {"topics": topics})

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cluster_view import brokers
+from agent.handlers.authorized_operations import NOT_ASKED, on_cluster, on_topic
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError
@@ -21,7 +22,8 @@ from protocol.types import LEADER_EPOCH, TopicId
 from storage.object_store import Buffer
 
 API_KEY = 3
-OPERATIONS_UNKNOWN = -(1 << 31)
+FIRST_WITH_OPERATIONS = 8
+LAST_WITH_CLUSTER_OPERATIONS = 10
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -34,7 +36,13 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         await services.metadata.barrier()
         topics = [_topic(topic, leader_id) for topic in services.state.topics.values()]
     else:
-        topics = [await _wanted(services, wanted, version, may_create=may_create) for wanted in body.topics]
+        once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
+        topics = [await _wanted(services, wanted, version, may_create=may_create) for wanted in once.values()]
+    if version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations:
+        topics = [
+            topic | {"topic_authorized_operations": on_topic(is_asked=not topic["error_code"])} for topic in topics
+        ]
+    has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
     return answer(
         request.frame,
         {
@@ -45,7 +53,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             "cluster_id": services.cluster_id,
             "controller_id": alive[0].node_id if alive else -1,
             "topics": topics,
-            "cluster_authorized_operations": OPERATIONS_UNKNOWN,
+            "cluster_authorized_operations": on_cluster(
+                is_asked=has_cluster_operations and body.include_cluster_authorized_operations
+            ),
             "error_code": ErrorCode.none,
         },
     )
@@ -83,7 +93,7 @@ def _missing(name: str | None, topic_id: uuid.UUID | None, error_code: ErrorCode
         "topic_id": topic_id,
         "is_internal": False,
         "partitions": [],
-        "topic_authorized_operations": OPERATIONS_UNKNOWN,
+        "topic_authorized_operations": NOT_ASKED,
     }
 
 
@@ -105,5 +115,5 @@ def _topic(topic: TopicState, leader_id: int) -> dict[str, Any]:
             }
             for index in range(len(topic.partitions))
         ],
-        "topic_authorized_operations": OPERATIONS_UNKNOWN,
+        "topic_authorized_operations": NOT_ASKED,
     }

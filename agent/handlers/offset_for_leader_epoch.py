@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch 2-4: where an epoch ends.
 
-Epochs never change here, so the current one ends at the log's end and any other is unknown or fenced.
+Epochs never change here: the current one ends at the log's end, a later one is unknown, and one before it ended where
+the log starts.
 Source: org.apache.kafka.cluster.Partition.lastOffsetForLeaderEpoch (Kafka 4.3).
 """
 
@@ -10,6 +11,7 @@ from typing import Any
 from agent.cluster_view import leader_epoch_error
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
+from coordinator.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH
 from storage.object_store import Buffer
@@ -35,11 +37,18 @@ async def _end_offset(services: Services, topic_name: str, partition: Any) -> di
         error_code = ErrorCode.unknown_topic_or_partition
     else:
         error_code = leader_epoch_error(partition.current_leader_epoch)
-        if error_code is ErrorCode.none and partition.leader_epoch == LEADER_EPOCH:
-            epoch, end_offset = LEADER_EPOCH, topic.partitions[partition.partition].log_end
+        if error_code is ErrorCode.none:
+            epoch, end_offset = end_of_epoch(topic.partitions[partition.partition], partition.leader_epoch)
     return {
         "error_code": error_code,
         "partition": partition.partition,
         "leader_epoch": epoch,
         "end_offset": end_offset,
     }
+
+
+def end_of_epoch(partition: PartitionState, leader_epoch: int) -> tuple[int, int]:
+    """The epoch, and the offset at which it ends: -1, -1 for one that is not known."""
+    if leader_epoch == NO_EPOCH or leader_epoch > LEADER_EPOCH:
+        return NO_EPOCH, NO_OFFSET
+    return leader_epoch, partition.log_end if leader_epoch == LEADER_EPOCH else partition.log_start

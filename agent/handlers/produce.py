@@ -10,11 +10,11 @@ org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
 import asyncio
 from collections.abc import Sequence
 
-from agent.produce_path import Acknowledgement
+from agent.produce_path import NO_OFFSET, Acknowledgement
 from agent.record_checks import CheckedRecords, check_records
 from agent.services import Answer, Request, Services
 from coordinator.state import TopicState
-from protocol.errors import ErrorCode, InvalidBatch
+from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.produce import (
     ProducePartition,
     ProduceRequest,
@@ -22,6 +22,7 @@ from protocol.produce import (
     ProduceResponsePartition,
     ProduceResponseTopic,
     ProduceTopic,
+    RecordError,
     read_produce_request,
     write_produce_response,
 )
@@ -32,6 +33,8 @@ from storage.object_store import Buffer
 API_KEY = 0
 ACKS_NONE = 0
 ACKS_VALID = (-1, 0, 1)
+BEFORE_THE_LOG = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
+"""Kafka answers these as if it knew nothing of the log. Source: ReplicaManager.appendRecordsToLeader (Kafka 4.3)."""
 NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 """The records may still be committed, and an idempotent producer's repeat finds them."""
 
@@ -137,11 +140,22 @@ async def _place(
         try:
             checked: CheckedRecords = await check_records(services, topic, partition.records)
         except InvalidBatch as error:
-            place.settle(Acknowledgement(error_code=error.error_code, error_message=str(error)))
+            place.settle(_refusal(error, topic.partitions[partition.index].log_start))
         else:
             services.produce.add(
                 BatchGroup(topic.topic_id, PartitionIndex(partition.index), checked.records, checked.headers, place)
             )
+
+
+def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
+    """The answer to records that do not pass. Like Kafka's it tells the log start where the log was asked about them."""
+    is_log_asked = not isinstance(error, NotOneBatch) and error.error_code not in BEFORE_THE_LOG
+    return Acknowledgement(
+        error_code=error.error_code,
+        log_start=log_start if is_log_asked else NO_OFFSET,
+        error_message=str(error),
+        rows_refused=error.rows,
+    )
 
 
 def _response(request: Request, body: ProduceRequest, places: Sequence[Place]) -> list[Buffer]:
@@ -156,6 +170,7 @@ def _response(request: Request, body: ProduceRequest, places: Sequence[Place]) -
                 log_append_time_ms=told.append_time_ms,
                 log_start_offset=told.log_start,
                 error_message=told.error_message,
+                record_errors=[RecordError(batch_index=row) for row in told.rows_refused],
             )
         )
     topics = [

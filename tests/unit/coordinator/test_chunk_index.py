@@ -57,6 +57,14 @@ class TestReading:
         assert (len(index), index.end, index.locate(5), index.stored_bytes) == (0, 5, None, 0)
         assert list(index.rows_from(0)) == []
 
+    def test_what_is_not_archived_begins_behind_what_is(self) -> None:
+        index = index_of(10, 15, 20)
+        assert (index.intake_row, index.intake_bytes) == (0, 30)
+        index.replace(0, 2, [archived(0, 15)])
+        assert (index.intake_row, index.intake_bytes) == (1, 10)
+        index.replace(1, 2, [archived(15, 20)])
+        assert (index.intake_row, index.intake_bytes) == (2, 0)
+
     def test_rows_from_an_offset_begin_with_the_one_that_covers_it(self) -> None:
         index = index_of(10, 15, 20)
         assert [chunk.offset_first for chunk in index.rows_from(12)] == [10, 15]
