@@ -2,6 +2,7 @@
 
 Rule: decompression is bounded: it stops at the bytes the caller allows, and takes no more memory than a small multiple
 of what it has unpacked so far. What comes out is exactly what the bytes say, or `InvalidBatch`.
+Differs from Kafka: what does not unpack is INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR), which is as final, and true.
 
 The codecs (cramjam) release the interpreter's lock while they work; snappy does so block by block.
 
@@ -155,8 +156,8 @@ def _snappy_blocks(view: memoryview) -> list[memoryview]:
 
 
 def _malformed(codec: str, reason: str) -> InvalidBatch:
-    return InvalidBatch(ErrorCode.corrupt_message, f"records do not unpack as {codec}: {reason}")
+    return InvalidBatch(ErrorCode.invalid_record, f"records do not unpack as {codec}: {reason}")
 
 
 def _too_large(bytes_max: int) -> InvalidBatch:
-    return InvalidBatch(ErrorCode.corrupt_message, f"records unpack to more than {bytes_max} bytes")
+    return InvalidBatch(ErrorCode.invalid_record, f"records unpack to more than {bytes_max} bytes")

@@ -6,7 +6,7 @@ Source of the codes: org.apache.kafka.common.protocol.Errors, by way of kio.
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "InvalidBatch", "MalformedRequest"]
+__all__ = ["ErrorCode", "InvalidBatch", "MalformedRequest", "NotOneBatch"]
 
 
 class MalformedRequest(Exception):
@@ -16,9 +16,15 @@ class MalformedRequest(Exception):
 class InvalidBatch(Exception):
     """A record batch that must be refused.
 
-    `error_code` is what the producer is told; the message says which value was wrong.
+    `error_code` is what the producer is told; the message says which value was wrong, and `rows` which records, counted
+    from 0 in their batch, where it is some of them (KIP-467).
     """
 
-    def __init__(self, error_code: ErrorCode, message: str) -> None:
+    def __init__(self, error_code: ErrorCode, message: str, rows: tuple[int, ...] = ()) -> None:
         super().__init__(message)
         self.error_code = error_code
+        self.rows = rows
+
+
+class NotOneBatch(InvalidBatch):
+    """The bytes are not one whole batch of format v2: Kafka refuses them before it looks at the partition's log."""

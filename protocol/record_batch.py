@@ -17,7 +17,7 @@ from typing import Final
 
 from protocol.compression import Compression
 from protocol.crc import changed_prefix_crc, crc32c
-from protocol.errors import ErrorCode, InvalidBatch
+from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.types import LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from protocol.wire import INT16, INT64, Buffer
 
@@ -132,7 +132,7 @@ def split_batches(buffer: Buffer) -> list[BatchHeader]:
     the caller's to judge.
     """
     if len(buffer) == 0:
-        raise InvalidBatch(ErrorCode.invalid_record, "there must be at least one record batch")
+        raise NotOneBatch(ErrorCode.invalid_record, "there must be at least one record batch")
     headers = list(walk_batches(buffer))
     for header in headers:
         _check_produced(header)
@@ -282,19 +282,19 @@ def encode_varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def _cut(position: int, remaining: int) -> InvalidBatch:
+def _cut(position: int, remaining: int) -> NotOneBatch:
     # Where the first batch is cut, Kafka finds no batch at all: INVALID_RECORD.
     code = ErrorCode.corrupt_message if position else ErrorCode.invalid_record
-    return InvalidBatch(code, f"a record batch at byte {position} is cut: {remaining} bytes remain")
+    return NotOneBatch(code, f"a record batch at byte {position} is cut: {remaining} bytes remain")
 
 
-def _wrong_magic(magic: int) -> InvalidBatch:
+def _wrong_magic(magic: int) -> NotOneBatch:
     if magic < MAGIC:
         code = ErrorCode.unsupported_for_message_format
-        return InvalidBatch(
+        return NotOneBatch(
             code, f"message format {magic} is not supported: use a client that writes format 2 (Kafka 0.11)"
         )
-    return InvalidBatch(ErrorCode.corrupt_message, f"{magic} is no magic of a record batch")
+    return NotOneBatch(ErrorCode.corrupt_message, f"{magic} is no magic of a record batch")
 
 
 def _invalid(reason: str) -> InvalidBatch:

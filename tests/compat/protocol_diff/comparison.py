@@ -7,6 +7,7 @@ is as wrong as a difference without a row. A case that needs an API which the br
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class Report:
     not_listed: list[Difference]
     gone: list[Difference]
     """What docs/UNSUPPORTED.md lists and the broker no longer does."""
-    not_served: Mapping[str, str]
+    not_served: Mapping[str, set[str]]
     """Cases that were not run, with the APIs that they lack."""
 
     @property
@@ -58,11 +59,8 @@ class Report:
     def lines(self) -> Iterator[str]:
         yield from (f"not listed in docs/UNSUPPORTED.md: {each}" for each in self.not_listed)
         yield from (f"does not differ any more, remove it from the list: {each}" for each in self.gone)
-        lacking: dict[str, int] = {}
-        for apis in self.not_served.values():
-            lacking[apis] = lacking.get(apis, 0) + 1
-        for apis, count in sorted(lacking.items()):
-            yield f"not served yet: {count} cases with {apis}"
+        lacking = Counter(api for apis in self.not_served.values() for api in apis)
+        yield "not served yet: " + ", ".join(f"{api} ({count} cases)" for api, count in sorted(lacking.items()))
         run_count = len(self.equal) + len(self.listed) + len({each.case for each in self.not_listed})
         yield (
             f"{run_count} cases run: {len(self.equal)} as Kafka 4.3.1, {len(self.listed)} differ as listed; "
@@ -80,7 +78,7 @@ def compare(
     allowed: Sequence[Difference],
 ) -> Report:
     """Runs every case that needs no more than the APIs `served`, several at a time."""
-    not_served = {case.name: ", ".join(sorted(case.needs - served)) for case in cases if case.needs - served}
+    not_served = {case.name: case.needs - served for case in cases if case.needs - served}
     run = [case for case in cases if case.name not in not_served]
     answers = ask(bootstrap, run, definitions)
     names = {case.name for case in run}

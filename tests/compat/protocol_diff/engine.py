@@ -59,8 +59,9 @@ class Run:
                     out.append((label, f"case broke off: {type(reason).__name__}: {reason}"))
                     break
                 self._save(step, answer)
+                plain = self._plain.answer(answer, step)  # of quiet steps too: they bring symbols
                 if not step.quiet or (isinstance(answer, dict) and "never" in answer):
-                    out.append((label, self._plain.answer(answer, step)))
+                    out.append((label, plain))
         finally:
             self._close()
         return out

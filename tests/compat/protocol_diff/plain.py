@@ -51,6 +51,7 @@ NAMING = (
 )  # fmt: skip
 """Fields that tell the rows of a list apart."""
 ABSENT = "absent"
+WHOLE = "answer"
 
 
 class Plain:
@@ -111,7 +112,7 @@ def error_codes(value: Any) -> set[int]:
     return set()
 
 
-def differences(kafka: Any, penstock: Any, name: str = "answer") -> list[tuple[str, str]]:
+def differences(kafka: Any, penstock: Any, name: str = WHOLE) -> list[tuple[str, str]]:
     """What differs between two comparable answers: (Kafka's field and value, Penstock's).
 
     Lists of different lengths differ by that, and by the rows that both have.
@@ -126,7 +127,8 @@ def differences(kafka: Any, penstock: Any, name: str = "answer") -> list[tuple[s
         by_name = {_order(row): row for row in penstock if isinstance(row, dict)}
         both = [row for row in kafka if isinstance(row, dict) and _order(row) in by_name]
         return here + _flatten(differences(row, by_name[_order(row)], name) for row in both)
-    return [] if kafka == penstock else [(f"{name} {_short(kafka)}", _short(penstock))]
+    theirs = _short(kafka) if name == WHOLE else f"{name} {_short(kafka)}"
+    return [] if kafka == penstock else [(theirs, _short(penstock))]
 
 
 def _flatten(lists: Iterable[list[tuple[str, str]]]) -> list[tuple[str, str]]:

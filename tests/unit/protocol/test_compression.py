@@ -25,7 +25,7 @@ def block(data: bytes) -> bytes:
 def assert_malformed(kind: Compression, data: bytes, bytes_max: int = 1 << 20) -> None:
     with pytest.raises(InvalidBatch) as refused:
         decompress(kind, data, bytes_max)
-    assert refused.value.error_code is ErrorCode.corrupt_message
+    assert refused.value.error_code is ErrorCode.invalid_record
 
 
 @pytest.mark.parametrize("kind", Compression)

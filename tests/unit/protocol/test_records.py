@@ -136,7 +136,7 @@ class TestValidation:
         assert validate_records(batch, header, decompressed_bytes_max=len(RECORDS)).record_count == 2
         with pytest.raises(InvalidBatch) as refused:
             validate_records(batch, header, decompressed_bytes_max=len(RECORDS) - 1)
-        assert refused.value.error_code is ErrorCode.corrupt_message
+        assert refused.value.error_code is ErrorCode.invalid_record
 
     @pytest.mark.parametrize(
         ("records", "fault"),

@@ -1,0 +1,46 @@
+"""Checks of produced records name the records at fault."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.record_checks import check_batches
+from agent.record_rules import RecordRules
+from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
+from tests.made_records import Record, make_batch
+
+RULES = RecordRules(
+    message_bytes_max=1_000,
+    is_compacted=False,
+    uses_append_time=False,
+    timestamp_before_max_ms=100,
+    timestamp_after_max_ms=10,
+)
+NOW_MS = 1_000
+
+
+def refusal(batch: bytes, rules: RecordRules) -> InvalidBatch:
+    with pytest.raises(InvalidBatch) as refused:
+        check_batches(memoryview(batch), rules, NOW_MS)
+    return refused.value
+
+
+def test_records_without_a_key_are_named_where_a_topic_is_compacted() -> None:
+    keys = [None, b"k", None, b""]
+    batch = make_batch([Record(offset=n, timestamp=NOW_MS, key=key) for n, key in enumerate(keys)])
+    error = refusal(batch, replace(RULES, is_compacted=True))
+    assert (error.error_code, error.rows) == (ErrorCode.invalid_record, (0, 2))
+    assert len(check_batches(memoryview(batch), RULES, NOW_MS).headers) == 1
+
+
+def test_records_outside_of_the_time_allowed_are_named() -> None:
+    timestamps = [900, 899, 1_010, 1_011, -1]
+    batch = make_batch([Record(offset=n, timestamp=timestamp) for n, timestamp in enumerate(timestamps)])
+    error = refusal(batch, RULES)
+    assert (error.error_code, error.rows) == (ErrorCode.invalid_timestamp, (1, 3))
+    assert len(check_batches(memoryview(batch), replace(RULES, uses_append_time=True), NOW_MS).headers) == 1
+
+
+def test_two_batches_are_no_produce_request() -> None:
+    batch = make_batch([Record(offset=0, timestamp=NOW_MS)])
+    assert isinstance(refusal(batch * 2, RULES), NotOneBatch)
