@@ -67,8 +67,8 @@ class ProducePath:
     """The agent's intake. `add` is synchronous; the group's ticket is settled later, in any order.
 
     Where a put is cheap (the embedded store) the intake is sealed when nothing is on its way and the loop has come
-    round without further records: requests that clients sent together share one flush, and none waits for a timer. Where it
-    is not (S3), bytes and age decide.
+    round without further records: requests that clients sent together share one flush, and none waits for a timer.
+    Where it is not (S3), bytes and age decide.
     """
 
     def __init__(
