@@ -36,7 +36,7 @@ fmt: setup-test ## format the code and repair what the linter can repair
 bench: setup-test ## Penstock beside Apache Kafka on this machine; a table, and JSON in benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-compat: setup-test ## other people's conformance suites; these also need npm, a C++ compiler and Maven
+compat: setup-test ## how far answers are those of Apache Kafka 4.3.1, with a report
 	@$(BIN)/python -m tests.compat $(ARGS)
 
 clean: ## remove .venv and what tools left in the tree; the cache folder stays

@@ -13,7 +13,7 @@ from pathlib import Path
 from protocol.api_versions import API_VERSIONS
 from tests.compat.protocol_diff.cases import CASES
 from tests.compat.protocol_diff.comparison import ask, compare, read_allowed, read_recorded, write_recorded
-from tests.compat.protocol_diff.messages import Definitions
+from tests.compat.protocol_diff.messages import kafka_definitions
 from tools.jars import jar_folder
 
 
@@ -48,12 +48,6 @@ def main() -> int:
     )
     print("\n".join(report.lines()))
     return 0 if report.is_passed else 1
-
-
-def kafka_definitions(jars: Path) -> Definitions:
-    """The definitions in the kafka-clients jar among these."""
-    (jar,) = (each for each in jars.glob("kafka-clients-*.jar") if "-test" not in each.name)
-    return Definitions(jar)
 
 
 if __name__ == "__main__":

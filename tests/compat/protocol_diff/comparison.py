@@ -24,6 +24,8 @@ UNSUPPORTED = Path(__file__).parents[3] / "docs" / "UNSUPPORTED.md"
 TABLE_HEADER = "| case | request | Kafka 4.3.1 | Penstock | why |"
 THREADS = 8
 MANY = "; "
+ON_A_FRESH_BROKER = ("idempotent.first-not-zero",)
+"""Asked first and alone: what is answered depends on whether a topic was deleted before (safety rule S8)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,7 +62,7 @@ class Report:
         yield from (f"not listed in docs/UNSUPPORTED.md: {each}" for each in self.not_listed)
         yield from (f"does not differ any more, remove it from the list: {each}" for each in self.gone)
         lacking = Counter(api for apis in self.not_served.values() for api in apis)
-        yield "not served yet: " + ", ".join(f"{api} ({count} cases)" for api, count in sorted(lacking.items()))
+        yield "cases that lack an API: " + ", ".join(f"{api} {count}" for api, count in sorted(lacking.items()))
         run_count = len(self.equal) + len(self.listed) + len({each.case for each in self.not_listed})
         yield (
             f"{run_count} cases run: {len(self.equal)} as Kafka 4.3.1, {len(self.listed)} differ as listed; "
@@ -99,9 +101,15 @@ def compare(
 def ask(bootstrap: str, cases: Sequence[Case], definitions: Definitions) -> dict[str, Answers]:
     """Each case's answers in comparable form, as they read back from JSON."""
     run_id = f"{random.randrange(10**8):08d}"
+
+    def ask_one(case: Case) -> tuple[str, Answers]:
+        answers = Run(bootstrap, definitions, run_id, case).answers()
+        return case.name, _from_json(json.loads(json.dumps(answers)))
+
+    told = dict(ask_one(case) for case in cases if case.name in ON_A_FRESH_BROKER)
     with ThreadPoolExecutor(THREADS) as threads:
-        answers = threads.map(lambda case: Run(bootstrap, definitions, run_id, case).answers(), cases)
-        return {case.name: _from_json(json.loads(json.dumps(each))) for case, each in zip(cases, answers, strict=True)}
+        told |= threads.map(ask_one, [case for case in cases if case.name not in told])
+    return {case.name: told[case.name] for case in cases}
 
 
 def read_recorded(file: Path = RECORDED) -> dict[str, Answers]:

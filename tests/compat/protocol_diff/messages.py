@@ -42,6 +42,12 @@ class Definitions:
         return within(self.request(api).get("flexibleVersions"), version)
 
 
+def kafka_definitions(jars: Path) -> Definitions:
+    """The definitions in the kafka-clients jar among these."""
+    (jar,) = (each for each in jars.glob("kafka-clients-*.jar") if "-test" not in each.name)
+    return Definitions(jar)
+
+
 def within(versions: str | None, version: int) -> bool:
     """Whether a version is in a range as the definitions write them: "3+", "0-8", "2" or "none"."""
     if versions is None or versions == "none":
