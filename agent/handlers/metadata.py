@@ -24,6 +24,8 @@ from storage.object_store import Buffer
 API_KEY = 3
 FIRST_WITH_OPERATIONS = 8
 LAST_WITH_CLUSTER_OPERATIONS = 10
+FIRST_WITH_NULL_NAMES = 12
+"""Versions 10 and 11 take an id but have no word for a topic without a name: Kafka fails there, here it is empty."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -64,13 +66,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 async def _wanted(services: Services, wanted: Any, version: int, *, may_create: bool) -> dict[str, Any]:
     leader_id = services.node_id
     topic_id = wanted.topic_id if version >= 10 else None
+    nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
     if topic_id is not None:
         topic = await services.topics.by_id(TopicId(topic_id.bytes))
         if topic is None:
-            return _missing(None, topic_id, ErrorCode.unknown_topic_id)
+            return _missing(nameless, topic_id, ErrorCode.unknown_topic_id)
         return _topic(topic, leader_id)
     if wanted.name is None:
-        return _missing(None, None, ErrorCode.unknown_topic_id)
+        return _missing(nameless, None, ErrorCode.unknown_topic_id)
     topic = await services.topics.by_name(wanted.name)
     if topic is None:
         try:
