@@ -73,7 +73,7 @@ class RequestMaker:
         if chance < 0.12:
             version = dice.choice((-1, 99, row.version_max + 1, version))
         request = self.valid(row, version, correlation_id) if row.is_served(version) else b""
-        return request if chance < 0.2 else self.mutated(request)
+        return request if chance < 0.4 else self.mutated(request)
 
     def unframed(self) -> bytes:
         """Bytes with a wrong length prefix, or none."""
@@ -103,7 +103,7 @@ class RequestMaker:
 
     def mutated(self, data: bytes) -> bytes:
         dice, changed = self._dice, bytearray(data)
-        for _ in range(dice.randint(1, 3)):
+        for _ in range(dice.choice((1, 1, 1, 2, 3))):
             position = dice.randint(0, len(changed))
             match dice.randrange(6):
                 case 0:
