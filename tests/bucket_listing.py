@@ -2,7 +2,8 @@
 
 Rule: neither ledger nor index is looked at, nor anything that plans, archives or cleans. Parquet is read by pyarrow,
 intake objects by their own format alone. An intake object does not say its offsets (the ledger gives them): those of a
-partition follow on its archive, in the order of the objects' keys, which is that of the commits of one session.
+partition follow on its archive, in the order of the objects' keys, which is that of the commits of one agent. A batch
+that was refused, being a repeat, would count as a second copy: tests see to it that nothing is sent twice.
 """
 
 import re
@@ -35,6 +36,8 @@ Offsets = NDArray[np.int64]
 class Listing:
     """The offsets of a topic's partitions, as often as they stand in the bucket, and the keys of what else is there."""
 
+    names: set[str] = field(default_factory=set)
+    """What the topic is called in the keys of its files."""
     archived: dict[int, list[Offsets]] = field(default_factory=dict)
     tail_counts: dict[int, int] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
@@ -79,23 +82,31 @@ def keys_in(bucket: fs.FileSystem) -> set[str]:
     return {info.path for info in found if info.type == fs.FileType.File}
 
 
-def list_bucket(bucket: fs.FileSystem, topic: str, *, with_records: bool = False) -> Listing:
-    """All that the bucket holds of the only topic of its cluster. Raises where an object is damaged."""
-    listing = Listing()
-    topic_ids: set[str] = set()
+def list_topics(bucket: fs.FileSystem, *, with_records: bool = False) -> dict[str, Listing]:
+    """All that the bucket holds, by topic id in hex. Raises where an object is damaged."""
+    topics: dict[str, Listing] = {}
     keys = sorted(keys_in(bucket))
-    for key in keys:
-        match = PARQUET.fullmatch(key)
-        if match is not None and match["name"] == topic:
-            topic_ids.add(match["topic"])
-            with bucket.open_input_file(key) as file:
-                _add_parquet(listing, file, with_records=with_records)
-        elif not METADATA.fullmatch(key) and not INTAKE.fullmatch(key):
-            listing.foreign.append(key)
+    foreign = [key for key in keys if not any(known.fullmatch(key) for known in (PARQUET, INTAKE, METADATA))]
+    for match in filter(None, map(PARQUET.fullmatch, keys)):
+        listing = topics.setdefault(match["topic"], Listing(foreign=foreign))
+        listing.names.add(match["name"])
+        with bucket.open_input_file(match.string) as file:
+            _add_parquet(listing, file, with_records=with_records)
     for key in filter(INTAKE.fullmatch, keys):
         with bucket.open_input_file(key) as file:
-            topic_ids |= _add_intake(listing, file.read(), with_records=with_records)
-    assert len(topic_ids) <= 1, f"several topics: {topic_ids}"
+            payload = file.read()
+        check_header(payload)
+        for chunk in describe_object(payload, len(payload)).chunks:
+            run = payload[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+            check_chunk(run, chunk)
+            listing = topics.setdefault(chunk.topic_id.hex(), Listing(foreign=foreign))
+            _add_intake(listing, chunk.partition, run, with_records=with_records)
+    return topics
+
+
+def list_bucket(bucket: fs.FileSystem, *, with_records: bool = False) -> Listing:
+    """All that the bucket of a cluster with one topic holds."""
+    (listing,) = list_topics(bucket, with_records=with_records).values()
     return listing
 
 
@@ -136,22 +147,15 @@ def _add_parquet(listing: Listing, file: pa.NativeFile, *, with_records: bool) -
         log.add(row["offset"], timestamp, row["key"], row["value"], headers)
 
 
-def _add_intake(listing: Listing, payload: bytes, *, with_records: bool) -> set[str]:
-    """Adds an intake object's records; returns the ids of its topics."""
-    check_header(payload)
-    chunks = describe_object(payload, len(payload)).chunks
-    for chunk in chunks:
-        run = payload[chunk.byte_first : chunk.byte_first + chunk.byte_count]
-        check_chunk(run, chunk)
-        for header in walk_batches(run):
-            check_crc(run, header)
-            assert header.record_count == header.last_offset_delta + 1, "a producer's batch has no holes"
-            first = listing.add_tail(chunk.partition, header.record_count)
-            if with_records:
-                log = listing.records.setdefault(chunk.partition, PartitionHash())
-                batch = read_batches(run[header.position : header.end]).records
-                for record in batch:
-                    headers: Headers = [(key.decode(), value) for key, value in record.headers]
-                    offset = first + record.offset - header.base_offset
-                    log.add(offset, record.timestamp, record.key, record.value, headers)
-    return {chunk.topic_id.hex() for chunk in chunks}
+def _add_intake(listing: Listing, partition: int, run: bytes, *, with_records: bool) -> None:
+    for header in walk_batches(run):
+        check_crc(run, header)
+        assert header.record_count == header.last_offset_delta + 1, "a producer's batch has no holes"
+        first = listing.add_tail(partition, header.record_count)
+        if not with_records:
+            continue
+        log = listing.records.setdefault(partition, PartitionHash())
+        for record in read_batches(run[header.position : header.end]).records:
+            headers: Headers = [(key.decode(), value) for key, value in record.headers]
+            offset = first + record.offset - header.base_offset
+            log.add(offset, record.timestamp, record.key, record.value, headers)

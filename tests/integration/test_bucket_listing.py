@@ -39,7 +39,7 @@ class Bucket:
         return copy
 
     def listing(self, *, with_records: bool = False) -> Listing:
-        return list_bucket(local_bucket(self.folder), TOPIC, with_records=with_records)
+        return list_bucket(local_bucket(self.folder), with_records=with_records)
 
     def faults(self) -> list[str]:
         return faults(self.listing(), {partition: hashed.count for partition, hashed in self.log.items()})

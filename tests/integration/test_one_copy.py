@@ -4,15 +4,17 @@ stands nowhere else.
 The whole million takes less than a minute on two cores and is marked slow; the other sizes are for every run.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 from pyarrow import fs
 
 from tests.archiving import AT_ONCE, Archive, archive_and_clean, archive_by_command, archive_by_http
-from tests.bucket_listing import faults, list_bucket, local_bucket, minio_bucket
+from tests.bucket_listing import METADATA, faults, keys_in, list_bucket, list_topics, local_bucket, minio_bucket
 from tests.flights import Flights, LogHash, PartitionHash, consume, create_topic, differences, log_ends, produce
 from tests.services import Minio, Penstock, PenstockFactory
 
@@ -66,9 +68,7 @@ def test_flights_are_kept_once_for_kafka_and_spark(
 
     assert_clients_see(broker, log)
 
-    listing = list_bucket(bucket, TOPIC)
-    assert faults(listing, ends(log)) == []
-    assert listing.tail_counts == {}
+    assert_archived_once(bucket, log)
 
     (folder,) = (broker.data / "store" / "lake").glob(f"{TOPIC}-*/data")
     assert_spark_agrees(spark.read.parquet(str(folder)), flights.table, log)
@@ -115,43 +115,75 @@ def assert_spark_agrees(archived: "DataFrame", source: pd.DataFrame, log: LogHas
     assert found == {tuple(row[0]): tuple(row[1:]) for row in expected.itertuples()}
 
 
-def produce_archive_and_produce(broker: Penstock, bucket: fs.FileSystem, records: int) -> LogHash:
-    """Archives the first records in two passes, and leaves as many as were in the second in the intake."""
-    events, log = Flights(records).events(), empty_log()
-    create_topic(broker.bootstrap, TOPIC, PARTITIONS)
-    for part in (records // 2, records // 4):
-        produce(broker.bootstrap, TOPIC, events, log, count=part)
-        assert archive_and_clean(broker, bucket, TOPIC, archive_by_http) == part
-    produce(broker.bootstrap, TOPIC, events, log)
-    return log
-
-
-def assert_one_copy_with_tail(bucket: fs.FileSystem, log: LogHash, records: int) -> None:
-    listing = list_bucket(bucket, TOPIC, with_records=True)
+def assert_archived_once(bucket: fs.FileSystem, log: LogHash) -> None:
+    listing = list_bucket(bucket)
     assert faults(listing, ends(log)) == []
-    assert sum(listing.tail_counts.values()) == records // 4
+    assert listing.tail_counts == {}
+
+
+def assert_one_copy_with_tail(bucket: fs.FileSystem, log: LogHash, tail: int) -> None:
+    listing = list_bucket(bucket, with_records=True)
+    assert faults(listing, ends(log)) == []
+    assert sum(listing.tail_counts.values()) == tail
     assert differences(listing.records, log) == []
 
 
 def test_what_came_after_the_last_pass_stands_once_in_the_intake(penstock: PenstockFactory) -> None:
-    records = 20_000
-    broker = penstock(options=AT_ONCE)
-    log = produce_archive_and_produce(broker, local(broker), records)
-    assert_clients_see(broker, log)
-    assert_one_copy_with_tail(local(broker), log, records)
+    broker, log, events = penstock(options=AT_ONCE), empty_log(), Flights(20_000).events()
+    create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+    produce(broker.bootstrap, TOPIC, events, log, count=10_000)
+    assert archive_and_clean(broker, local(broker), TOPIC, archive_by_http) == 10_000
+    produce(broker.bootstrap, TOPIC, events, log, count=5_000)
+    broker.process.kill()
+    again = penstock(data=broker.data, options=AT_ONCE)
+    produce(again.bootstrap, TOPIC, events, log)
+    assert_clients_see(again, log)
+    assert_one_copy_with_tail(local(again), log, 10_000)
 
 
 def test_one_copy_on_s3(penstock: PenstockFactory, minio: Minio) -> None:
-    records = 20_000
     name = minio.make_bucket("one-copy")
     broker = penstock(store=f"s3://{name}", env=minio.settings, options=AT_ONCE)
-    bucket = minio_bucket(minio, name)
-    log = produce_archive_and_produce(broker, bucket, records)
+    bucket, log, events = minio_bucket(minio, name), empty_log(), Flights(20_000).events()
+    create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+    for part in (10_000, 5_000):
+        produce(broker.bootstrap, TOPIC, events, log, count=part)
+        assert archive_and_clean(broker, bucket, TOPIC, archive_by_http) == part
+    produce(broker.bootstrap, TOPIC, events, log)
     assert_clients_see(broker, log)
-    assert_one_copy_with_tail(bucket, log, records)
-    assert archive_and_clean(broker, bucket, TOPIC, archive_by_command) == records // 4
+    assert_one_copy_with_tail(bucket, log, 5_000)
+    assert archive_and_clean(broker, bucket, TOPIC, archive_by_command) == 5_000
     assert_clients_see(broker, log)
-    listing = list_bucket(bucket, TOPIC)
-    assert faults(listing, ends(log)) == []
-    assert listing.tail_counts == {}
+    assert_archived_once(bucket, log)
     assert not (broker.data / "store").exists()
+
+
+def test_topics_that_share_intake_objects_are_each_kept_once_and_leave_nothing(penstock: PenstockFactory) -> None:
+    broker = penstock(options={**AT_ONCE, "flush-interval-ms": "500"})
+    bucket, logs = local(broker), {"first": empty_log(), "second": empty_log()}
+    for topic in logs:
+        create_topic(broker.bootstrap, topic, PARTITIONS)
+    with ThreadPoolExecutor() as threads:
+        sent = [
+            threads.submit(produce, broker.bootstrap, topic, Flights(10_000).events(), log)
+            for topic, log in logs.items()
+        ]
+        for each in sent:
+            each.result()
+    assert archive_by_http(broker, "first") == 10_000
+    # An object stays as long as the other topic's records in it wait, and with it what is archived of the first.
+    (first,) = (listing for listing in list_topics(bucket).values() if listing.names == {"first"})
+    assert first.tail_counts
+    assert archive_and_clean(broker, bucket, "second", archive_by_http) == 10_000
+    for listing in list_topics(bucket).values():
+        (topic,) = listing.names
+        assert faults(listing, ends(logs[topic])) == []
+        assert listing.tail_counts == {}
+        assert differences(consume(broker.bootstrap, topic, PARTITIONS), logs[topic]) == []
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for deleted in admin.delete_topics(list(logs)).values():
+        deleted.result(30)
+    broker.process.wait_until(
+        lambda: keys_in(bucket) == set(filter(METADATA.fullmatch, keys_in(bucket))), "the cleaner", seconds_max=60
+    )
