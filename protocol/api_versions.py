@@ -76,8 +76,8 @@ def _row(api_key: ApiKey, name: str, versions: tuple[int, int], flexible_first: 
 
 
 API_VERSIONS: Final[tuple[ApiRange, ...]] = (
-    # Produce is told from 0 on, since librdkafka up to 2.10 stops compressing where the minimum is higher (KAFKA-18659),
-    # and served from 3 on; 0 to 2 close the connection. Both as Kafka does.
+    # Produce is told from 0 on, since librdkafka up to 2.10 stops compressing where the minimum is higher
+    # (KAFKA-18659), and served from 3 on; 0 to 2 close the connection. Both as Kafka does.
     _row(ApiKey.PRODUCE, "Produce", (0, 13), flexible_first=9, served_min=3),
     _row(ApiKey.FETCH, "Fetch", (4, 18), flexible_first=12),
     _row(ApiKey.LIST_OFFSETS, "ListOffsets", (1, 11), flexible_first=6),

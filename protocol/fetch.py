@@ -5,8 +5,9 @@ every version stand in FetchRequest.json and FetchResponse.json of Apache Kafka 
 is a property test.
 
 Versions: 5 log start offset; 7 fetch sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred read
-replica (KIP-392); 12 flexible, last fetched epoch, diverging epoch and current leader (KIP-595); 13 topic ids (KIP-516);
-15 replica state (KIP-903); 16 node endpoints (KIP-951); 17 directory ids (KIP-853); 18 high watermark (KIP-1166).
+replica (KIP-392); 12 flexible, last fetched epoch, diverging epoch and current leader (KIP-595); 13 topic ids
+(KIP-516); 15 replica state (KIP-903); 16 node endpoints (KIP-951); 17 directory ids (KIP-853); 18 high watermark
+(KIP-1166).
 """
 
 import struct

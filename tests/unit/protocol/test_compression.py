@@ -56,13 +56,19 @@ def test_a_snappy_bomb_is_refused_by_what_it_declares() -> None:
     assert_malformed(Compression.SNAPPY, bytes.fromhex("ffffffff0f"), 1_000_000)
 
 
-@pytest.mark.parametrize("kind", CODECS)
-@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "trailing"])
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        (kind, damage)
+        for kind in CODECS
+        for damage in ("empty", "cut", "garbage", "trailing")
+        # No member at all is nothing to gzip; the count of records then refuses the batch.
+        if (kind, damage) != (Compression.GZIP, "empty")
+    ],
+)
 def test_malformed_input_is_refused(kind: Compression, damage: str) -> None:
     packed = bytes(compress(kind, DATA))
     damaged = {"empty": b"", "cut": packed[:-9], "garbage": b"\xff" * 40, "trailing": packed + b"\x00\x01"}[damage]
-    if (kind, damage) == (Compression.GZIP, "empty"):
-        pytest.skip("no member at all is nothing to gzip; the count of records then refuses the batch")
     assert_malformed(kind, damaged)
 
 
