@@ -7,7 +7,7 @@ BIN := $(UV_PROJECT_ENVIRONMENT)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-all check fmt bench compat clean
+.PHONY: help setup setup-test run test test-all check fmt bench bench-micro compat clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -33,8 +33,11 @@ check: setup-test ## format, lint, types, layers, tidiness, coverage of the core
 fmt: setup-test ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-bench: setup-test ## Penstock beside Apache Kafka on this machine; a table, and JSON in benchmarks/results
+bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour; ARGS="--quick --only produce" for less
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-micro: setup-test ## codecs, ledger entries and the Parquet path alone, each on one core; ARGS="--quick apply" chooses
+	@$(BIN)/python -m benchmarks.micro $(ARGS)
 
 compat: setup-test ## how far answers are those of Apache Kafka 4.3.1, with a report
 	@$(BIN)/python -m tests.compat $(ARGS)

@@ -1,0 +1,123 @@
+"""What is measured: the rows of the table.
+
+Rule: data alone. `benchmarks.measure` knows how a kind is measured, `benchmarks.goals` what it should reach.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class PeerName(Enum):
+    KAFKA = "kafka"
+    EMBEDDED = "embedded"
+    """`penstock run`, with fsync."""
+    MINIO = "minio"
+    """`penstock agent` with its ledger in SQLite and its objects in MinIO."""
+
+
+ALL_PEERS = (PeerName.KAFKA, PeerName.EMBEDDED, PeerName.MINIO)
+
+
+class Kind(Enum):
+    PRODUCE = "produce"
+    """As fast as it goes."""
+    PRODUCE_PACED = "produce-paced"
+    """The same rate on every peer, far below what they can: what a byte costs."""
+    LATENCY = "latency"
+    """1,000 records a second, each sent at once: until it is acknowledged."""
+    END_TO_END = "end-to-end"
+    """One record at a time: until the consumer has it."""
+    CONSUME_MEMORY = "consume-memory"
+    CONSUME_ARCHIVE = "consume-archive"
+    """Penstock from Parquet with cold caches; Kafka, which has no such thing, from memory."""
+    RAW_PUT = "raw-put"
+    """What MinIO takes without a broker before it."""
+    IDLE = "idle"
+    """Start-up, and what an idle broker takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row. `rate`: records per second, -1 for no limit."""
+
+    kind: Kind
+    value_bytes: int = 0
+    partitions: int = 1
+    compression: str = "none"
+    batch_bytes: int = 16 * KIB
+    linger_ms: int = 5
+    rate: int = -1
+    peers: tuple[PeerName, ...] = ALL_PEERS
+    is_in_quick: bool = True
+
+    @property
+    def name(self) -> str:
+        batch = f"{self.batch_bytes // MIB} MiB" if self.batch_bytes >= MIB else f"{self.batch_bytes // KIB} KiB"
+        shape = f"{self.value_bytes:>4} B p{self.partitions:<2}"
+        match self.kind:
+            case Kind.PRODUCE:
+                return f"produce {shape} {self.compression:<4} {batch}"
+            case Kind.PRODUCE_PACED:
+                return f"produce-paced {self.rate * self.value_bytes // 1_000_000} MB/s {shape} {batch}"
+            case Kind.LATENCY:
+                return f"latency {self.rate}/s {shape}"
+            case Kind.END_TO_END:
+                return f"end-to-end {self.value_bytes:>4} B"
+            case Kind.CONSUME_MEMORY | Kind.CONSUME_ARCHIVE:
+                return f"{self.kind.value} {shape} {self.compression}"
+            case Kind.RAW_PUT | Kind.IDLE:
+                return str(self.kind.value)
+
+
+def cases() -> Iterator[Case]:
+    """All rows, in the order in which they are measured."""
+    yield from _produce()
+    for value_bytes, rate in ((1000, 20_000), (100, 100_000)):
+        fast = (PeerName.KAFKA, PeerName.EMBEDDED)
+        yield Case(kind=Kind.PRODUCE_PACED, value_bytes=value_bytes, rate=rate, peers=fast)
+    for partitions in (1, 16):
+        yield Case(kind=Kind.LATENCY, value_bytes=1000, partitions=partitions, rate=1000, linger_ms=0)
+    for value_bytes in (100, 1000):
+        yield Case(kind=Kind.END_TO_END, value_bytes=value_bytes)
+    yield from _consume()
+    yield Case(kind=Kind.RAW_PUT, peers=(PeerName.MINIO,))
+    yield Case(kind=Kind.IDLE)
+
+
+def _produce() -> Iterator[Case]:
+    for value_bytes in (1000, 100):
+        for partitions in (1, 16):
+            for compression in ("none", "lz4", "zstd"):
+                for batch_bytes in (16 * KIB, MIB):
+                    yield Case(
+                        kind=Kind.PRODUCE,
+                        value_bytes=value_bytes,
+                        partitions=partitions,
+                        compression=compression,
+                        batch_bytes=batch_bytes,
+                        is_in_quick=compression != "lz4",
+                    )
+
+
+def _consume() -> Iterator[Case]:
+    for kind in (Kind.CONSUME_MEMORY, Kind.CONSUME_ARCHIVE):
+        for value_bytes, compression, partitions in (
+            (1000, "none", 1),
+            (1000, "none", 16),
+            (1000, "zstd", 16),
+            (100, "none", 16),
+            (100, "zstd", 16),
+        ):
+            yield Case(
+                kind=kind,
+                value_bytes=value_bytes,
+                partitions=partitions,
+                compression=compression,
+                batch_bytes=256 * KIB,
+                linger_ms=20,
+                is_in_quick=partitions == 16,
+            )

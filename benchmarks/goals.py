@@ -1,0 +1,124 @@
+"""What should be reached, and whether it was: one line per goal.
+
+Rule: pure. A goal whose rows were not measured says so; it is neither met nor missed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.cases import KIB, Kind, PeerName
+from benchmarks.figures import geometric_mean, ratio
+from benchmarks.results import RowResult, ratios
+
+PRODUCE_MEAN_MIN, PRODUCE_ROW_MIN = 1.0, 0.8
+CPU_PRODUCE_MAX = 0.5
+RAW_PUT_SHARE_MIN = 0.8
+CONSUME_MIN, CPU_CONSUME_MAX = 1.0, 1.5
+ARCHIVE_CONSUME_MIN, ARCHIVE_CONSUME_MB_PER_CPU_S_MIN = 0.5, 200.0
+LATENCY_P50_MS_MAX, LATENCY_P99_MS_MAX, END_TO_END_P50_MS_MAX = 5.0, 25.0, 8.0
+ARCHIVE_MB_PER_CPU_S_MIN = 150.0
+IDLE_CPU_PERCENT_MAX, IDLE_RSS_MIB_MAX, START_SECONDS_MAX = 1.0, 300.0, 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """`measured` in words; `is_met` None where nothing was measured."""
+
+    text: str
+    measured: str
+    is_met: bool | None
+
+
+def judge(rows: Sequence[RowResult]) -> Iterator[Goal]:
+    """The goals in the order of the table, for the embedded broker unless they name MinIO."""
+    yield from _produce(_of(rows, Kind.PRODUCE), _of(rows, Kind.PRODUCE_PACED))
+    yield _raw_puts(rows)
+    memory, archive = _of(rows, Kind.CONSUME_MEMORY), _of(rows, Kind.CONSUME_ARCHIVE)
+    yield _mean_at_least("consume from memory", ratios(memory, PeerName.EMBEDDED, "mb_per_s"), CONSUME_MIN)
+    cpu = ratios(memory, PeerName.EMBEDDED, "cpu_s_per_gb")
+    yield _mean_at_most("CPU to consume from memory", cpu, CPU_CONSUME_MAX)
+    share = ratios(archive, PeerName.EMBEDDED, "mb_per_s")
+    yield _mean_at_least("consume from the cold archive, Kafka from memory", share, ARCHIVE_CONSUME_MIN)
+    for text, metric, least in (
+        ("consume from the cold archive, MB/s a core", "mb_per_cpu_s", ARCHIVE_CONSUME_MB_PER_CPU_S_MIN),
+        ("archive pass, MB/s a core", "archive_mb_per_cpu_s", ARCHIVE_MB_PER_CPU_S_MIN),
+    ):
+        yield _smallest(text, _figures(archive, metric), least)
+    latency, end_to_end, idle = _of(rows, Kind.LATENCY), _of(rows, Kind.END_TO_END), _of(rows, Kind.IDLE)
+    for text, found, metric, most in (
+        ("latency at 1,000 records/s, p50 ms", latency, "p50_ms", LATENCY_P50_MS_MAX),
+        ("latency at 1,000 records/s, p99 ms", latency, "p99_ms", LATENCY_P99_MS_MAX),
+        ("end to end, p50 ms", end_to_end, "p50_ms", END_TO_END_P50_MS_MAX),
+        ("idle, % of a core", idle, "cpu_percent", IDLE_CPU_PERCENT_MAX),
+        ("idle, MiB resident", idle, "rss_mib", IDLE_RSS_MIB_MAX),
+        ("start of penstock run, s", idle, "start_s", START_SECONDS_MAX),
+    ):
+        yield _largest(text, _figures(found, metric), most)
+
+
+def _produce(fast: Sequence[RowResult], paced: Sequence[RowResult]) -> Iterator[Goal]:
+    values = ratios(fast, PeerName.EMBEDDED, "mb_per_s")
+    yield _mean_at_least("produce", values, PRODUCE_MEAN_MIN)
+    yield Goal(
+        text=f"produce, slowest row >= {PRODUCE_ROW_MIN} x Kafka",
+        measured=f"{min(values):.2f} x" if values else "not measured",
+        is_met=min(values) >= PRODUCE_ROW_MIN if values else None,
+    )
+    small = [row for row in paced if row.case.batch_bytes == 16 * KIB]
+    cpu = ratios(small, PeerName.EMBEDDED, "cpu_s_per_gb")
+    yield _mean_at_most("CPU to produce at an equal rate, 16 KiB batches", cpu, CPU_PRODUCE_MAX)
+
+
+def _raw_puts(rows: Sequence[RowResult]) -> Goal:
+    """Beside the best row, for the slower ones may be bound by the client."""
+    raw = _figures(_of(rows, Kind.RAW_PUT), "mb_per_s", PeerName.MINIO)
+    ours = _figures(_of(rows, Kind.PRODUCE), "mb_per_s", PeerName.MINIO)
+    share = ratio(max(ours, default=None), max(raw, default=None))
+    return Goal(
+        text=f"produce through MinIO, best row >= {RAW_PUT_SHARE_MIN} x raw 8 MiB PUTs",
+        measured="not measured" if share is None else f"{share:.2f} x",
+        is_met=None if share is None else share >= RAW_PUT_SHARE_MIN,
+    )
+
+
+def _of(rows: Sequence[RowResult], kind: Kind) -> list[RowResult]:
+    return [row for row in rows if row.case.kind is kind]
+
+
+def _figures(rows: Sequence[RowResult], metric: str, peer: PeerName = PeerName.EMBEDDED) -> list[float]:
+    found = (row.figure(peer, metric) for row in rows)
+    return [value for value in found if value is not None]
+
+
+def _mean_at_least(text: str, values: Sequence[float], least: float) -> Goal:
+    mean = geometric_mean(values)
+    return Goal(
+        text=f"{text}, geometric mean >= {least} x Kafka",
+        measured="not measured" if mean is None else f"{mean:.2f} x",
+        is_met=None if mean is None else mean >= least,
+    )
+
+
+def _mean_at_most(text: str, values: Sequence[float], most: float) -> Goal:
+    mean = geometric_mean(values)
+    return Goal(
+        text=f"{text}, geometric mean <= {most} x Kafka",
+        measured="not measured" if mean is None else f"{mean:.2f} x",
+        is_met=None if mean is None else mean <= most,
+    )
+
+
+def _smallest(text: str, values: Sequence[float], least: float) -> Goal:
+    return Goal(
+        text=f"{text}, every row >= {least:g}",
+        measured=f"{min(values):.3g}" if values else "not measured",
+        is_met=min(values) >= least if values else None,
+    )
+
+
+def _largest(text: str, values: Sequence[float], most: float) -> Goal:
+    return Goal(
+        text=f"{text}, every row <= {most:g}",
+        measured=f"{max(values):.3g}" if values else "not measured",
+        is_met=max(values) <= most if values else None,
+    )

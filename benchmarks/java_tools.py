@@ -1,0 +1,144 @@
+"""Apache Kafka's own performance tools, run from its jars against any broker.
+
+Rule: every run has a time limit and ends by its id; what a tool prints is read by `benchmarks.tool_output`.
+"""
+
+import json
+import os
+import random
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cases import Case
+from benchmarks.tool_output import read_consumed, read_end_to_end, read_produced
+from tests.processes import Process
+from tools import jars, java_runtime
+from tools.steps import SetupFailed
+
+HERE = Path(__file__).parent
+TOOL_SECONDS_MAX = 150.0
+PAYLOAD_BYTES = 8_000_000
+"""Values to choose from: more than any codec looks back for."""
+CONSUMER = "ConsumeAssigned"
+HEAP_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumed:
+    """One pass over a topic: figures of the client, and what `sample` gave at its begin and at its end."""
+
+    topic: str
+    figures: dict[str, float]
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaTools:
+    """The tools, with a folder for what they need beside the jars."""
+
+    java: Path
+    kafka_jars: Path
+    folder: Path
+
+    @classmethod
+    def prepare(cls, folder: Path) -> "JavaTools":
+        """Compiles our consumer into `folder`. Raises `SetupFailed` where `make setup-test` has not been run."""
+        home = java_runtime.java_home()
+        kafka_jars, compiler = jars.jar_folder("kafka"), jars.jar_folder("compiler")
+        if home is None or not kafka_jars.exists() or not compiler.exists():
+            raise SetupFailed("Java or the jars of Kafka are missing: run make setup-test")
+        tools = cls(java=home / "bin" / "java", kafka_jars=kafka_jars, folder=folder)
+        (ecj,) = compiler.glob("ecj-*.jar")
+        libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
+        options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
+        tools._finish([tools.java, "-jar", ecj, *options, HERE / f"{CONSUMER}.java"])
+        for value_bytes in (100, 1000):
+            tools.payload_file(value_bytes).write_text("\n".join(make_values(value_bytes)) + "\n", encoding="utf-8")
+        return tools
+
+    def payload_file(self, value_bytes: int) -> Path:
+        return self.folder / f"values-{value_bytes}.json"
+
+    def command(self, main: str, *arguments: str) -> list[str | Path]:
+        class_path = f"{self.folder}{os.pathsep}{self.kafka_jars}/*"
+        return [self.java, *HEAP_OPTIONS, "-cp", class_path, main, *arguments]
+
+    def produce(
+        self, bootstrap: str, topic: str, case: Case, *, records: int, warm_up_records: int
+    ) -> dict[str, float]:
+        """ProducerPerformance: `records` in all, the first `warm_up_records` of them not counted in its figures."""
+        properties = {
+            "acks": "all",
+            "compression.type": case.compression,
+            "batch.size": case.batch_bytes,
+            "linger.ms": case.linger_ms,
+        }
+        words = [f"{name}={value}" for name, value in properties.items()]
+        output = self._finish(
+            self.command(
+                "org.apache.kafka.tools.ProducerPerformance",
+                *("--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(case.rate)),
+                *("--payload-file", str(self.payload_file(case.value_bytes)), "--reporting-interval", "600000"),
+                *("--num-records", str(records), "--warmup-records", str(warm_up_records)),
+                *("--command-property", *words),
+            )
+        )
+        return read_produced(output, case.value_bytes)
+
+    def end_to_end(self, bootstrap: str, topic: str, *, records: int, value_bytes: int) -> dict[str, float]:
+        """EndToEndLatency. At its end it commits offsets, which fails without consumer groups and does not matter."""
+        output = self._finish(
+            self.command(
+                "org.apache.kafka.tools.EndToEndLatency",
+                *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)),
+                *("--producer-acks", "all", "--record-size", str(value_bytes)),
+            ),
+            is_status_ignored=True,
+        )
+        return read_end_to_end(output)
+
+    def consume(self, bootstrap: str, topics: Sequence[tuple[str, int]], sample: Callable[[], float]) -> list[Consumed]:
+        """Passes over topics, given with their count of records. `sample` is called when a pass begins and ends."""
+        words = [f"{topic}={records}" for topic, records in topics]
+        command = self.command(CONSUMER, bootstrap, str(int(TOOL_SECONDS_MAX)), *words)
+        passes: list[Consumed] = []
+        with Process(command, self.folder, name="consume") as process:
+            for topic, _ in topics:
+                process.read_line(seconds_max=TOOL_SECONDS_MAX)
+                before = sample()
+                line = process.read_line(seconds_max=TOOL_SECONDS_MAX)
+                passes.append(Consumed(topic=topic, figures=read_consumed(line), before=before, after=sample()))
+        return passes
+
+    def _finish(self, command: Sequence[str | Path], *, is_status_ignored: bool = False) -> str:
+        """What a command printed. Raises `subprocess` errors; on a time-out it has been killed."""
+        done = subprocess.run(
+            [os.fspath(word) for word in command],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TOOL_SECONDS_MAX,
+            check=not is_status_ignored,
+        )
+        return done.stdout
+
+
+def make_values(value_bytes: int) -> list[str]:
+    """Distinct JSON events of exactly `value_bytes` bytes, `PAYLOAD_BYTES` in all. Equal in every run."""
+    source = random.Random(20_250)
+    carriers, cities = ("UA", "AA", "DL", "B6", "WN"), ("EWR", "JFK", "LGA", "SFO", "ORD", "ATL", "BOS", "MIA")
+    values: list[str] = []
+    for number in range(PAYLOAD_BYTES // (value_bytes + 1)):
+        event: dict[str, object] = {"id": number, "carrier": source.choice(carriers), "to": source.choice(cities)}
+        event["delay"] = source.randrange(-20, 200)
+        while len(json.dumps(event)) < value_bytes - 60:
+            event[f"reading_{len(event)}"] = round(source.gauss(20, 5), 3)
+        room = value_bytes - len(json.dumps({**event, "note": ""}))
+        event["note"] = "".join(source.choices("abcdefghijklmnopqrstuvwxyz     ", k=room))
+        values.append(json.dumps(event))
+    return values

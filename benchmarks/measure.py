@@ -1,0 +1,193 @@
+"""How each kind of row is measured on one peer, once.
+
+Rule: a measurement leaves its peer quiet and without the topic it made. CPU is that of the broker's processes alone.
+"""
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from urllib.request import Request, urlopen
+
+from benchmarks import process_usage
+from benchmarks.cases import MIB, Case, Kind, PeerName
+from benchmarks.java_tools import JavaTools
+from benchmarks.minio import MinioServer
+from benchmarks.peers import Peer, PenstockPeer
+
+ARCHIVE_SECONDS_MAX = 300
+WARM_UP_SHARE = 5
+"""A fifth of what is produced warms the client and is not counted in its figures."""
+TRIAL_BYTES = 1_000_000
+PRODUCE_SECONDS_MAX = 10
+PACED_SECONDS_MIN = 2
+END_TO_END_SECONDS_MAX = 20
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much work a measurement is."""
+
+    megabytes: int
+    latency_records: int
+    end_to_end_records: int
+    idle_seconds: float
+
+    def records(self, case: Case) -> int:
+        """For an unlimited rate: as many as `megabytes`; of small ones half as many bytes, for they take longer."""
+        megabytes = self.megabytes if case.value_bytes >= 1000 else self.megabytes // 2
+        return megabytes * 1_000_000 // case.value_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What measurements need beside a peer."""
+
+    tools: JavaTools
+    minio: MinioServer
+    scale: Scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Topics to consume: a small one that warms the client, and the one that is measured."""
+
+    warm_topic: str
+    warm_records: int
+    topic: str
+    records: int
+    figures: dict[str, float]
+    """What loading them showed: the archive pass."""
+
+
+def produced_records(bench: Bench, peer: Peer, case: Case) -> int:
+    """How many records `produce` should send: fewer where a trial shows that they would take too long.
+
+    A flush of 250 ms and five small batches in flight leave a client with one partition 0.3 MB/s.
+    """
+    match case.kind:
+        case Kind.PRODUCE if peer.name is PeerName.MINIO:
+            trial = produce(bench, peer, case, TRIAL_BYTES // case.value_bytes)
+            return min(bench.scale.records(case), int(trial["records_per_s"] * PRODUCE_SECONDS_MAX))
+        case Kind.PRODUCE:
+            return bench.scale.records(case)
+        case Kind.PRODUCE_PACED:
+            return max(bench.scale.records(case) // 2, PACED_SECONDS_MIN * case.rate)
+        case _:
+            return bench.scale.latency_records
+
+
+def produce(bench: Bench, peer: Peer, case: Case, records: int) -> dict[str, float]:
+    """PRODUCE, PRODUCE_PACED and LATENCY."""
+    with _topic(peer, case.partitions) as topic:
+        process_usage.reset_peak(peer.pid)
+        before = peer.cpu_seconds()
+        figures = bench.tools.produce(
+            peer.bootstrap, topic, case, records=records, warm_up_records=records // WARM_UP_SHARE
+        )
+        cpu = peer.cpu_seconds() - before
+        return figures | _cpu_figures(cpu, records, case.value_bytes) | _memory_figures(peer)
+
+
+def end_to_end(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
+    records = bench.scale.end_to_end_records
+    if peer.name is PeerName.MINIO:
+        # Each waits for a flush of 250 ms.
+        records = min(records, END_TO_END_SECONDS_MAX * 4)
+    with _topic(peer, case.partitions) as topic:
+        return bench.tools.end_to_end(peer.bootstrap, topic, records=records, value_bytes=case.value_bytes)
+
+
+@contextmanager
+def loaded(bench: Bench, peer: Peer, case: Case) -> Iterator[Loaded]:
+    """Topics full of records for CONSUME_MEMORY and CONSUME_ARCHIVE; in the archive where the case asks for it."""
+    warm_records, records = bench.scale.records(case) // 4, bench.scale.records(case)
+    with _topic(peer, case.partitions) as warm_topic, _topic(peer, case.partitions) as topic:
+        figures: dict[str, float] = {}
+        for name, count in ((warm_topic, warm_records), (topic, records)):
+            bench.tools.produce(peer.bootstrap, name, case, records=count, warm_up_records=0)
+            if case.kind is Kind.CONSUME_ARCHIVE and isinstance(peer, PenstockPeer):
+                figures = _archive(peer, name, count * case.value_bytes / 1e6)
+        peer.settle()
+        yield Loaded(warm_topic=warm_topic, warm_records=warm_records, topic=topic, records=records, figures=figures)
+
+
+def consume(bench: Bench, peer: Peer, case: Case, topics: Loaded) -> dict[str, float]:
+    """CONSUME_MEMORY and CONSUME_ARCHIVE: the second of two passes by one client; the first is over another topic."""
+    if case.kind is Kind.CONSUME_ARCHIVE and isinstance(peer, PenstockPeer):
+        peer.restart()
+        peer.settle()
+    process_usage.reset_peak(peer.pid)
+    _, measured = bench.tools.consume(
+        peer.bootstrap,
+        [(topics.warm_topic, topics.warm_records), (topics.topic, topics.records)],
+        peer.cpu_seconds,
+    )
+    cpu = measured.after - measured.before
+    figures = measured.figures | _cpu_figures(cpu, topics.records, case.value_bytes) | _memory_figures(peer)
+    if cpu > 0:
+        figures["mb_per_cpu_s"] = topics.records * case.value_bytes / 1e6 / cpu
+    peer.settle()
+    return figures | topics.figures
+
+
+def idle(bench: Bench, peer: Peer) -> dict[str, float]:
+    """Start-up with what is there, then CPU and memory of a broker with no client."""
+    peer.restart()
+    peer.settle()
+    before, began = peer.cpu_seconds(), time.monotonic()
+    time.sleep(bench.scale.idle_seconds)
+    share = (peer.cpu_seconds() - before) / (time.monotonic() - began)
+    return {
+        "start_s": peer.start_seconds,
+        "cpu_percent": share * 100,
+        "rss_mib": process_usage.memory_mib(peer.pid),
+    }
+
+
+def warm_up(bench: Bench, peer: Peer) -> None:
+    """Runs through what will be measured, so that compilers and caches have seen it."""
+    for case in (
+        Case(kind=Kind.PRODUCE, value_bytes=1000, batch_bytes=MIB),
+        Case(kind=Kind.PRODUCE, value_bytes=100, partitions=16),
+    ):
+        produce(bench, peer, case, produced_records(bench, peer, case))
+    case = Case(kind=Kind.CONSUME_MEMORY, value_bytes=1000, compression="zstd")
+    with loaded(replace(bench, scale=replace(bench.scale, megabytes=bench.scale.megabytes // 2)), peer, case) as topics:
+        consume(bench, peer, case, topics)
+
+
+@contextmanager
+def _topic(peer: Peer, partitions: int) -> Iterator[str]:
+    name = f"bench-{next(_numbers)}"
+    peer.create_topic(name, partitions)
+    try:
+        yield name
+    finally:
+        peer.delete_topic(name)
+        peer.settle()
+
+
+def _archive(peer: PenstockPeer, topic: str, megabytes: float) -> dict[str, float]:
+    """Archives a topic: its speed, and the speed of one core at it."""
+    body = json.dumps({"topics": [topic], "wait": True}).encode()
+    request = Request(f"http://{peer.http}/api/archive", data=body, headers={"Content-Type": "application/json"})
+    before, began = peer.cpu_seconds(), time.monotonic()
+    with urlopen(request, timeout=ARCHIVE_SECONDS_MAX) as response:
+        response.read()
+    seconds, cpu = time.monotonic() - began, peer.cpu_seconds() - before
+    return {"archive_mb_per_s": megabytes / seconds, "archive_mb_per_cpu_s": megabytes / max(cpu, 0.01)}
+
+
+def _cpu_figures(cpu_seconds: float, records: int, value_bytes: int) -> dict[str, float]:
+    return {
+        "cpu_s_per_gb": cpu_seconds / (records * value_bytes / 1e9),
+        "cpu_us_per_record": cpu_seconds / records * 1e6,
+    }
+
+
+def _memory_figures(peer: Peer) -> dict[str, float]:
+    return {"peak_rss_mib": process_usage.memory_mib(peer.pid, "VmHWM")}

@@ -1,0 +1,108 @@
+"""The table that a run prints: one line per row and metric, ratios beside the figures, then means and goals.
+
+Rule: pure; figures in, text out.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from benchmarks.cases import Kind, PeerName
+from benchmarks.figures import geometric_mean
+from benchmarks.goals import judge
+from benchmarks.results import RowResult, is_lower_better, ratios
+
+METRICS: dict[Kind, tuple[str, ...]] = {
+    Kind.PRODUCE: ("mb_per_s", "cpu_s_per_gb", "peak_rss_mib"),
+    Kind.PRODUCE_PACED: ("cpu_s_per_gb", "p50_ms", "p99_ms"),
+    Kind.LATENCY: ("p50_ms", "p99_ms"),
+    Kind.END_TO_END: ("avg_ms", "p50_ms", "p99_ms"),
+    Kind.CONSUME_MEMORY: ("mb_per_s", "cpu_s_per_gb", "peak_rss_mib"),
+    Kind.CONSUME_ARCHIVE: ("mb_per_s", "cpu_s_per_gb", "mb_per_cpu_s", "archive_mb_per_s", "archive_mb_per_cpu_s"),
+    Kind.RAW_PUT: ("mb_per_s", "p50_ms"),
+    Kind.IDLE: ("start_s", "cpu_percent", "rss_mib"),
+}
+UNITS = {
+    "mb_per_s": "MB/s",
+    "cpu_s_per_gb": "CPU s/GB",
+    "peak_rss_mib": "peak MiB",
+    "rss_mib": "MiB",
+    "mb_per_cpu_s": "MB per CPU s",
+    "archive_mb_per_s": "archiving MB/s",
+    "archive_mb_per_cpu_s": "archiving MB per CPU s",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "avg_ms": "mean ms",
+    "start_s": "start s",
+    "cpu_percent": "CPU %",
+}
+HEADER = ("row", "metric", "better", "Kafka", "Penstock", "ratio", "with MinIO", "ratio")
+MEANS = (Kind.PRODUCE, Kind.PRODUCE_PACED, Kind.CONSUME_MEMORY, Kind.CONSUME_ARCHIVE)
+VERDICTS = {True: "met", False: "MISSED", None: "-"}
+
+
+def render(rows: Sequence[RowResult]) -> str:
+    """The whole report."""
+    parts = [aligned([HEADER, *_lines(rows)], texts=3)]
+    means = list(_means(rows))
+    if means:
+        parts.append("Geometric means of the ratios\n" + aligned(means, texts=2))
+    goals = [(VERDICTS[goal.is_met], goal.text, goal.measured) for goal in judge(rows)]
+    parts.append("Goals (embedded, unless they name MinIO)\n" + aligned(goals, texts=2))
+    failed = [f"FAILED  {row.case.name}: {row.failure}" for row in rows if row.failure]
+    return "\n\n".join([*parts, *failed]) + "\n"
+
+
+def row_line(row: RowResult) -> str:
+    """One row in a line, for progress."""
+    metric = METRICS[row.case.kind][0]
+    figures = (f"{peer.value} {_figure(row.figure(peer, metric))}" for peer in row.case.peers)
+    text = row.failure or f"{UNITS[metric]}: {', '.join(figures)}"
+    return f"{row.case.name:<34} {text}"
+
+
+def _lines(rows: Iterable[RowResult]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if row.failure:
+            yield (row.case.name, "FAILED")
+            continue
+        name = row.case.name
+        for metric in METRICS[row.case.kind]:
+            kafka, ours, minio = (
+                row.figure(peer, metric) for peer in (PeerName.KAFKA, PeerName.EMBEDDED, PeerName.MINIO)
+            )
+            ours_ratio, minio_ratio = (row.ratio(peer, metric) for peer in (PeerName.EMBEDDED, PeerName.MINIO))
+            better = "less" if is_lower_better(metric) else "more"
+            cells = (_figure(kafka), _figure(ours), _ratio(ours_ratio), _figure(minio), _ratio(minio_ratio))
+            yield (name, UNITS[metric], better, *cells)
+            name = ""
+
+
+def _means(rows: Sequence[RowResult]) -> Iterator[tuple[str, ...]]:
+    for kind in MEANS:
+        chosen = [row for row in rows if row.case.kind is kind and not row.failure]
+        for metric in METRICS[kind]:
+            values = [geometric_mean(ratios(chosen, peer, metric)) for peer in (PeerName.EMBEDDED, PeerName.MINIO)]
+            if any(value is not None for value in values):
+                yield (kind.value, UNITS[metric], *map(_ratio, values))
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} x"
+
+
+def aligned(lines: Sequence[Sequence[str]], *, texts: int) -> str:
+    """Aligned columns: the first `texts` to the left, figures to the right."""
+    columns = max(map(len, lines))
+    widths = [max((len(line[column]) for line in lines if column < len(line)), default=0) for column in range(columns)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(widths[column]) if column < texts else cell.rjust(widths[column])
+            for column, cell in enumerate(line)
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,148 @@
+"""Runs rows: the peers take turns in every round, and a row that fails fails alone.
+
+Rule: progress goes to stderr. Whatever happens, the processes are ended and the temporary data is removed.
+"""
+
+import concurrent.futures
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from benchmarks import measure
+from benchmarks.cases import Case, Kind, PeerName
+from benchmarks.java_tools import JavaTools
+from benchmarks.measure import Bench, Scale
+from benchmarks.minio import BUCKET, MinioServer
+from benchmarks.peers import KafkaPeer, Peer, PenstockPeer
+from benchmarks.report import row_line
+from benchmarks.results import RowResult
+from benchmarks.tool_output import UnreadableOutput
+from tests.processes import ProcessFailed
+
+FAILURES = (
+    KafkaException,
+    ProcessFailed,
+    UnreadableOutput,
+    OSError,
+    concurrent.futures.TimeoutError,
+    subprocess.SubprocessError,
+)
+PATH = re.compile(r"/[\w.+@-]+(?:/[\w.+@-]+)+")
+FAILURE_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Everything that is up during a run."""
+
+    bench: Bench
+    peers: dict[PeerName, Peer]
+    round_count: int
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def started(scale: Scale, names: Sequence[PeerName], round_count: int) -> Iterator[Run]:
+    """Starts and warms the peers; at the end ends them and removes their data. Raises `SetupFailed`, `FAILURES`."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
+        minio = MinioServer(folder / "minio-server")
+        stack.callback(minio.stop)
+        tools_folder = folder / "tools"
+        tools_folder.mkdir()
+        tools = JavaTools.prepare(tools_folder)
+        bench = Bench(tools=tools, minio=minio, scale=scale)
+        peers: dict[PeerName, Peer] = {}
+        for name in names:
+            peer = _peer(name, folder / name.value, bench)
+            stack.callback(peer.remove)
+            say(f"starting and warming {name.value}")
+            peer.start()
+            measure.warm_up(bench, peer)
+            peers[name] = peer
+        yield Run(bench=bench, peers=peers, round_count=round_count)
+
+
+def measure_rows(run: Run, cases: Sequence[Case], deadline: float) -> Iterator[RowResult]:
+    """Measures row after row. Rows that would begin after `deadline` (monotonic seconds) are left out."""
+    for number, case in enumerate(cases, start=1):
+        if time.monotonic() > deadline:
+            say(f"the time is over: {len(cases) - number + 1} rows are left out")
+            return
+        row = measure_row(run, case)
+        say(f"[{number}/{len(cases)}] {row_line(row)}")
+        yield row
+
+
+def measure_row(run: Run, case: Case) -> RowResult:
+    """One row, all rounds. Never raises one of `FAILURES`: the row tells."""
+    rounds: dict[PeerName, list[dict[str, float]]] = {}
+    try:
+        for name, figures in _rounds(run, case):
+            rounds.setdefault(name, []).append(figures)
+    except FAILURES as error:
+        return RowResult(case=case, rounds=rounds, failure=_reason(error))
+    return RowResult(case=case, rounds=rounds)
+
+
+def _rounds(run: Run, case: Case) -> Iterator[tuple[PeerName, dict[str, float]]]:
+    peers = [run.peers[name] for name in case.peers if name in run.peers]
+    for peer in run.peers.values():
+        peer.start()
+    with ExitStack() as stack:
+        measurements = [(peer.name, stack.enter_context(_measurement(run.bench, peer, case))) for peer in peers]
+        for _ in range(1 if case.kind is Kind.IDLE else run.round_count):
+            for name, measurement in measurements:
+                yield name, measurement()
+
+
+@contextmanager
+def _measurement(bench: Bench, peer: Peer, case: Case) -> Iterator[Callable[[], dict[str, float]]]:
+    """What measures a row on a peer once. What all of its rounds share is there inside the `with` block."""
+    match case.kind:
+        case Kind.CONSUME_MEMORY | Kind.CONSUME_ARCHIVE:
+            with measure.loaded(bench, peer, case) as topics:
+                yield lambda: measure.consume(bench, peer, case, topics)
+        case Kind.IDLE:
+            yield lambda: measure.idle(bench, peer)
+        case Kind.RAW_PUT:
+            yield lambda: bench.minio.measure_puts(bench.scale.megabytes)
+        case Kind.END_TO_END:
+            yield lambda: measure.end_to_end(bench, peer, case)
+        case Kind.PRODUCE | Kind.PRODUCE_PACED | Kind.LATENCY:
+            records = measure.produced_records(bench, peer, case)
+            yield lambda: measure.produce(bench, peer, case, records)
+
+
+def _peer(name: PeerName, folder: Path, bench: Bench) -> Peer:
+    match name:
+        case PeerName.KAFKA:
+            return KafkaPeer(folder, bench.tools)
+        case PeerName.EMBEDDED:
+            return PenstockPeer(name, folder)
+        case PeerName.MINIO:
+            ledger, store = f"sqlite://{folder / 'ledger.sqlite'}", f"s3://{BUCKET}/penstock"
+            places = ("agent", "--name", "bench", "--ledger", ledger, "--store", store)
+            return PenstockPeer(name, folder, places=places, environment=bench.minio.server.settings)
+
+
+def _reason(error: Exception) -> str:
+    """What failed, in one line and without the paths of this machine."""
+    printed = error.output if isinstance(error, subprocess.CalledProcessError | subprocess.TimeoutExpired) else ""
+    if isinstance(printed, bytes):
+        printed = printed.decode(errors="replace")
+    kind = type(error).__name__
+    text = " ".join(PATH.sub("PATH", f"{error} {printed or ''}").split())
+    return f"{kind}: {text[-FAILURE_CHARACTERS:]}"

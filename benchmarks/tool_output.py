@@ -1,0 +1,69 @@
+"""What Apache Kafka's performance tools print, read into figures.
+
+Rule: pure. A tool whose output holds no summary has failed, whatever its status: `UnreadableOutput` quotes its end.
+The formats are those of Kafka 4.3.1: `ProducerPerformance.Stats`, `EndToEndLatency.printResults`.
+"""
+
+import re
+
+_PRODUCED = re.compile(
+    r"^(?P<records>\d+) (?P<steady>steady state )?records sent, (?P<rate>[\d.]+) records/sec \([\d.]+ MB/sec\), "
+    r"(?P<avg>[\d.]+) ms avg latency, (?P<max>[\d.]+) ms max latency, "
+    r"(?P<p50>\d+) ms 50th, (?P<p95>\d+) ms 95th, (?P<p99>\d+) ms 99th, (?P<p999>\d+) ms 99\.9th",
+    re.MULTILINE,
+)
+_AVERAGE = re.compile(r"^Avg latency: ([\d.]+) ms$", re.MULTILINE)
+_PERCENTILES = re.compile(r"^Percentiles: 50th = (\d+), 99th = (\d+), 99\.9th = (\d+)$", re.MULTILINE)
+_CONSUMED = re.compile(r"^done (?P<topic>\S+) records=(?P<records>\d+) bytes=(?P<bytes>\d+) ns=(?P<ns>\d+)$")
+QUOTE_CHARACTERS = 300
+
+
+class UnreadableOutput(Exception):
+    """There is no summary in what a tool printed."""
+
+    def __init__(self, tool: str, output: str) -> None:
+        super().__init__(f"{tool} printed no summary: ...{output.strip()[-QUOTE_CHARACTERS:]}")
+
+
+def read_produced(output: str, value_bytes: int) -> dict[str, float]:
+    """Figures of ProducerPerformance: of the steady state where warm-up records were asked for.
+
+    `value_bytes`: size of each record's value, by which records become MB (10^6 bytes; the tool's are 2^20).
+    """
+    summaries = list(_PRODUCED.finditer(output))
+    if not summaries:
+        raise UnreadableOutput("ProducerPerformance", output)
+    found = next((summary for summary in summaries if summary["steady"]), summaries[-1])
+    rate = float(found["rate"])
+    return {
+        "mb_per_s": rate * value_bytes / 1e6,
+        "records_per_s": rate,
+        "avg_ms": float(found["avg"]),
+        "max_ms": float(found["max"]),
+        "p50_ms": float(found["p50"]),
+        "p95_ms": float(found["p95"]),
+        "p99_ms": float(found["p99"]),
+        "p999_ms": float(found["p999"]),
+    }
+
+
+def read_end_to_end(output: str) -> dict[str, float]:
+    """Figures of EndToEndLatency. Its percentiles are whole milliseconds, rounded down."""
+    average, percentiles = _AVERAGE.search(output), _PERCENTILES.search(output)
+    if average is None or percentiles is None:
+        raise UnreadableOutput("EndToEndLatency", output)
+    p50, p99, p999 = map(float, percentiles.groups())
+    return {"avg_ms": float(average[1]), "p50_ms": p50, "p99_ms": p99, "p999_ms": p999}
+
+
+def read_consumed(line: str) -> dict[str, float]:
+    """Figures of one `done` line of ConsumeAssigned. MB are 10^6 bytes of values."""
+    found = _CONSUMED.match(line)
+    if found is None:
+        raise UnreadableOutput("ConsumeAssigned", line)
+    seconds = int(found["ns"]) / 1e9
+    return {
+        "mb_per_s": int(found["bytes"]) / 1e6 / seconds,
+        "records_per_s": int(found["records"]) / seconds,
+        "records": float(found["records"]),
+    }
