@@ -5,6 +5,7 @@ the agent. An outage of ledger or bucket never does.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -22,7 +23,7 @@ from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
 from agent.http_server import HttpServer
 from agent.ids import Ids
-from agent.ledger_writer import LedgerWriter
+from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.produce_path import ProducePath
@@ -39,12 +40,14 @@ from agent.topics import TopicAdmin
 from agent.version import VERSION
 from coordinator.commands import RULES_VERSION, Endpoint, StartSession
 from coordinator.follower import Follower
-from coordinator.log import Ledger, LedgerIdentity, LedgerStart
+from coordinator.log import Ledger, LedgerError, LedgerIdentity, LedgerStart
 from coordinator.state import ClusterState
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
 from protocol.records import warm_kernels
 from storage.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
 
 NODE_ID = 1
 """The embedded agent's node id; agents of a cluster get theirs by name."""
@@ -231,12 +234,20 @@ class Agent:
         return None if object_id is None else self.state.objects[object_id].object_bytes
 
     async def drain(self) -> None:
-        """Take no more work, answer what was accepted, and end the session."""
+        """Take no more work, answer what was accepted, and end the session: all within the drain's time.
+
+        What is not done by then (the ledger or the bucket is away) was never acknowledged, and the session ends with
+        its lease.
+        """
         self.is_ready = False
-        await self._server.drain(self._settings.drain_timeout_s)
-        await self._supervisor.stop("archiver", "cleaner", "snapshots")
-        await self._produce.drain()
-        await self._writer.close()
+        try:
+            async with self._clock.timeout(self._settings.drain_timeout_s):
+                await self._server.drain(self._settings.drain_timeout_s)
+                await self._supervisor.stop("archiver", "cleaner", "snapshots")
+                await self._produce.drain()
+                await self._writer.close()
+        except (TimeoutError, OutcomeUnknown, LedgerError) as error:
+            log.warning("stopping before everything was answered", extra={"reason": str(error) or "out of time"})
 
     # What the HTTP port asks for.
 

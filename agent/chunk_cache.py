@@ -31,19 +31,21 @@ class ServedChunk:
             self.byte_ends.append(position)
             self.offset_ends.append(header.base_offset + header.last_offset_delta + 1)
 
-    def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool) -> memoryview:
-        """Whole batches from the one that holds `offset`, at most `bytes_max` bytes.
+    def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool) -> tuple[memoryview, bool]:
+        """Whole batches from the one that holds `offset`, at most `bytes_max` bytes, and whether none is left behind.
 
         With `at_least_one` the first batch is returned however large it is.
         """
         first = bisect_right(self.offset_ends, offset)
         if first == len(self.byte_ends):
-            return self.buffer[:0]
+            return self.buffer[:0], True
         byte_first = self.byte_ends[first - 1] if first else 0
         end = bisect_right(self.byte_ends, byte_first + bytes_max)
         if end <= first and at_least_one:
             end = first + 1
-        return self.buffer[byte_first : self.byte_ends[end - 1]] if end > first else self.buffer[:0]
+        if end <= first:
+            return self.buffer[:0], False
+        return self.buffer[byte_first : self.byte_ends[end - 1]], end == len(self.byte_ends)
 
 
 def chunk_key(chunk: ChunkRef) -> ChunkKey:

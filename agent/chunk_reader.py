@@ -14,9 +14,10 @@ from agent.cpu import run_in_thread
 from coordinator.chunk_index import ChunkRef
 from coordinator.state import ClusterState
 from protocol.compression import Compression
+from protocol.errors import ErrorCode, InvalidBatch
 from protocol.record_batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP
-from storage.object_store import ObjectMissing, ObjectStore, StoreError
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError
 from storage.read_plan import plan_reads
 from storage.refs import ByteRange, ObjectKind
 
@@ -58,8 +59,8 @@ class ChunkReader:
     ) -> list[ServedChunk]:
         """The chunks, in order; `compressions` says how to re-encode each of those that are archived.
 
-        Cancelling one caller leaves the reads to the others. Raises `ObjectMissing` (plan again from a barrier) or
-        `StoreUnavailable`.
+        Cancelling one caller leaves the reads to the others. Raises `ObjectMissing` (plan again from a barrier),
+        `ObjectDamaged`, `StoreUnavailable` or another `StoreError`.
         """
         waiting: list[ServedChunk | asyncio.Future[ServedChunk]] = []
         intake: list[_Flight] = []
@@ -101,6 +102,10 @@ class ChunkReader:
                         self._land(flight, serve_intake(copied, flight.chunk))
                     else:
                         self._land(flight, await run_in_thread(serve_intake, copied, flight.chunk))
+        except InvalidBatch as error:
+            damaged = ObjectDamaged(f"{flights[0].object_key} does not hold what the ledger says: {error}")
+            for flight in flights:
+                self._crash(flight, damaged)
         except StoreError as error:
             for flight in flights:
                 self._crash(flight, error)
@@ -126,8 +131,15 @@ class ChunkReader:
 
 
 def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
-    """The chunk as consumers get it: `batches` with real offsets and, by the topic's setting, append times (S14)."""
-    patch_offsets(batches, chunk.offset_first)
+    """The chunk as consumers get it: `batches` with real offsets and, by the topic's setting, append times (S14).
+
+    Raises `InvalidBatch` where the bytes are not what the index says.
+    """
+    offset_end = patch_offsets(batches, chunk.offset_first)
+    if offset_end != chunk.offset_end:
+        raise InvalidBatch(
+            ErrorCode.corrupt_message, f"offsets {chunk.offset_first} to {offset_end}, not to {chunk.offset_end}"
+        )
     if chunk.append_time_ms != NO_TIMESTAMP:
         set_log_append_time(batches, chunk.append_time_ms)
     return ServedChunk(memoryview(batches))

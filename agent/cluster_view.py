@@ -26,9 +26,10 @@ def brokers(state: ClusterState, listener: str) -> list[BrokerView]:
     return sorted((_view(session, listener) for session in state.sessions.values()), key=lambda view: view.node_id)
 
 
-def this_broker(state: ClusterState, session: SessionId, listener: str) -> BrokerView:
-    """The agent whose session it is."""
-    return _view(state.sessions[session], listener)
+def this_broker(state: ClusterState, session: SessionId, listener: str) -> BrokerView | None:
+    """The agent whose session it is; None while the session is being replaced."""
+    known = state.sessions.get(session)
+    return None if known is None else _view(known, listener)
 
 
 def _view(session: SessionState, listener: str) -> BrokerView:

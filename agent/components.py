@@ -9,9 +9,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from agent.addresses import (
     EtcdUrl,
@@ -32,14 +33,17 @@ from agent.metrics import Metrics
 from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
 from coordinator.follower import Follower
-from coordinator.log import Ledger, LedgerStart
+from coordinator.log import Ledger, LedgerStart, LedgerUnavailable
 from storage.metered import MeteredStore
-from storage.object_store import ObjectMissing, ObjectStore
+from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
 
 log = logging.getLogger(__name__)
 
 LOAD_ATTEMPTS_MAX = 5
+START_RETRY_SECONDS = 1.0
+
+T = TypeVar("T")
 
 
 async def run_agent(settings: Settings) -> None:
@@ -49,8 +53,9 @@ async def run_agent(settings: Settings) -> None:
     _watch_signals(stopping)
     async with open_ledger(settings, ids) as ledger, open_store(settings, clock, ids, metrics) as store:
         identity = await ledger.identity()
-        await check_bucket(store, identity)
-        start, follower = await load(ledger, store)
+        head = await once_there(ledger.head, clock)
+        await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
+        start, follower = await once_there(lambda: load(ledger, store), clock)
         async with Agent(
             settings=settings,
             identity=identity,
@@ -120,6 +125,16 @@ async def open_store(settings: Settings, clock: Clock, ids: Ids, metrics: Metric
         yield store
     finally:
         await store.close()
+
+
+async def once_there(attempt: Callable[[], Awaitable[T]], clock: Clock) -> T:
+    """The result, however long ledger and bucket are away: an agent that starts during an outage comes up after it."""
+    while True:
+        try:
+            return await attempt()
+        except (StoreUnavailable, LedgerUnavailable) as error:
+            log.warning("cannot start yet, trying again", extra={"reason": str(error)})
+            await clock.sleep(START_RETRY_SECONDS)
 
 
 async def load(ledger: Ledger, store: ObjectStore) -> tuple[LedgerStart, Follower]:

@@ -6,7 +6,9 @@ one however small the limit.
 Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
 """
 
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.chunk_reader import ChunkReader
@@ -23,7 +25,9 @@ from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.limits import FETCH_RESPONSE_BYTES_MAX
 from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
-from storage.object_store import Buffer, ObjectMissing, StoreUnavailable
+from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
 
 PLANS_MAX = 3
 """How often a read is planned again before the client is told to ask again itself."""
@@ -77,6 +81,8 @@ class FetchPath:
         """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over."""
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
         await self._wait(wanted, max_wait_ms, bytes_min, bytes_max)
+        if len(wanted) > 1:
+            await self._read_ahead(wanted, bytes_max)
         reads: list[PartitionRead] = []
         bytes_left = bytes_max
         for partition in wanted:
@@ -109,8 +115,11 @@ class FetchPath:
             finally:
                 self._metadata.unwatch(growth)
 
-    async def _find(self, wanted: WantedPartition) -> "_Found | ErrorCode":
-        """The partition if `wanted` can be read from it; a barrier is taken before anything is called unknown."""
+    async def _find(self, wanted: WantedPartition, *, is_confirmed: bool = False) -> "_Found | ErrorCode":
+        """The partition if `wanted` can be read from it; a barrier is taken before anything is called unknown.
+
+        `is_confirmed`: the barrier was taken for the offset.
+        """
         topic = await self.topic_of(wanted)
         if topic is None:
             by_id = isinstance(wanted.topic, bytes)
@@ -121,11 +130,12 @@ class FetchPath:
         if epoch_error is not ErrorCode.none:
             return epoch_error
         partition = topic.partitions[wanted.partition]
-        if wanted.fetch_offset > partition.log_end:
+        if wanted.fetch_offset > partition.log_end and not is_confirmed:
             try:
                 await self._metadata.barrier()
             except LedgerUnavailable:
                 return ErrorCode.not_leader_or_follower
+            return await self._find(wanted, is_confirmed=True)
         if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > partition.log_end:
             return _Found(topic, partition, is_diverging=True)
         if not partition.log_start <= wanted.fetch_offset <= partition.log_end:
@@ -160,26 +170,56 @@ class FetchPath:
                 continue
             except StoreUnavailable:
                 break
+            except StoreError as error:
+                log.error(
+                    "records cannot be read",
+                    extra={"topic": found.topic.name, "partition": wanted.partition, "reason": str(error)},
+                )
+                return PartitionRead(wanted, ErrorCode.kafka_storage_error)
             return read
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
     async def _read_chunks(self, found: _Found, read: PartitionRead, bytes_max: int, *, is_first: bool) -> None:
+        """Read on, plan after plan, until the limit cuts a chunk short or the end is reached."""
         offset = read.wanted.fetch_offset
-        chunks = chunks_from(found.partition, offset, bytes_max)
         compression = archive_compression(found.topic, self._broker_configs)
-        served_chunks = await self._reader.read(self._metadata.state, chunks, [compression] * len(chunks))
-        for chunk, served in zip(chunks, served_chunks, strict=True):
-            at_least_one = is_first and not read.records
-            part = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)
-            if not part:
-                break
-            read.records.append(part)
-            read.record_bytes += len(part)
-            offset = chunk.offset_end
+        while chunks := chunks_from(found.partition, offset, bytes_max - read.record_bytes):
+            served_chunks = await self._reader.read(self._metadata.state, chunks, [compression] * len(chunks))
+            for chunk, served in zip(chunks, served_chunks, strict=True):
+                at_least_one = is_first and not read.records
+                part, is_rest = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)
+                if part:
+                    read.records.append(part)
+                    read.record_bytes += len(part)
+                if not is_rest or read.record_bytes >= bytes_max:
+                    return
+                offset = chunk.offset_end
+
+    async def _read_ahead(self, wanted: Sequence[WantedPartition], bytes_max: int) -> None:
+        """Read what several partitions want at once, so that neighbours in one object are one request.
+
+        What fails here fails again where its partition is read, and is answered there.
+        """
+        chunks: list[ChunkRef] = []
+        compressions: list[Compression] = []
+        for partition in wanted:
+            topic = await self.topic_of(partition)
+            if topic is None or not 0 <= partition.partition < len(topic.partitions) or bytes_max <= 0:
+                continue
+            limit = min(bytes_max, partition.partition_max_bytes)
+            planned = chunks_from(topic.partitions[partition.partition], partition.fetch_offset, limit)
+            chunks += planned
+            compressions += [archive_compression(topic, self._broker_configs)] * len(planned)
+            bytes_max -= sum(chunk.byte_count for chunk in planned)
+        with suppress(StoreError):
+            await self._reader.read(self._metadata.state, chunks, compressions)
 
 
 def chunks_from(partition: PartitionState, offset: int, bytes_max: int) -> list[ChunkRef]:
-    """The chunks that hold `offset` and what follows, until their bytes exceed `bytes_max`; at least one."""
+    """The chunks that hold `offset` and what follows, until their bytes reach `bytes_max`; at least one.
+
+    How many bytes archived records are served as is not known before they are read, so such a chunk ends the plan.
+    """
     row = partition.index.locate(offset)
     chunks: list[ChunkRef] = []
     byte_count = 0
@@ -187,7 +227,7 @@ def chunks_from(partition: PartitionState, offset: int, bytes_max: int) -> list[
         chunk = partition.index.row(row)
         chunks.append(chunk)
         byte_count += chunk.byte_count
-        if byte_count > bytes_max:
+        if byte_count >= bytes_max or chunk.is_archived:
             break
         row += 1
     return chunks
@@ -200,7 +240,7 @@ def archive_compression(topic: TopicState, broker_configs: dict[str, str]) -> Co
 
 
 def _available_bytes(partition: PartitionState, offset: int, bytes_wanted: int) -> int:
-    """At least how many bytes could be read from `offset`, counted up to `bytes_wanted`."""
+    """About how many bytes wait from `offset` on, up to `bytes_wanted`: chunks count whole, as they are stored."""
     if offset >= partition.log_end or bytes_wanted <= 0:
         return 0
     return sum(chunk.byte_count for chunk in chunks_from(partition, offset, bytes_wanted))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from agent.clock import Clock
 from coordinator.commands import ChunksCommitted, DeleteTopic, Outcome
 from coordinator.follower import Applied, Follower
-from coordinator.log import Ledger, LedgerError, LedgerRecord, LedgerUnavailable
+from coordinator.log import Ledger, LedgerRecord, LedgerUnavailable
 from coordinator.state import ClusterState
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
 
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 PartitionKey = tuple[TopicId, PartitionIndex]
 RETRY_SECONDS = 0.2
+BARRIER_SECONDS_MAX = 10.0
 
 
 class Growth:
@@ -84,12 +85,16 @@ class MetadataLoop:
     async def barrier(self) -> None:
         """Return once everything that was in the ledger when this was called is applied (safety rule S4).
 
-        Raises `LedgerUnavailable` when the ledger does not answer.
+        Raises `LedgerUnavailable` when the ledger does not answer in time.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._barrier_waiters.append(future)
         self._barrier_wanted.set()
-        await future
+        try:
+            async with self._clock.timeout(BARRIER_SECONDS_MAX):
+                await future
+        except TimeoutError as error:
+            raise LedgerUnavailable(f"the ledger did not answer a barrier within {BARRIER_SECONDS_MAX} s") from error
 
     async def reach(self, position: Position) -> None:
         """Return once `position` is applied."""
@@ -107,7 +112,7 @@ class MetadataLoop:
             waiters, self._barrier_waiters = self._barrier_waiters, []
             try:
                 head = await self._ledger.head()
-            except LedgerError as error:
+            except LedgerUnavailable as error:
                 for waiter in waiters:
                     if not waiter.done():
                         waiter.set_exception(error)

@@ -8,7 +8,6 @@ always has base offset -1.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -17,6 +16,7 @@ from agent.clock import Clock
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from coordinator.chunk_index import ChunkRef
 from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -26,8 +26,8 @@ from protocol.limits import (
     INTAKE_PUTS_IN_FLIGHT_MAX,
 )
 from protocol.record_batch import patch_offsets, set_log_append_time
-from protocol.types import NO_TIMESTAMP, ObjectNumber
-from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake
+from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex
+from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketPlace
 from storage.object_store import ObjectStore, StoreError
 
 log = logging.getLogger(__name__)
@@ -112,10 +112,16 @@ class ProducePath:
         """Bytes accepted and not yet acknowledged."""
         return self._bytes_held
 
-    async def wait_for_room(self) -> None:
-        """Return while the intake may take more: beyond its bound no further request is taken up (back-pressure)."""
-        if not self._has_room.is_set():
-            await self._has_room.wait()
+    async def wait_for_room(self, seconds_max: float) -> bool:
+        """Whether the intake takes more, within `seconds_max`: beyond its bound requests wait (back-pressure)."""
+        if self._has_room.is_set():
+            return True
+        try:
+            async with self._clock.timeout(seconds_max):
+                await self._has_room.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def add(self, group: BatchGroup) -> None:
         """Take checked batches of one partition. The group's ticket, a `Ticket`, is settled once."""
@@ -210,19 +216,50 @@ class ProducePath:
             log.warning("a commit was refused", extra={"key": intake.key, "outcome": str(outcome)})
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
-        self._keep_in_cache(intake, outcome)
-        self._count(intake, outcome)
         for place in intake.tickets:
-            cast("Ticket", place.ticket).settle(
-                _acknowledgement(outcome, place.chunk, place.batch_first, place.batch_count)
-            )
+            acknowledgement = self._acknowledgement(intake, outcome, place)
+            cast("Ticket", place.ticket).settle(acknowledgement)
         self._release(intake)
+        self._count(intake, outcome)
+        self._keep_in_cache(intake, outcome)
+
+    def _acknowledgement(self, intake: SealedIntake, outcome: ChunksCommitted, place: TicketPlace) -> Acknowledgement:
+        """The answer for one group: its first error, else its first offset."""
+        batches = slice(place.batch_first, place.batch_first + place.batch_count)
+        failed = next(filter(None, outcome.error_codes[batches]), None)
+        if failed is not None:
+            return Acknowledgement(error_code=ErrorCode(failed))
+        base_offset = outcome.base_offsets[place.batch_first]
+        append_time_ms = outcome.append_time_ms[place.chunk]
+        if append_time_ms != NO_TIMESTAMP:
+            append_time_ms = self._stamped(intake, place.chunk, base_offset)
+        return Acknowledgement(
+            error_code=ErrorCode.none,
+            base_offset=base_offset,
+            append_time_ms=append_time_ms,
+            log_start=outcome.log_start[place.chunk],
+        )
+
+    def _stamped(self, intake: SealedIntake, chunk: int, offset: int) -> int:
+        """The append time of the record at `offset`: a duplicate is answered with its first copy's, as in Kafka."""
+        found = self._locate(intake, chunk, offset)
+        return NO_TIMESTAMP if found is None else found.append_time_ms
+
+    def _locate(self, intake: SealedIntake, chunk: int, offset: int) -> ChunkRef | None:
+        """Where `offset` of a chunk's partition is now; None if its topic is gone or its record was dropped."""
+        partition = self._metadata.state.partition(
+            intake.topic_ids[intake.chunk_topics[chunk]], PartitionIndex(intake.chunk_partitions[chunk])
+        )
+        row = None if partition is None else partition.index.locate(offset)
+        return None if partition is None or row is None else partition.index.row(row)
 
     def _count(self, intake: SealedIntake, outcome: ChunksCommitted) -> None:
-        for error in filter(None, outcome.error_codes):
-            self._metrics.produce_batches_rejected.labels(ErrorCode(error).name).inc()
-        self._metrics.produce_bytes.inc(sum(intake.batch_record_bytes))
-        self._metrics.produce_records.inc(sum(intake.batch_record_counts))
+        for row, error in enumerate(outcome.error_codes):
+            if error:
+                self._metrics.produce_batches_rejected.labels(ErrorCode(error).name).inc()
+            else:
+                self._metrics.produce_bytes.inc(intake.batch_record_bytes[row])
+                self._metrics.produce_records.inc(intake.batch_record_counts[row])
 
     def _answer_all(self, intake: SealedIntake, acknowledgement: Acknowledgement) -> None:
         for place in intake.tickets:
@@ -262,16 +299,19 @@ class ProducePath:
         self, intake: SealedIntake, outcome: ChunksCommitted, chunk: int, batch: int, batch_end: int, copied: bytearray
     ) -> None:
         offset = outcome.base_offsets[batch]
-        topic = self._metadata.state.topics.get(intake.topic_ids[intake.chunk_topics[chunk]])
-        if any(outcome.error_codes[batch:batch_end]) or topic is None:
+        if any(outcome.error_codes[batch:batch_end]):
             return
-        index = topic.partitions[intake.chunk_partitions[chunk]].index
-        row = index.locate(offset)
-        if row is None:
+        ref = self._locate(intake, chunk, offset)
+        stored = None if ref is None else self._metadata.state.objects.get(ref.object_id)
+        # A duplicate's first copy lies elsewhere, and its bytes need not be the same.
+        if (
+            ref is None
+            or stored is None
+            or stored.key != intake.key
+            or ref.byte_first != intake.chunk_byte_firsts[chunk]
+        ):
             return
-        ref = index.row(row)
-        is_this_chunk = ref.offset_first == offset and ref.byte_count == len(copied)
-        if not is_this_chunk or ref.byte_first != intake.chunk_byte_firsts[chunk]:
+        if ref.offset_first != offset or ref.byte_count != len(copied):
             return
         if patch_offsets(copied, offset) != ref.offset_end:
             return
@@ -302,18 +342,4 @@ def commit_command(intake: SealedIntake) -> CommitChunks:
             base_sequence=intake.batch_base_sequences,
             is_transactional=intake.batch_is_transactional,
         ),
-    )
-
-
-def _acknowledgement(outcome: ChunksCommitted, chunk: int, batch_first: int, batch_count: int) -> Acknowledgement:
-    """The answer for one group: its first error, else its first offset."""
-    errors: Sequence[int] = outcome.error_codes[batch_first : batch_first + batch_count]
-    failed = next((error for error in errors if error), None)
-    if failed is not None:
-        return Acknowledgement(error_code=ErrorCode(failed), log_start=outcome.log_start[chunk])
-    return Acknowledgement(
-        error_code=ErrorCode.none,
-        base_offset=outcome.base_offsets[batch_first],
-        append_time_ms=outcome.append_time_ms[chunk],
-        log_start=outcome.log_start[chunk],
     )

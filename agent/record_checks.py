@@ -1,7 +1,7 @@
 """Checks of produced records: everything that can be known before the ledger is asked.
 
-Rule: what passes here can be archived and read back; a batch that fails is refused with Kafka's own error code. Large
-or compressed batches are checked in a thread, where the heavy part runs without the interpreter's lock.
+Rule: what passes here can be archived and read back; a batch that fails is refused with Kafka's own error code. Batches
+that are large, also once unpacked, are checked in a thread, where the heavy part runs without the interpreter's lock.
 Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords and LogValidator (Kafka 4.3).
 """
 
@@ -23,6 +23,8 @@ from protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
 
 INLINE_BYTES_MAX = 128 * 1024
 """Batches up to this size are checked on the loop: handing them to a thread would cost more."""
+INLINE_UNPACKED_BYTES_MAX = 1024 * 1024
+"""What a batch may unpack to on the loop; one that wants more is checked again in a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +44,17 @@ async def check_records(services: Services, topic: TopicState, records: memoryvi
     rules = services.record_rules.rules(topic)
     now_ms = services.clock.now_ms()
     if len(records) <= INLINE_BYTES_MAX:
-        return check_batches(records, rules, now_ms)
+        try:
+            return check_batches(records, rules, now_ms, unpacked_bytes_max=INLINE_UNPACKED_BYTES_MAX)
+        except InvalidBatch:
+            # Perhaps only because it unpacks to more than the loop has time for: the thread has the last word.
+            pass
     return await run_in_thread(check_batches, records, rules, now_ms)
 
 
-def check_batches(records: memoryview, rules: RecordRules, now_ms: int) -> CheckedRecords:
+def check_batches(
+    records: memoryview, rules: RecordRules, now_ms: int, *, unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> CheckedRecords:
     """Check every batch of one partition's records. Raises `InvalidBatch`; the caller's bytes stay as they are."""
     headers = split_batches(records)
     if len(headers) != 1:
@@ -56,7 +64,7 @@ def check_batches(records: memoryview, rules: RecordRules, now_ms: int) -> Check
     header = headers[0]
     _check_header(header, rules)
     check_crc(records, header)
-    summary = validate_records(records, header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    summary = validate_records(records, header, decompressed_bytes_max=unpacked_bytes_max)
     _check_summary(records, header, summary, rules, now_ms)
     if rules.uses_append_time or summary.max_timestamp == header.max_timestamp:
         return CheckedRecords(records=records, headers=headers)
@@ -74,7 +82,10 @@ def _check_header(header: BatchHeader, rules: RecordRules) -> None:
         )
     if header.is_control:
         raise InvalidBatch(ErrorCode.invalid_record, "Clients are not allowed to write control records.")
-    if header.producer_id > NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0):
+    if header.record_count == 0:
+        raise InvalidBatch(ErrorCode.invalid_record, "a record batch without records")
+    is_half_idempotent = header.producer_id > NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0)
+    if header.producer_id < NO_PRODUCER_ID or is_half_idempotent:
         raise InvalidBatch(
             ErrorCode.invalid_record,
             f"producer {header.producer_id} sends epoch {header.producer_epoch}, sequence {header.base_sequence}",

@@ -16,11 +16,16 @@ from agent.dispatch import HANDLERS
 from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.services import Request, Services
-from coordinator.log import LedgerError
+from coordinator.log import LedgerUnavailable
 from protocol.api_versions import range_of
 from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
-from protocol.limits import CONNECTIONS_MAX, HALF_OPEN_SECONDS_MAX
+from protocol.limits import (
+    CONNECTIONS_MAX,
+    HALF_OPEN_SECONDS_MAX,
+    REQUEST_BYTES_QUEUED_MAX,
+    REQUESTS_QUEUED_MAX,
+)
 from storage.object_store import Buffer, StoreError
 
 log = logging.getLogger(__name__)
@@ -64,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         if cut_bytes and not self._server.is_draining:
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
         self._server.unregister(self)
+        self._server.count_queued(-sum(len(frame.body) for frame in self._frames))
         self._frames.clear()
         if self._task is not None:
             self._task.cancel()
@@ -81,11 +87,26 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.used_s = self._server.clock.monotonic_s()
         self._frames.extend(frames)
+        self._server.count_queued(sum(len(frame.body) for frame in frames))
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
-        if self._wire.is_reading_paused and self._is_reading:
-            self._is_reading = False
-            assert self._transport is not None
+        self.regulate_reading()
+
+    def regulate_reading(self) -> None:
+        """Read the socket, or leave what comes to the kernel and so to the client, by what waits already."""
+        should_read = (
+            not self._wire.is_reading_paused
+            and len(self._frames) < REQUESTS_QUEUED_MAX
+            and self._server.queued_bytes < REQUEST_BYTES_QUEUED_MAX
+        )
+        if should_read == self._is_reading or self._transport is None or self._transport.is_closing():
+            return
+        self._is_reading = should_read
+        if should_read:
+            self._server.paused.discard(self)
+            self._transport.resume_reading()
+        else:
+            self._server.paused.add(self)
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
@@ -122,7 +143,12 @@ class Connection(asyncio.BufferedProtocol):
                 while self._frames:
                     if self._writable is not None:
                         await self._writable
-                    await self._take_up(self._frames.popleft())
+                    frame = self._frames.popleft()
+                    try:
+                        await self._take_up(frame)
+                    finally:
+                        self._server.count_queued(-len(frame.body))
+                    self.regulate_reading()
                 self._wanted = asyncio.get_running_loop().create_future()
                 await self._wanted
         except MalformedRequest as error:
@@ -134,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
         request = Request(frame=frame, listener=self.listener, peer=self.peer, received_s=began_s)
         try:
             answer = await HANDLERS[frame.api_key](services, request)
-        except (LedgerError, StoreError, OutcomeUnknown) as error:
+        except (LedgerUnavailable, StoreError, OutcomeUnknown) as error:
             # What cannot be answered now: the client sees a lost connection, asks again, and finds us or another agent.
             log.warning(
                 "could not answer a request, closing its connection",
@@ -176,9 +202,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if buffers:
             transport.writelines(buffers)
-        if not self._is_reading and not self._wire.is_reading_paused:
-            self._is_reading = True
-            transport.resume_reading()
+        self.regulate_reading()
 
 
 def api_name(api_key: int) -> str:
@@ -196,6 +220,10 @@ class KafkaServer:
         self.clock = clock
         self._services: Services | None = None
         self.is_draining = False
+        self.queued_bytes = 0
+        """Of requests that were read and are not taken up."""
+        self.paused: set[Connection] = set()
+        """Connections whose sockets are not read for now."""
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -213,7 +241,16 @@ class KafkaServer:
         self.metrics.connections.labels(connection.listener).inc()
         return True
 
+    def count_queued(self, more_bytes: int) -> None:
+        """Bytes came or were taken up; below the bound whoever was held back is read again."""
+        was_full = self.queued_bytes >= REQUEST_BYTES_QUEUED_MAX
+        self.queued_bytes += more_bytes
+        if was_full and self.queued_bytes < REQUEST_BYTES_QUEUED_MAX:
+            for connection in list(self.paused):
+                connection.regulate_reading()
+
     def unregister(self, connection: Connection) -> None:
+        self.paused.discard(connection)
         if connection in self._connections:
             self._connections.remove(connection)
             self.metrics.connections.labels(connection.listener).dec()

@@ -13,6 +13,10 @@ REQUEST_BYTES_MAX = 100 * MIB
 CONNECTIONS_MAX = 10_000
 REQUESTS_PIPELINED_MAX = 128
 """Requests of one connection that may await their answers; beyond it the socket is not read."""
+REQUESTS_QUEUED_MAX = 16
+"""Requests of one connection that were read and are not taken up; beyond it the socket is not read."""
+REQUEST_BYTES_QUEUED_MAX = 256 * MIB
+"""Requests of all connections that were read and are not taken up; beyond it no socket is read."""
 HALF_OPEN_SECONDS_MAX = 600
 """Kafka's connections.max.idle.ms, in seconds."""
 ARRAY_LENGTH_MAX = 1_000_000

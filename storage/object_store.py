@@ -23,6 +23,10 @@ class ObjectMissing(StoreError):
     """The key does not exist: plan the read again from a barrier; never answer as if it were empty."""
 
 
+class ObjectDamaged(StoreError):
+    """The object is there and does not hold what the ledger says: nothing is served from it, and people must look."""
+
+
 class ObjectExists(StoreError):
     """A conditional put found the key taken."""
 

@@ -40,6 +40,15 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
             "error_message": f"Coordinator type {key_type} is not served; ask for 0 (group) or 1 (transaction).",
         }
     broker = this_broker(services.state, services.writer.session, request.listener)
+    if broker is None:
+        return {
+            "key": key,
+            "node_id": -1,
+            "host": "",
+            "port": -1,
+            "error_code": ErrorCode.coordinator_not_available,
+            "error_message": "This agent is opening a new session; ask again.",
+        }
     return {
         "key": key,
         "node_id": broker.node_id,

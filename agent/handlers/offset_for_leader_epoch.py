@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch 2-4: where an epoch ends.
 
 Epochs never change here: the current one ends at the log's end, a later one is unknown, and one before it ended where
-the log starts.
+the log starts. Every answer takes a barrier: an end that is behind would look like truncation (safety rule S4).
 Source: org.apache.kafka.cluster.Partition.lastOffsetForLeaderEpoch (Kafka 4.3).
 """
 
@@ -23,6 +23,7 @@ NO_OFFSET = -1
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = request_body(request.frame)
+    await services.metadata.barrier()
     topics = []
     for topic in body.topics:
         partitions = [await _end_offset(services, topic.topic, partition) for partition in topic.partitions]

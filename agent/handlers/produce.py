@@ -41,13 +41,16 @@ NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
-    await services.produce.wait_for_room()
+    has_room = await services.produce.wait_for_room(body.timeout_ms / 1000)
     pending = PendingProduce(request, body)
     for topic_row, topic in enumerate(body.topics):
         found, unknown = await _find_topic(services, topic)
         for partition in topic.partitions:
             place = Place(pending, topic_row, partition.index)
-            await _place(services, body, found, unknown, partition, place)
+            if has_room:
+                await _place(services, body, found, unknown, partition, place)
+            else:
+                place.settle(NOT_IN_TIME)
     if body.acks == ACKS_NONE:
         return None
     pending.begin()
@@ -148,7 +151,7 @@ async def _place(
 
 
 def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
-    """The answer to records that do not pass. Like Kafka's it tells the log start where the log was asked about them."""
+    """The answer to records that do not pass: as Kafka's it tells the log start where the log was asked about them."""
     is_log_asked = not isinstance(error, NotOneBatch) and error.error_code not in BEFORE_THE_LOG
     return Acknowledgement(
         error_code=error.error_code,
