@@ -7,7 +7,7 @@ is a bucket without a name where the ledger has entries: the objects that they r
 
 import msgspec
 
-from coordinator.log import Head, LedgerCorrupt, LedgerIdentity
+from coordinator.log import LedgerCorrupt, LedgerIdentity
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore
 
 CLUSTER_KEY = "cluster.json"
@@ -36,7 +36,7 @@ async def check_bucket(store: ObjectStore, identity: LedgerIdentity, *, appends_
             pass
         else:
             return
-    found = await _read(store)
+    found = await _read(store, mine)
     if (found.cluster_id, found.incarnation) != (mine.cluster_id, mine.incarnation):
         raise LedgerCorrupt(
             f"the bucket belongs to cluster {found.cluster_id}, incarnation {found.incarnation}, but the ledger to "
@@ -50,7 +50,7 @@ async def _read(store: ObjectStore, mine: ClusterFile) -> ClusterFile:
         content = await store.get(CLUSTER_KEY)
     except ObjectMissing as error:
         raise LedgerCorrupt(
-            f"the ledger of cluster {mine.cluster_id} has entries, but the bucket has no {CLUSTER_KEY}: what the "
+            f"the ledger of cluster {mine.cluster_id} is in use, but its bucket has no {CLUSTER_KEY}: what the "
             "entries refer to lies in another bucket, or was deleted. Give the agent the bucket that it had, or begin "
             "with a new ledger (another --data-dir); nothing was changed"
         ) from error

@@ -95,3 +95,19 @@ def test_the_doctor_says_what_is_wrong_with_a_bucket(minio: Minio, tmp_path: Pat
     assert code == 1
     assert "FAILED  bucket" in text
     assert " -> " in text
+
+
+def test_a_ledger_is_not_started_on_a_bucket_that_lacks_its_objects(penstock: PenstockFactory, tmp_path: Path) -> None:
+    broker = penstock()
+    run("produce", "orders", "--value", "one", server=broker.http)
+    assert broker.process.stop() == 0
+    other = tmp_path / "other"
+    command = [str(PENSTOCK), "run", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", str(broker.data)]
+    done = subprocess.run(
+        [*command, "--store", f"file://{other}"], capture_output=True, text=True, check=False, timeout=SECONDS_MAX
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "lies in another bucket" in done.stderr
+    assert [path for path in other.rglob("*") if path.is_file()] == []
+    again = penstock(data=broker.data)
+    assert run("consume", "orders", server=again.http) == "one\n"
