@@ -1,0 +1,49 @@
+"""Goals judged from literal rows."""
+
+from collections.abc import Sequence
+
+from benchmarks.cases import Kind
+from benchmarks.goals import judge
+from benchmarks.results import RowResult
+from tests.unit.benchmarks.made_rows import made_row
+
+
+def verdicts(rows: Sequence[RowResult], text: str) -> list[tuple[str, bool | None]]:
+    return [(goal.measured, goal.is_met) for goal in judge(rows) if goal.text.startswith(text)]
+
+
+def test_nothing_measured_is_neither_met_nor_missed() -> None:
+    assert {(goal.measured, goal.is_met) for goal in judge([])} == {("not measured", None)}
+
+
+def test_produce_has_a_goal_for_the_mean_and_one_for_the_slowest_row() -> None:
+    rows = [
+        made_row(Kind.PRODUCE, kafka={"mb_per_s": 50.0}, embedded={"mb_per_s": 100.0}),
+        made_row(Kind.PRODUCE, kafka={"mb_per_s": 100.0}, embedded={"mb_per_s": 60.0}),
+    ]
+    assert verdicts(rows, "produce, geometric mean") == [("1.10 x", True)]
+    assert verdicts(rows, "produce, slowest row") == [("0.60 x", False)]
+
+
+def test_cpu_is_compared_at_an_equal_rate() -> None:
+    fast = made_row(Kind.PRODUCE, kafka={"cpu_s_per_gb": 4.0}, embedded={"cpu_s_per_gb": 40.0})
+    paced = made_row(Kind.PRODUCE_PACED, kafka={"cpu_s_per_gb": 4.0}, embedded={"cpu_s_per_gb": 2.0})
+    assert verdicts([fast, paced], "CPU to produce") == [("0.50 x", True)]
+
+
+def test_produce_through_minio_is_compared_with_raw_puts() -> None:
+    raw = made_row(Kind.RAW_PUT, minio={"mb_per_s": 200.0})
+    rows = [made_row(Kind.PRODUCE, minio={"mb_per_s": speed}) for speed in (5.0, 150.0)]
+    assert verdicts([raw, *rows], "produce through MinIO") == [("0.75 x", False)]
+    assert verdicts(rows, "produce through MinIO") == [("not measured", None)]
+
+
+def test_a_bound_holds_for_every_row() -> None:
+    rows = [made_row(Kind.LATENCY, embedded={"p50_ms": 4.0, "p99_ms": p99}) for p99 in (20.0, 26.0)]
+    assert verdicts(rows, "latency at 1,000 records/s, p50") == [("4", True)]
+    assert verdicts(rows, "latency at 1,000 records/s, p99") == [("26", False)]
+
+
+def test_the_slowest_archive_counts() -> None:
+    rows = [made_row(Kind.CONSUME_ARCHIVE, embedded={"mb_per_cpu_s": speed}) for speed in (500.0, 199.0)]
+    assert verdicts(rows, "consume from the cold archive, MB/s a core") == [("199", False)]

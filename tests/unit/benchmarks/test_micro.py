@@ -1,0 +1,12 @@
+"""JSON lines become columns."""
+
+from benchmarks.micro import tabulate
+
+
+def test_rows_with_the_same_keys_share_a_heading() -> None:
+    output = '{"what": "codec", "us": 1.5}\n{"what": "apply", "us": 20}\n{"what": "load", "s": 3}\n'
+    assert tabulate(output) == "what    us\ncodec  1.5\napply   20\nwhat  s\nload  3"
+
+
+def test_other_lines_stay_as_they_are() -> None:
+    assert tabulate("kernels ready\n  encode  2.0\n[1]") == "kernels ready\n  encode  2.0\n[1]"
