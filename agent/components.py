@@ -99,8 +99,10 @@ async def open_ledger(settings: Settings, ids: Ids) -> AsyncIterator[Ledger]:
 
 
 @asynccontextmanager
-async def open_store(settings: Settings, clock: Clock, ids: Ids, metrics: Metrics) -> AsyncIterator[ObjectStore]:
-    """The bucket that the settings name, metered and retried. Raises `StoreError`s."""
+async def open_store(
+    settings: Settings, clock: Clock, ids: Ids, metrics: Metrics, *, policy: RetryPolicy | None = None
+) -> AsyncIterator[ObjectStore]:
+    """The bucket that the settings name, metered and retried (`policy`: how long). Raises `StoreError`s."""
     url = read_store_url(settings.store_url)
     adapter: ObjectStore
     match url:
@@ -118,7 +120,7 @@ async def open_store(settings: Settings, clock: Clock, ids: Ids, metrics: Metric
             adapter = MemoryStore()
     store = RetryingStore(
         MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s),
-        policy=RetryPolicy(),
+        policy=policy or RetryPolicy(),
         ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
     )
     try:

@@ -13,10 +13,13 @@ from agent.commands.machine_checks import Finding, Verdict
 from agent.ids import SystemIds
 from agent.settings import Settings
 from storage.object_store import ObjectStore, StoreError, StoreMisconfigured
+from storage.retrying import RetryPolicy
 
 CLOCK_SKEW_MS_MAX = 10_000
 """Beyond it an agent proposes no time (safety rule S2)."""
 CONNECT_SECONDS_MAX = 3.0
+STORE_RETRY_SECONDS_MAX = 5.0
+"""A person waits for the answer; an agent goes on for longer."""
 PROBE = b"penstock doctor"
 
 
@@ -58,7 +61,8 @@ async def _store(settings: Settings) -> AsyncIterator[Finding]:
 
     ids, clock = SystemIds(), SystemClock()
     try:
-        async with open_store(settings, clock, ids, Metrics()) as store:
+        policy = RetryPolicy(deadline_s=STORE_RETRY_SECONDS_MAX)
+        async with open_store(settings, clock, ids, Metrics(), policy=policy) as store:
             key = f"doctor/{ids.new_uuid().hex()}"
             began_s = clock.monotonic_s()
             await store.put(key, [PROBE])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import free_port
 from tests.services import PENSTOCK, Minio, PenstockFactory
 
 SECONDS_MAX = 60
@@ -69,9 +70,9 @@ def test_a_port_that_is_taken_is_explained(penstock: PenstockFactory, tmp_path: 
     assert "Traceback" not in done.stderr
 
 
-def doctor(*arguments: str, env: dict[str, str]) -> tuple[int, str]:
+def doctor(*arguments: str, env: dict[str, str], seconds_max: float = SECONDS_MAX) -> tuple[int, str]:
     command = [str(PENSTOCK), "doctor", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=seconds_max)
     return done.returncode, done.stdout
 
 
@@ -95,6 +96,18 @@ def test_the_doctor_says_what_is_wrong_with_a_bucket(minio: Minio, tmp_path: Pat
     assert code == 1
     assert "FAILED  bucket" in text
     assert " -> " in text
+
+
+def test_the_doctor_does_not_wait_long_for_a_store_that_is_not_there(tmp_path: Path) -> None:
+    env = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    code, text = doctor("--store", "s3://bucket", "--data-dir", str(tmp_path), env=env, seconds_max=20)
+    assert code == 1
+    assert "may this machine reach it?" in text
 
 
 def test_a_ledger_is_not_started_on_a_bucket_that_lacks_its_objects(penstock: PenstockFactory, tmp_path: Path) -> None:
