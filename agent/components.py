@@ -173,7 +173,9 @@ def _watch_signals(stopping: asyncio.Event) -> None:
 def _announce(
     settings: Settings, bound: list[Listener], advertised: list[Listener], http: HostPort, cluster_id: str
 ) -> None:
-    report = startup_report(settings, bound=bound, advertised=advertised, http=http, cluster_id=cluster_id)
+    report = startup_report(
+        settings, bound=bound, advertised=advertised, http=http, cluster_id=cluster_id, program=sys.argv[0]
+    )
     sys.stderr.write(report + "\n")
     sys.stdout.write(ready_line(bound[0], http) + "\n")
     sys.stdout.flush()

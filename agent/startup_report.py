@@ -3,6 +3,7 @@
 Rule: pure text. The `ready` line is for machines and goes to stdout alone; the report goes to stderr.
 """
 
+import shlex
 from collections.abc import Sequence
 
 from agent.addresses import HostPort, Listener, is_every_interface
@@ -21,8 +22,11 @@ def startup_report(
     advertised: Sequence[Listener],
     http: HostPort,
     cluster_id: str,
+    program: str,
 ) -> str:
-    """The report, several lines without a final line break. `bound` and `http` hold the ports that the sockets got."""
+    """The report, several lines without a final line break. `bound` and `http` hold the ports that the sockets got;
+    `program` is how this one was called.
+    """
     bootstrap = HostPort(host=advertised[0].host, port=advertised[0].port)
     http_host = "127.0.0.1" if is_every_interface(http.host) else http.host
     http_url = f"http://{HostPort(host=http_host, port=http.port)}"
@@ -41,7 +45,7 @@ def startup_report(
         f"  kcat        echo hello | kcat -b {bootstrap} -P -t greetings && kcat -b {bootstrap} -C -t greetings -e",
         f"  Java tools  kafka-console-producer.sh --bootstrap-server {bootstrap} --topic greetings",
         f"  Python      {python_line(bootstrap)}",
-        f"  without     penstock consume greetings --from earliest --server {http_host}:{http.port}",
+        f"  without     {shlex.quote(program)} consume greetings --from earliest --server {http_host}:{http.port}",
     ]
     return "\n".join(lines)
 

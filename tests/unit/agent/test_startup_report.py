@@ -30,13 +30,19 @@ def test_the_report_has_the_ports_that_were_got_and_lines_to_paste() -> None:
     bound = Listener(name="IN", host="0.0.0.0", port=4711)
     shown = Listener(name="IN", host="broker.example", port=443)
     report = startup_report(
-        SETTINGS, bound=[bound], advertised=[shown], http=HostPort(host="0.0.0.0", port=8), cluster_id="c1"
+        SETTINGS,
+        bound=[bound],
+        advertised=[shown],
+        http=HostPort(host="0.0.0.0", port=8),
+        cluster_id="c1",
+        program="my tools/penstock",
     )
     assert "IN://0.0.0.0:4711  clients connect to broker.example:443" in report
     assert "http://127.0.0.1:8" in report
     assert "kcat -b broker.example:443 -P -t greetings" in report
     assert "--bootstrap-server broker.example:443" in report
     assert "'bootstrap.servers': 'broker.example:443'" in report
+    assert "'my tools/penstock' consume greetings" in report
     assert "of cluster c1" in report
 
 
