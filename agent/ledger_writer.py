@@ -2,7 +2,8 @@
 
 Rule: an append whose outcome is unknown is repeated, the same bytes under the same numbers, until the ledger answers
 (safety rule S10). A session that was fenced is replaced; what it left undecided is answered as unknown and never
-appended under another session (safety rule S1).
+appended under another session (safety rule S1). A command that no ledger can take is refused to its own submitter; it
+gets no number, and the others of its group are appended.
 """
 
 import asyncio
@@ -14,10 +15,11 @@ from dataclasses import dataclass
 from agent.clock import Clock
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
-from coordinator.command_codec import encode
+from coordinator.command_codec import Unwritable, encode
 from coordinator.commands import Command, EndSession, Outcome, Proposal, Refused, StartSession
 from coordinator.log import Entry, Fenced, Ledger, LedgerUnavailable, SessionHeld
-from protocol.limits import LEDGER_GROUP_BYTES_MAX, LEDGER_GROUP_ENTRIES_MAX
+from protocol.errors import ErrorCode
+from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_GROUP_BYTES_MAX, LEDGER_GROUP_ENTRIES_MAX
 from protocol.types import Milliseconds, SessionId
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,10 @@ class LedgerWriter:
         self.session = SessionId(-1)
 
     def submit(self, command: Command) -> asyncio.Future[Outcome]:
-        """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`."""
+        """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
+
+        A command that cannot be an entry (unreadable, too large) is `Refused` like one that apply refuses.
+        """
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._queue.append(_Pending(command, future))
         self._wanted.set()
@@ -120,7 +125,9 @@ class LedgerWriter:
         entries_bytes = 0
         time_ms = self._proposed_time()
         for pending in group:
-            payload = encode(Proposal(time_ms=time_ms, command=pending.command))
+            payload = _payload(pending, time_ms)
+            if payload is None:
+                continue
             if entries and entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
                 await self._append_until_known(entries)
                 entries, entries_bytes = [], 0
@@ -128,7 +135,8 @@ class LedgerWriter:
             entries_bytes += len(payload)
             self._metadata.expect(self.session, self._number_next, pending.future)
             self._number_next += 1
-        await self._append_until_known(entries)
+        if entries:
+            await self._append_until_known(entries)
 
     async def _append_until_known(self, entries: list[Entry]) -> None:
         delay_s = RETRY_SECONDS_FIRST
@@ -155,3 +163,25 @@ class LedgerWriter:
         for future in [*self._metadata.abandon(fenced), *(pending.future for pending in group)]:
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"session {fenced} ended before its entry was seen applied"))
+
+
+def _payload(pending: _Pending, time_ms: Milliseconds | None) -> bytes | None:
+    """The bytes of a command's entry, or None once its submitter was told why there can be none."""
+    try:
+        payload = encode(Proposal(time_ms=time_ms, command=pending.command))
+    except Unwritable as error:
+        refused = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error))
+    else:
+        if len(payload) <= LEDGER_ENTRY_BYTES_MAX:
+            return payload
+        refused = Refused(
+            error_code=ErrorCode.invalid_request,
+            reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
+        )
+    log.error(
+        "a command cannot be written to the ledger",
+        extra={"command": type(pending.command).__name__, "reason": refused.reason},
+    )
+    if not pending.future.done():
+        pending.future.set_result(refused)
+    return None

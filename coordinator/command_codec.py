@@ -6,7 +6,9 @@ array bytes.
 
 Rule: `decode` lets nothing through that `coordinator.apply` could stumble over: lengths, ranges and indexes are
 checked here, once. Bytes that cannot be read raise `LedgerCorrupt`: an agent that skipped an entry which others
-understand would compute another state than they, so it must stop. Golden files: tests/golden/commands.
+understand would compute another state than they, so it must stop. Therefore `encode` reads what it wrote with the very
+checks of `decode`, and refuses what would be refused: nothing unreadable gets into a ledger. Golden files:
+tests/golden/commands.
 """
 
 import struct
@@ -35,9 +37,22 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(WireProposal)
 
 
+class Unwritable(ValueError):
+    """A proposal whose entry no agent could read. Its proposer has a bug: what clients send is checked before."""
+
+
 def encode(proposal: Proposal) -> bytes:
-    """The entry of a proposal: the same bytes for an equal proposal, in every process."""
-    body = _encoder.encode(WireProposal(proposal.time_ms, to_wire(proposal.command)))
+    """The entry of a proposal: the same bytes for an equal proposal, in every process.
+
+    Raises `Unwritable` for exactly what `decode` would refuse.
+    """
+    try:
+        body = _encoder.encode(WireProposal(proposal.time_ms, to_wire(proposal.command)))
+        _read_body(body)
+    except (ValueError, OverflowError, TypeError, msgspec.MsgspecError, LedgerCorrupt) as error:
+        raise Unwritable(f"a {type(proposal.command).__name__} cannot be written: {error}") from error
+    if len(body) > BODY_BYTES_MAX:
+        raise Unwritable(f"an entry would unpack to {len(body)} bytes, {BODY_BYTES_MAX} is the most")
     if len(body) <= COMPRESS_FROM_BYTES:
         return _PLAIN_HEADER + body
     compressed = bytes(cramjam.zstd.compress(body, level=ZSTD_LEVEL))
@@ -54,8 +69,13 @@ def decode(payload: bytes) -> Proposal:
     if flags not in (0, COMPRESSED):
         raise LedgerCorrupt(f"an entry with unknown flags {flags:#x}: upgrade this program")
     body = memoryview(payload)[_HEADER.size :]
+    return _read_body(_decompress(body) if flags else body)
+
+
+def _read_body(body: bytes | memoryview) -> Proposal:
+    """The one place that says which entries are sound, for writing and for reading."""
     try:
-        wire = _decoder.decode(_decompress(body) if flags else body)
+        wire = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LedgerCorrupt(f"an entry cannot be read: {error}") from error
     time_ms = None if wire.time_ms is None else Milliseconds(wire.time_ms)

@@ -237,7 +237,7 @@ class WireProposal(Struct, array_like=True):
 
 
 def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per command
-    """The command in its ledger shape. The caller answers for the ranges: reading checks them, writing does not."""
+    """The command in its ledger shape. Ranges are not checked here: `command_codec.encode` reads what it wrote."""
     match command:
         case CommitChunks():
             chunks, batches = commit_columns(command)

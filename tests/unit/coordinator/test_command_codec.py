@@ -7,7 +7,7 @@ import cramjam
 import msgspec
 import pytest
 
-from coordinator.command_codec import BODY_BYTES_MAX, COMPRESSED, FORMAT_VERSION, decode, encode
+from coordinator.command_codec import BODY_BYTES_MAX, COMPRESSED, FORMAT_VERSION, Unwritable, decode, encode
 from coordinator.commands import (
     AllocateProducerIds,
     ArchivedChunk,
@@ -140,6 +140,34 @@ class TestUnreadableEntries:
     def test_the_message_says_what_is_wrong(self, payload: bytes, message: str) -> None:
         with pytest.raises(LedgerCorrupt, match=message):
             decode(payload)
+
+
+class TestUnwritableCommands:
+    """An entry that no agent can read would stop all of them for ever."""
+
+    @pytest.mark.parametrize(
+        ("command", "message"),
+        [
+            (commit(1, Chunk(batches=[Batch(producer=-2)])), "producer id below -1"),
+            (commit(1, Chunk(batches=[Batch(records=0)])), "without records"),
+            (commit(1, Chunk(batches=[Batch(records=1 << 31)])), "without records"),
+            (commit(1, Chunk(batches=[Batch(records=1 << 32)])), "CommitChunks cannot be written"),
+            (commit(1, Chunk(batches=[])), "have lengths"),
+            (commit(1, Chunk(partition=1 << 31, batches=[Batch()])), "beyond 31 bits"),
+            (commit(-1, Chunk(batches=[Batch()])), "cannot be read"),
+            (DeleteTopic(topic_id=type(TOPIC)(b"short")), "cannot be read"),
+            (create("\ud800"), "CreateTopic cannot be written"),
+            (AllocateProducerIds(count=1 << 64), "AllocateProducerIds cannot be written"),
+            (create(retention_ms="1" * BODY_BYTES_MAX), "would unpack to"),
+        ],
+    )
+    def test_are_refused_at_the_proposer(self, command: Command, message: str) -> None:
+        with pytest.raises(Unwritable, match=message):
+            encode(Proposal(time_ms=None, command=command))
+
+    def test_so_are_times_before_1970(self) -> None:
+        with pytest.raises(Unwritable, match="cannot be read"):
+            encode(Proposal(time_ms=Milliseconds(-1), command=ReportTime()))
 
 
 CHUNK_COLUMNS = {"topic": ("H", [0]), "partition": ("I", [0]), "byte_first": ("I", [0]), "batch_count": ("H", [1])}

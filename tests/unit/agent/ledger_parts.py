@@ -1,0 +1,80 @@
+"""The parts of an agent around its ledger, over a ledger in memory and a clock that a test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from coordinator.commands import StartSession
+from coordinator.follower import Follower
+from coordinator.log import Ledger
+from coordinator.memory_log import MemoryLedger
+from protocol.types import Milliseconds
+from tests.made_commands import start
+
+DAY_MS = 24 * 60 * 60 * 1000
+BEGAN_MS = 1_700_000_000_000
+
+
+class ManualClock:
+    """Time passes when somebody sleeps, or when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.slept: list[float] = []
+
+    def now_ms(self) -> Milliseconds:
+        return Milliseconds(BEGAN_MS + int(self.seconds * 1000))
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
+        await asyncio.sleep(0)
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
+
+
+class Parts:
+    """An agent's session on a ledger: `writer` appends, `metadata` applies."""
+
+    def __init__(self, ledger: Ledger, follower: Follower, begin: StartSession) -> None:
+        self.ledger = ledger
+        self.clock = ManualClock()
+        self.metrics = Metrics()
+        self.is_clock_checked = True
+        self.metadata = MetadataLoop(ledger=ledger, follower=follower, clock=self.clock)
+        self.writer = LedgerWriter(
+            ledger=ledger,
+            metadata=self.metadata,
+            clock=self.clock,
+            start=begin,
+            proposed_time=self.proposed_time,
+            metrics=self.metrics,
+        )
+
+    def proposed_time(self) -> Milliseconds | None:
+        return self.clock.now_ms() if self.is_clock_checked else None
+
+
+@asynccontextmanager
+async def running_parts(ledger: Ledger | None = None, begin: StartSession | None = None) -> AsyncIterator[Parts]:
+    """Parts whose loops run and whose session is open; on the way out they stop as a killed process does."""
+    ledger = ledger or MemoryLedger()
+    follower = Follower(await ledger.identity())
+    follower.load(await ledger.load(), None)
+    parts = Parts(ledger, follower, begin or start())
+    async with asyncio.TaskGroup() as tasks:
+        loops = [tasks.create_task(parts.metadata.run()), tasks.create_task(parts.metadata.run_barriers())]
+        await parts.writer.open()
+        loops.append(tasks.create_task(parts.writer.run()))
+        try:
+            yield parts
+        finally:
+            for loop in loops:
+                loop.cancel()
