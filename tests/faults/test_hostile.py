@@ -35,7 +35,7 @@ UNFRAMED_SHARE = 0.05
 ANSWER_SECONDS_MAX = 20.0
 """Within which a string is answered, or its connection closed; only a long poll may take longer."""
 CALM_SECONDS_MAX = 20.0
-MEMORY_BYTES_MAX = 600 * 1024 * 1024
+MEMORY_BYTES_MAX = 512 * 1024 * 1024
 SENTINEL_FIRST = 0x50000000
 FETCH, PRODUCE, API_VERSIONS = 1, 0, 18
 

@@ -101,3 +101,11 @@ def test_without_a_sync_acknowledged_records_are_lost(
         return  # it says that ledger and bucket disagree, and does not serve
     left = consume(running.bootstrap, len(acknowledged.values), seconds_max=LOST_SECONDS_MAX)
     assert left != acknowledged.values
+
+
+def test_a_broker_whose_bucket_is_gone_says_so_and_does_not_serve(
+    penstock: PenstockFactory, power_cut: PowerCut
+) -> None:
+    run_until_the_power_is_cut(penstock, power_cut, Acknowledged(), flushes=1, name="run", ignore="dir:/store")
+    with pytest.raises(ProcessFailed, match=r"ended with status 1[\s\S]*its bucket has no cluster\.json"):
+        broker(penstock, power_cut, ignore=None)
