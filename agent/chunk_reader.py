@@ -74,6 +74,8 @@ class ChunkReader:
             if flight is None:
                 stored = state.objects.get(chunk.object_id)
                 if stored is None:
+                    for begun in intake:  # nobody reads these, so nobody may wait for them
+                        del self._flights[chunk_key(begun.chunk)]
                     raise ObjectMissing(f"object {chunk.object_id} is not in the state any more")
                 flight = _Flight(chunk, stored.key, asyncio.get_running_loop().create_future())
                 self._flights[key] = flight
