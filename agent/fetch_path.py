@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from agent.chunk_reader import ChunkReader
 from agent.clock import Clock
-from agent.cluster_view import leader_epoch_error
+from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
 from agent.fetch_sessions import WantedPartition
 from agent.metadata_loop import MetadataLoop
 from agent.topics import TopicAdmin
@@ -126,7 +126,7 @@ class FetchPath:
             return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
         if not 0 <= wanted.partition < len(topic.partitions):
             return ErrorCode.unknown_topic_or_partition
-        epoch_error = leader_epoch_error(wanted.current_leader_epoch)
+        epoch_error = leader_epoch_error(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
         if epoch_error is not ErrorCode.none:
             return epoch_error
         partition = topic.partitions[wanted.partition]
@@ -138,7 +138,8 @@ class FetchPath:
             return await self._find(wanted, is_confirmed=True)
         if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > partition.log_end:
             return _Found(topic, partition, is_diverging=True)
-        if not partition.log_start <= wanted.fetch_offset <= partition.log_end:
+        is_epoch_unknown = wanted.last_fetched_epoch > LEADER_EPOCH
+        if is_epoch_unknown or not partition.log_start <= wanted.fetch_offset <= partition.log_end:
             return ErrorCode.offset_out_of_range
         return _Found(topic, partition)
 

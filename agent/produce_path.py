@@ -228,7 +228,7 @@ class ProducePath:
         batches = slice(place.batch_first, place.batch_first + place.batch_count)
         failed = next(filter(None, outcome.error_codes[batches]), None)
         if failed is not None:
-            return Acknowledgement(error_code=ErrorCode(failed))
+            return Acknowledgement(error_code=ErrorCode(failed), log_start=outcome.log_start[place.chunk])
         base_offset = outcome.base_offsets[place.batch_first]
         append_time_ms = outcome.append_time_ms[place.chunk]
         if append_time_ms != NO_TIMESTAMP:

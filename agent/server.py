@@ -15,7 +15,7 @@ from agent.clock import Clock
 from agent.dispatch import HANDLERS
 from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
-from agent.services import Request, Services
+from agent.services import NoAnswer, Request, Services
 from coordinator.log import LedgerUnavailable
 from protocol.api_versions import range_of
 from protocol.connection import RequestFrame, ServerConnection
@@ -166,6 +166,10 @@ class Connection(asyncio.BufferedProtocol):
                 "could not answer a request, closing its connection",
                 extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(error)},
             )
+            self.close()
+            return
+        except NoAnswer as reason:
+            log.info("closing a connection", extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(reason)})
             self.close()
             return
         if answer is None:

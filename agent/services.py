@@ -50,6 +50,10 @@ class Services:
         return self.metadata.state
 
 
+class NoAnswer(Exception):
+    """A request that is owed no answer has failed: only a closed connection makes its client look again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request as it came: its frame, and the name of the listener that took it."""

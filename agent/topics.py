@@ -12,6 +12,7 @@ from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import CreateTopic, DeleteTopic, Refused
+from coordinator.config_types import shorten
 from coordinator.state import TopicState
 from coordinator.topic_configs import InvalidConfig, broker_value, overrides_at_creation, validate_topic_configs
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
@@ -93,7 +94,9 @@ class TopicAdmin:
             )
         for config, value in configs.items():
             if value is None:
-                raise TopicError(ErrorCode.invalid_config, f"Null value not supported for topic configs: {config}")
+                raise TopicError(
+                    ErrorCode.invalid_config, f"Null value not supported for topic configs: {shorten(config)}"
+                )
         try:
             validate_topic_configs(_given(configs))
         except InvalidConfig as error:
@@ -123,4 +126,5 @@ class TopicAdmin:
 
 
 def _given(configs: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in configs.items() if value is not None}
+    """The values, without the blanks around them, which mean nothing (org.apache.kafka.common.config.ConfigDef)."""
+    return {name: value.strip() for name, value in configs.items() if value is not None}

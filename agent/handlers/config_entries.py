@@ -51,9 +51,9 @@ def broker_config_entries(
     for name, spec in sorted(BROKER_CONFIGS.items()):
         if names is not None and name not in names:
             continue
-        is_set = name in broker_configs
-        value = broker_configs.get(name, spec.default)
-        source = ConfigSource.STATIC_BROKER if is_set else ConfigSource.DEFAULT
+        values = [(broker_configs.get(name), ConfigSource.STATIC_BROKER), (spec.default, ConfigSource.DEFAULT)]
+        given = [(value, source) for value, source in values if value is not None]
+        value, source = given[0] if given else (None, ConfigSource.DEFAULT)
         entries.append(
             {
                 "name": name,
@@ -61,7 +61,10 @@ def broker_config_entries(
                 "read_only": spec.is_read_only,
                 "config_source": source,
                 "is_sensitive": False,
-                "synonyms": [{"name": name, "value": value, "source": source}] if with_synonyms else [],
+                "synonyms": [
+                    {"name": name, "value": each, "source": each_source}
+                    for each, each_source in (given if with_synonyms else [])
+                ],
                 "config_type": spec.type,
                 "documentation": spec.documentation if with_documentation else None,
             }

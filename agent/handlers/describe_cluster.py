@@ -15,6 +15,7 @@ from storage.object_store import Buffer
 
 API_KEY = 60
 BROKERS = 1
+CONTROLLERS = 2
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -24,7 +25,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         return answer(
             request.frame,
             {
-                "error_code": ErrorCode.mismatched_endpoint_type,
+                "error_code": ErrorCode.mismatched_endpoint_type
+                if endpoint_type == CONTROLLERS
+                else ErrorCode.unsupported_endpoint_type,
                 "error_message": "The request was sent to an endpoint of type BROKER, but it wanted another type.",
                 "endpoint_type": BROKERS,
                 "cluster_id": "",

@@ -59,7 +59,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 async def _configs(
     services: Services, resource: Any, *, with_synonyms: bool, with_documentation: bool
 ) -> list[dict[str, Any]]:
-    names = resource.configuration_keys
+    names = resource.configuration_keys or None  # none named: all of them
     match resource.resource_type:
         case ResourceType.TOPIC:
             return topic_config_entries(

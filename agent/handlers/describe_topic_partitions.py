@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.authorized_operations import ON_TOPIC
+from agent.handlers.authorized_operations import NOT_ASKED, ON_TOPIC
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
@@ -27,8 +27,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     names = sorted({topic.name for topic in body.topics} or services.state.topic_ids)
     cursor_name = body.cursor.topic_name if body.cursor else ""
     cursor_index = body.cursor.partition_index if body.cursor else 0
-    if body.cursor and cursor_index < 0:
-        return answer(request.frame, {"topics": [], "next_cursor": None})
+    if body.cursor and (cursor_index < 0 or (body.topics and cursor_name not in names)):
+        refused = [_missing(name, ErrorCode.invalid_request, NOT_ASKED) for name in names]
+        return answer(request.frame, {"topics": refused, "next_cursor": None})
     budget = max(1, min(body.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
     topics: list[dict[str, Any]] = []
     next_cursor = None
@@ -57,14 +58,7 @@ def _describe(services: Services, name: str, index_first: int, budget: int) -> t
             validate_topic_name(name)
         except InvalidTopicName:
             error_code = ErrorCode.invalid_topic_exception
-        missing = {
-            "error_code": error_code,
-            "name": name,
-            "topic_id": None,
-            "partitions": [],
-            "topic_authorized_operations": ON_TOPIC,
-        }
-        return missing, index_first, index_first
+        return _missing(name, error_code, ON_TOPIC), index_first, index_first
     count = len(topic.partitions)
     index_end = max(index_first, min(count, index_first + budget))
     node_id = services.node_id
@@ -91,3 +85,13 @@ def _describe(services: Services, name: str, index_first: int, budget: int) -> t
         "topic_authorized_operations": ON_TOPIC,
     }
     return described, index_end, count
+
+
+def _missing(name: str, error_code: ErrorCode, operations: int) -> dict[str, Any]:
+    return {
+        "error_code": error_code,
+        "name": name,
+        "topic_id": None,
+        "partitions": [],
+        "topic_authorized_operations": operations,
+    }

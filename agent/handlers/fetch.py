@@ -58,7 +58,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 
 
 def _plan(services: Services, body: FetchRequest, version: int) -> FetchPlan:
-    wanted = [
+    each_wanted = [
         WantedPartition(
             topic=_key(topic.name, topic.topic_id),
             partition=partition.index,
@@ -70,6 +70,7 @@ def _plan(services: Services, body: FetchRequest, version: int) -> FetchPlan:
         for topic in body.topics
         for partition in topic.partitions
     ]
+    wanted = list({partition.name: partition for partition in each_wanted}.values())
     if version < FIRST_WITH_SESSIONS:
         return FetchPlan(error_code=ErrorCode.none, wanted=wanted, session=None, is_full=True)
     forgotten: list[PartitionName] = [
@@ -125,6 +126,7 @@ def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchR
     topics: list[FetchResponseTopic] = []
     key: TopicKey | None = None
     partitions: list[FetchResponsePartition] = []
+    has_aborted = (*UNKNOWN, ErrorCode.none) if isolation_level == READ_COMMITTED else UNKNOWN
     for read in reads:
         if read.wanted.topic != key:
             key = read.wanted.topic
@@ -139,7 +141,7 @@ def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchR
                 high_watermark=read.high_watermark,
                 last_stable_offset=read.high_watermark,
                 log_start_offset=read.log_start,
-                aborted_transactions=[] if isolation_level == READ_COMMITTED or read.error_code in UNKNOWN else None,
+                aborted_transactions=[] if read.error_code in has_aborted else None,
                 records=read.records,
                 diverging_epoch=DivergingEpoch(epoch=LEADER_EPOCH, end_offset=read.high_watermark)
                 if read.is_diverging

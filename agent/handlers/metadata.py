@@ -39,7 +39,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         topics = [_topic(topic, leader_id) for topic in services.state.topics.values()]
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
-        topics = [await _wanted(services, wanted, version, may_create=may_create) for wanted in once.values()]
+        told = [await _wanted(services, wanted, version, may_create=may_create) for wanted in once.values()]
+        topics = list({(topic["name"], topic["topic_id"]): topic for topic in told}.values())
     if version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations:
         topics = [
             topic | {"topic_authorized_operations": on_topic(is_asked=not topic["error_code"])} for topic in topics

@@ -1,8 +1,8 @@
 """Produce 3-13: records in, offsets out.
 
 `acks=1` means `acks=all`: nothing is acknowledged before it is durable and ordered. acks=0 is written all the same and
-answered by nothing. A bad batch fails alone. Versions 11 and 12 carry the transactional protocol of KIP-890 in the same
-bytes; version 13 names topics by id (KIP-516).
+answered by nothing, but by a closed connection where an error is known at once. A bad batch fails alone. Versions 11
+and 12 carry the transactional protocol of KIP-890 in the same bytes; version 13 names topics by id (KIP-516).
 Source: org.apache.kafka.server.KafkaApis.handleProduceRequest, ProduceRequestUtils.validateRecords,
 org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from agent.produce_path import NO_OFFSET, Acknowledgement
 from agent.record_checks import CheckedRecords, check_records
-from agent.services import Answer, Request, Services
+from agent.services import Answer, NoAnswer, Request, Services
 from coordinator.state import TopicState
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.produce import (
@@ -32,6 +32,9 @@ from storage.object_store import Buffer
 
 API_KEY = 0
 ACKS_NONE = 0
+ACKS_ONE = 1
+TIMEOUT_MS_MIN_OF_ONE = 30_000
+"""The timeout is for replicas in Kafka: with acks=1 it does not count, and may be 0."""
 ACKS_VALID = (-1, 0, 1)
 BEFORE_THE_LOG = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 """Kafka answers these as if it knew nothing of the log. Source: ReplicaManager.appendRecordsToLeader (Kafka 4.3)."""
@@ -52,6 +55,9 @@ async def handle(services: Services, request: Request) -> Answer:
             else:
                 place.settle(NOT_IN_TIME)
     if body.acks == ACKS_NONE:
+        refused = pending.refused
+        if refused is not None:
+            raise NoAnswer(f"{refused.name} for records that nobody waits for")
         return None
     pending.begin()
     return pending.answer
@@ -71,6 +77,12 @@ class PendingProduce:
         self._timer: asyncio.TimerHandle | None = None
         self.answer: asyncio.Future[Sequence[Buffer]] = asyncio.get_running_loop().create_future()
 
+    @property
+    def refused(self) -> ErrorCode | None:
+        """The first error that is known already."""
+        settled = (place.acknowledgement for place in self._places if place.acknowledgement is not NOT_IN_TIME)
+        return next((told.error_code for told in settled if told.error_code is not ErrorCode.none), None)
+
     def add(self, place: "Place") -> None:
         self._places.append(place)
         self._unsettled_count += 1
@@ -81,7 +93,8 @@ class PendingProduce:
         if self._unsettled_count == 0:
             self._finish()
         else:
-            timeout_s = max(self._body.timeout_ms, 0) / 1000
+            timeout_ms_min = TIMEOUT_MS_MIN_OF_ONE if self._body.acks == ACKS_ONE else 0
+            timeout_s = max(self._body.timeout_ms, timeout_ms_min) / 1000
             self._timer = asyncio.get_running_loop().call_later(timeout_s, self._finish)
 
     def place_settled(self) -> None:
@@ -162,10 +175,13 @@ def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
 
 
 def _response(request: Request, body: ProduceRequest, places: Sequence[Place]) -> list[Buffer]:
-    partitions: list[list[ProduceResponsePartition]] = [[] for _ in body.topics]
+    topics: dict[tuple[str | None, bytes | None], ProduceResponseTopic] = {}
     for place in places:
-        told = place.acknowledgement
-        partitions[place.topic_row].append(
+        told, topic = place.acknowledgement, body.topics[place.topic_row]
+        name = (topic.name, topic.topic_id)
+        if name not in topics:
+            topics[name] = ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
+        topics[name].partitions.append(
             ProduceResponsePartition(
                 index=place.partition,
                 error_code=told.error_code,
@@ -176,10 +192,5 @@ def _response(request: Request, body: ProduceRequest, places: Sequence[Place]) -
                 record_errors=[RecordError(batch_index=row) for row in told.rows_refused],
             )
         )
-    topics = [
-        ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
-        for topic, rows in zip(body.topics, partitions, strict=True)
-    ]
-    return write_produce_response(
-        request.frame.correlation_id, request.frame.api_version, ProduceResponse(topics=topics)
-    )
+    response = ProduceResponse(topics=list(topics.values()))
+    return write_produce_response(request.frame.correlation_id, request.frame.api_version, response)

@@ -45,6 +45,8 @@ def batch(
     control: bool = False,
     compression: int = 0,
     timestamp: int = TIMESTAMP,
+    max_timestamp: int | None = None,
+    attributes: int = 0,
     magic: int = 2,
     base_offset: int = 0,
     bad_crc: bool = False,
@@ -57,14 +59,14 @@ def batch(
     if compression == GZIP:
         packer = zlib.compressobj(wbits=31)
         records = packer.compress(records) + packer.flush()
-    attributes = compression | (0x10 if transactional else 0) | (0x20 if control else 0)
+    attributes |= compression | (0x10 if transactional else 0) | (0x20 if control else 0)
     n = len(values)
     tail = struct.pack(
         ">hiqqqhii",
         attributes,
         n - 1 if last_delta is None else last_delta,
         timestamp,
-        timestamp + max(n - 1, 0),
+        timestamp + max(n - 1, 0) if max_timestamp is None else max_timestamp,
         pid,
         epoch,
         seq,

@@ -58,11 +58,16 @@ class Report:
     def is_passed(self) -> bool:
         return not self.not_listed and not self.gone
 
+    @property
+    def _lacking(self) -> str:
+        counts = Counter(api for apis in self.not_served.values() for api in apis)
+        return ", ".join(f"{api} {count}" for api, count in sorted(counts.items()))
+
     def lines(self) -> Iterator[str]:
         yield from (f"not listed in docs/UNSUPPORTED.md: {each}" for each in self.not_listed)
         yield from (f"does not differ any more, remove it from the list: {each}" for each in self.gone)
-        lacking = Counter(api for apis in self.not_served.values() for api in apis)
-        yield "cases that lack an API: " + ", ".join(f"{api} {count}" for api, count in sorted(lacking.items()))
+        if self.not_served:
+            yield f"cases that lack an API: {self._lacking}"
         run_count = len(self.equal) + len(self.listed) + len({each.case for each in self.not_listed})
         yield (
             f"{run_count} cases run: {len(self.equal)} as Kafka 4.3.1, {len(self.listed)} differ as listed; "

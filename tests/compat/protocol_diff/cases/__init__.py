@@ -5,6 +5,7 @@ from tests.compat.protocol_diff.cases import (
     configs,
     consumer_protocol,
     describing,
+    edges,
     epochs,
     fetch,
     groups,
@@ -29,6 +30,7 @@ CASES: tuple[Case, ...] = tuple(
         epochs,
         consumer_protocol,
         admin,
+        edges,
     )
     for case in module.CASES
 )
