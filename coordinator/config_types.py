@@ -46,6 +46,7 @@ class Effect(Enum):
 LONG_MAX = (1 << 63) - 1
 GZIP_LEVELS = ("-1", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 """GzipCompression: its own default, or a level. The only numbers of Kafka's with a gap."""
+SHOWN_CHARS_MAX = 200
 _RANGES = {
     ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
     ConfigType.INT: (-(1 << 31), (1 << 31) - 1),
@@ -118,7 +119,12 @@ class ConfigSpec:
             raise self._refusal(value, "an element is there twice")
 
     def _refusal(self, value: str, why: str) -> InvalidConfig:
-        return InvalidConfig(f"Invalid value {value} for configuration {self.name}: {why}")
+        return InvalidConfig(f"Invalid value {shorten(value)} for configuration {self.name}: {why}")
+
+
+def shorten(text: str) -> str:
+    """A client's text for a message, which must not grow with what the client sent."""
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}... ({len(text)} characters)"
 
 
 def split_list(text: str) -> list[str]:

@@ -18,8 +18,10 @@ from coordinator.config_types import (
     ConfigType,
     Effect,
     InvalidConfig,
+    shorten,
     table,
 )
+from protocol.limits import CONFIG_VALUE_CHARS_MAX, CONFIGS_BYTES_MAX
 
 __all__ = [
     "BROKER_CONFIGS",
@@ -311,14 +313,23 @@ def validate_topic_config(name: str, value: str) -> None:
     """Raise `InvalidConfig` for an unknown name or a value that it does not take."""
     spec = TOPIC_CONFIGS.get(name)
     if spec is None:
-        raise InvalidConfig(f"Unknown topic config name: {name}")
+        raise InvalidConfig(f"Unknown topic config name: {shorten(name)}")
+    if len(value) > CONFIG_VALUE_CHARS_MAX:
+        raise InvalidConfig(f"The value of {name} has {len(value)} characters, {CONFIG_VALUE_CHARS_MAX} is the most.")
     spec.validate(value)
 
 
 def validate_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise `InvalidConfig` for any of a topic's overrides, or where two contradict each other (LogConfig.validate)."""
+    """Raise `InvalidConfig` for any of a topic's overrides, for too much of them, or where two contradict each other.
+
+    Source: org.apache.kafka.storage.internals.log.LogConfig.validate. The sizes are limits of our own: all overrides
+    have to fit into the one entry that creates the topic.
+    """
     for name, value in configs.items():
         validate_topic_config(name, value)
+    configs_bytes = sum(len(name) + len(value.encode()) for name, value in configs.items())
+    if configs_bytes > CONFIGS_BYTES_MAX:
+        raise InvalidConfig(f"The configs have {configs_bytes} bytes together, {CONFIGS_BYTES_MAX} is the most.")
     lag_min, lag_max = (
         int(effective(configs, {}, name)) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )

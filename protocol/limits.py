@@ -57,7 +57,6 @@ LEDGER_GROUP_ENTRIES_MAX = 100
 LEDGER_GROUP_BYTES_MAX = MIB
 SNAPSHOT_ENTRIES_INTERVAL = 10_000
 SNAPSHOT_BYTES_INTERVAL = 16 * MIB
-SESSION_REPEATS_REMEMBERED = 10_000
 LEDGER_TAIL_RECORDS_MAX = 1_000
 """Records that a tail hands over at once; one revision may exceed it, none is split."""
 LEDGER_RECENT_BYTES_MAX = 8 * MIB
@@ -81,6 +80,8 @@ TOPIC_NAME_CHARS_MAX = 249
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_MAX = 200_000
 CONFIG_VALUE_CHARS_MAX = 32 * KIB
+CONFIGS_BYTES_MAX = 256 * KIB
+"""Names and values of all overrides of one topic; they have to fit into one ledger entry."""
 
 # Archive.
 ARCHIVE_PASS_BYTES_MAX = 256 * MIB

@@ -31,8 +31,10 @@ def test_a_group_of_appends_stays_below_the_limits_of_etcd() -> None:
     assert etcd_request_bytes_max > limits.LEDGER_GROUP_BYTES_MAX
 
 
-def test_the_repeats_of_a_session_are_remembered_for_longer_than_a_snapshot_takes() -> None:
-    assert limits.SESSION_REPEATS_REMEMBERED >= limits.SNAPSHOT_ENTRIES_INTERVAL
+def test_the_configs_of_a_topic_fit_into_one_entry() -> None:
+    rest_of_the_entry = limits.KIB + limits.TOPIC_NAME_CHARS_MAX
+    assert limits.CONFIG_VALUE_CHARS_MAX <= limits.CONFIGS_BYTES_MAX
+    assert limits.CONFIGS_BYTES_MAX + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
 
 
 def test_a_timestamp_of_the_greatest_value_fits_the_microseconds_of_a_table() -> None:

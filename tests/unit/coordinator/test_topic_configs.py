@@ -15,6 +15,7 @@ from coordinator.topic_configs import (
     validate_topic_config,
     validate_topic_configs,
 )
+from protocol.limits import CONFIG_VALUE_CHARS_MAX, CONFIGS_BYTES_MAX
 
 
 def test_every_topic_config_of_kafka_is_known() -> None:
@@ -127,6 +128,25 @@ class TestValidation:
     )
     def test_what_kafka_takes_is_taken(self, name: str, value: str) -> None:
         validate_topic_config(name, value)
+
+    def test_a_value_has_a_greatest_length(self) -> None:
+        throttled = "leader.replication.throttled.replicas"
+        value = ",".join(f"{row:07}:0" for row in range(CONFIG_VALUE_CHARS_MAX // 10)) + ",1:1"
+        validate_topic_configs({throttled: value})
+        with pytest.raises(InvalidConfig, match=f"has {CONFIG_VALUE_CHARS_MAX + 8} characters"):
+            validate_topic_configs({throttled: value.ljust(CONFIG_VALUE_CHARS_MAX + 8)})
+
+    def test_so_have_all_together(self) -> None:
+        padded = {name: TOPIC_CONFIGS[name].default or "" for name in TOPIC_CONFIGS}
+        validate_topic_configs(padded)
+        with pytest.raises(InvalidConfig, match=f"bytes together, {CONFIGS_BYTES_MAX} is the most"):
+            validate_topic_configs({name: value.ljust(CONFIG_VALUE_CHARS_MAX) for name, value in padded.items()})
+
+    def test_a_message_does_not_grow_with_what_was_sent(self) -> None:
+        for configs in ({"x" * 70_000: "1"}, {"retention.ms": "x" * 30_000}, {"retention.ms": "1" * 70_000}):
+            with pytest.raises(InvalidConfig) as refused:
+                validate_topic_configs(configs)
+            assert len(str(refused.value)) < 500
 
     def test_overrides_must_not_contradict_each_other(self) -> None:
         validate_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
