@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,7 +31,7 @@ QUICK = Scale(megabytes=20, latency_records=3_000, end_to_end_records=500, idle_
 
 def main() -> int:
     options = _options()
-    scale = QUICK if options.quick else FULL
+    scale = _scale(options)
     round_count = options.rounds or (1 if options.quick else 5)
     chosen = [case for case in cases() if _is_chosen(case, options)]
     if not chosen:
@@ -67,6 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="little data, one round, fewer rows: does it work at all?")
     parser.add_argument("--only", metavar="PATTERN", default="", help="rows whose name holds this regular expression")
     parser.add_argument("--rounds", type=int, default=0, help="rounds in which the peers take turns (5; quick: 1)")
+    parser.add_argument("--megabytes", type=int, default=0, help="a measurement's size (200; quick: 20)")
     parser.add_argument("--minutes", type=float, default=90, help="no row begins after this time")
     parser.add_argument(
         "--without", action="append", default=[], choices=["embedded", "minio"], help="leave out a peer"
@@ -76,6 +78,11 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     options.name = options.name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}{'-quick' if options.quick else ''}"
     return options
+
+
+def _scale(options: argparse.Namespace) -> Scale:
+    scale = QUICK if options.quick else FULL
+    return replace(scale, megabytes=options.megabytes) if options.megabytes else scale
 
 
 def _is_chosen(case: Case, options: argparse.Namespace) -> bool:
@@ -92,7 +99,7 @@ def _place(options: argparse.Namespace) -> Path:
 
 def _write(options: argparse.Namespace, rows: Sequence[RowResult], round_count: int, load: Sequence[float]) -> None:
     """Writes what there is, after every row: a run that is cut off leaves its figures."""
-    scale = QUICK if options.quick else FULL
+    scale = _scale(options)
     result = {
         "penstock": VERSION,
         "kafka": "4.3.1",
@@ -104,6 +111,7 @@ def _write(options: argparse.Namespace, rows: Sequence[RowResult], round_count: 
             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
             "python": platform.python_version(),
             "load_before": load,
+            "load_now": os.getloadavg(),
         },
         "rounds": round_count,
         "megabytes_per_measurement": scale.megabytes,

@@ -25,6 +25,8 @@ ALL_PEERS = (PeerName.KAFKA, PeerName.EMBEDDED, PeerName.MINIO)
 class Kind(Enum):
     PRODUCE = "produce"
     """As fast as it goes."""
+    PRODUCE_BULK = "produce-bulk"
+    """As fast as it goes with large requests, so that waiting for a flush does not bound the client."""
     PRODUCE_PACED = "produce-paced"
     """The same rate on every peer, far below what they can: what a byte costs."""
     LATENCY = "latency"
@@ -49,6 +51,7 @@ class Case:
     partitions: int = 1
     compression: str = "none"
     batch_bytes: int = 16 * KIB
+    request_bytes: int = MIB
     linger_ms: int = 5
     rate: int = -1
     peers: tuple[PeerName, ...] = ALL_PEERS
@@ -59,8 +62,8 @@ class Case:
         batch = f"{self.batch_bytes // MIB} MiB" if self.batch_bytes >= MIB else f"{self.batch_bytes // KIB} KiB"
         shape = f"{self.value_bytes:>4} B p{self.partitions:<2}"
         match self.kind:
-            case Kind.PRODUCE:
-                return f"produce {shape} {self.compression:<4} {batch}"
+            case Kind.PRODUCE | Kind.PRODUCE_BULK:
+                return f"{self.kind.value} {shape} {self.compression:<4} {batch}"
             case Kind.PRODUCE_PACED:
                 return f"produce-paced {self.rate * self.value_bytes // 1_000_000} MB/s {shape} {batch}"
             case Kind.LATENCY:
@@ -76,7 +79,16 @@ class Case:
 def cases() -> Iterator[Case]:
     """All rows, in the order in which they are measured."""
     yield from _produce()
-    for value_bytes, rate in ((1000, 20_000), (100, 100_000)):
+    for compression in ("none", "zstd"):
+        yield Case(
+            kind=Kind.PRODUCE_BULK,
+            value_bytes=1000,
+            partitions=16,
+            compression=compression,
+            batch_bytes=MIB,
+            request_bytes=8 * MIB,
+        )
+    for value_bytes, rate in ((1000, 10_000), (100, 50_000)):
         fast = (PeerName.KAFKA, PeerName.EMBEDDED)
         yield Case(kind=Kind.PRODUCE_PACED, value_bytes=value_bytes, rate=rate, peers=fast)
     for partitions in (1, 16):

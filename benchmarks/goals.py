@@ -72,7 +72,8 @@ def _produce(fast: Sequence[RowResult], paced: Sequence[RowResult]) -> Iterator[
 def _raw_puts(rows: Sequence[RowResult]) -> Goal:
     """Beside the best row, for the slower ones may be bound by the client."""
     raw = _figures(_of(rows, Kind.RAW_PUT), "mb_per_s", PeerName.MINIO)
-    ours = _figures(_of(rows, Kind.PRODUCE), "mb_per_s", PeerName.MINIO)
+    produced = [*_of(rows, Kind.PRODUCE), *_of(rows, Kind.PRODUCE_BULK)]
+    ours = _figures(produced, "mb_per_s", PeerName.MINIO)
     share = ratio(max(ours, default=None), max(raw, default=None))
     return Goal(
         text=f"produce through MinIO, best row >= {RAW_PUT_SHARE_MIN} x raw 8 MiB PUTs",

@@ -21,6 +21,7 @@ TOOL_SECONDS_MAX = 150.0
 PAYLOAD_BYTES = 8_000_000
 """Values to choose from: more than any codec looks back for."""
 CONSUMER = "ConsumeAssigned"
+PRODUCER_MEMORY_DEFAULT = 32 << 20
 HEAP_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
 
@@ -74,6 +75,8 @@ class JavaTools:
             "compression.type": case.compression,
             "batch.size": case.batch_bytes,
             "linger.ms": case.linger_ms,
+            "max.request.size": case.request_bytes,
+            "buffer.memory": max(PRODUCER_MEMORY_DEFAULT, 16 * case.request_bytes),
         }
         words = [f"{name}={value}" for name, value in properties.items()]
         output = self._finish(

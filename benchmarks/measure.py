@@ -72,7 +72,7 @@ def produced_records(bench: Bench, peer: Peer, case: Case) -> int:
         case Kind.PRODUCE if peer.name is PeerName.MINIO:
             trial = produce(bench, peer, case, TRIAL_BYTES // case.value_bytes)
             return min(bench.scale.records(case), int(trial["records_per_s"] * PRODUCE_SECONDS_MAX))
-        case Kind.PRODUCE:
+        case Kind.PRODUCE | Kind.PRODUCE_BULK:
             return bench.scale.records(case)
         case Kind.PRODUCE_PACED:
             return max(bench.scale.records(case) // 2, PACED_SECONDS_MIN * case.rate)
@@ -81,7 +81,7 @@ def produced_records(bench: Bench, peer: Peer, case: Case) -> int:
 
 
 def produce(bench: Bench, peer: Peer, case: Case, records: int) -> dict[str, float]:
-    """PRODUCE, PRODUCE_PACED and LATENCY."""
+    """PRODUCE, PRODUCE_BULK, PRODUCE_PACED and LATENCY."""
     with _topic(peer, case.partitions) as topic:
         process_usage.reset_peak(peer.pid)
         before = peer.cpu_seconds()

@@ -121,7 +121,7 @@ def _measurement(bench: Bench, peer: Peer, case: Case) -> Iterator[Callable[[], 
             yield lambda: bench.minio.measure_puts(bench.scale.megabytes)
         case Kind.END_TO_END:
             yield lambda: measure.end_to_end(bench, peer, case)
-        case Kind.PRODUCE | Kind.PRODUCE_PACED | Kind.LATENCY:
+        case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.PRODUCE_PACED | Kind.LATENCY:
             records = measure.produced_records(bench, peer, case)
             yield lambda: measure.produce(bench, peer, case, records)
 
