@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from protocol.limits import (
+    ARCHIVE_AGE_MS_DEFAULT,
+    ARCHIVE_BYTES_DEFAULT,
     KIB,
     MIB,
     READ_CACHE_BYTES_DEFAULT,
@@ -143,7 +145,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="archive-interval-s",
         kind=Kind.COUNT,
-        default="30",
+        default=str(ARCHIVE_AGE_MS_DEFAULT // 1000),
         minimum=1,
         maximum=DAY_SECONDS,
         help="Seconds between two archive passes of a topic that has new records.",
@@ -151,7 +153,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="archive-bytes",
         kind=Kind.BYTES,
-        default="64MiB",
+        default=f"{ARCHIVE_BYTES_DEFAULT // MIB}MiB",
         minimum=KIB,
         maximum=256 * MIB,
         help="Unarchived bytes of a topic at which a pass begins before the interval is over.",

@@ -10,6 +10,9 @@ from coordinator.state import TopicState
 from coordinator.topic_configs import effective
 from protocol.types import TopicId
 
+TOPICS_KEPT_MAX = 10_000
+"""Rules are worked out again in microseconds; those of deleted topics must not stay for ever."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRules:
@@ -23,7 +26,7 @@ class RecordRules:
 
 
 class RecordRulesOfTopics:
-    """The rules of each topic, kept until its configs are others."""
+    """The rules of each topic, kept until its configs are others, or until they are the longest kept of many topics."""
 
     def __init__(self, broker_configs: Mapping[str, str]) -> None:
         self._broker_configs = broker_configs
@@ -32,20 +35,22 @@ class RecordRulesOfTopics:
     def rules(self, topic: TopicState) -> RecordRules:
         kept = self._kept.get(topic.topic_id)
         if kept is None or kept[0] is not topic.configs:
-            kept = self._kept[topic.topic_id] = (topic.configs, record_rules(topic.configs, self._broker_configs))
+            if len(self._kept) >= TOPICS_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            kept = self._kept[topic.topic_id] = (topic.configs, record_rules(topic, self._broker_configs))
         return kept[1]
 
 
-def record_rules(configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> RecordRules:
+def record_rules(topic: TopicState, broker_configs: Mapping[str, str]) -> RecordRules:
     """The rules that a topic's configs make."""
 
     def number(name: str) -> int:
-        return int(effective(configs, broker_configs, name))
+        return int(effective(topic.configs, broker_configs, name))
 
     return RecordRules(
         message_bytes_max=number("max.message.bytes"),
-        is_compacted="compact" in effective(configs, broker_configs, "cleanup.policy"),
-        uses_append_time=configs.get("message.timestamp.type") == "LogAppendTime",
+        is_compacted="compact" in effective(topic.configs, broker_configs, "cleanup.policy"),
+        uses_append_time=topic.is_log_append_time,
         timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
     )

@@ -25,7 +25,13 @@ from agent.addresses import (
     read_store_url,
 )
 from agent.option_sources import InvalidSettings, Value, gather, nearest
-from protocol.limits import MIB, READ_CACHE_BYTES_DEFAULT, SNAPSHOT_BYTES_INTERVAL, SNAPSHOT_ENTRIES_INTERVAL
+from protocol.limits import (
+    ARCHIVE_AGE_MS_DEFAULT,
+    ARCHIVE_BYTES_DEFAULT,
+    READ_CACHE_BYTES_DEFAULT,
+    SNAPSHOT_BYTES_INTERVAL,
+    SNAPSHOT_ENTRIES_INTERVAL,
+)
 
 __all__ = ["Command", "InvalidSettings", "Listener", "Settings", "load_settings"]
 
@@ -64,8 +70,8 @@ class Settings:
     log_level: str = "info"
     log_format: str = "text"
     flush_interval_ms: int = FLUSH_INTERVAL_MS_EMBEDDED
-    archive_interval_s: int = 30
-    archive_bytes: int = 64 * MIB
+    archive_interval_s: int = ARCHIVE_AGE_MS_DEFAULT // 1000
+    archive_bytes: int = ARCHIVE_BYTES_DEFAULT
     gc_grace_s: int = 3600
     read_cache_bytes: int = READ_CACHE_BYTES_DEFAULT
     snapshot_entries: int = SNAPSHOT_ENTRIES_INTERVAL
@@ -119,8 +125,8 @@ def _settings(command: Command, given: Mapping[str, Value]) -> Settings:
         log_level=_text(given, "log-level", "info"),
         log_format=_text(given, "log-format", "text"),
         flush_interval_ms=_number(given, "flush-interval-ms", flush_interval_ms or FLUSH_INTERVAL_MS_EMBEDDED),
-        archive_interval_s=_number(given, "archive-interval-s", 30),
-        archive_bytes=_number(given, "archive-bytes", 64 * MIB),
+        archive_interval_s=_number(given, "archive-interval-s", ARCHIVE_AGE_MS_DEFAULT // 1000),
+        archive_bytes=_number(given, "archive-bytes", ARCHIVE_BYTES_DEFAULT),
         gc_grace_s=_number(given, "gc-grace-s", 3600),
         read_cache_bytes=_number(given, "read-cache-bytes", READ_CACHE_BYTES_DEFAULT),
         snapshot_entries=_number(given, "snapshot-entries", SNAPSHOT_ENTRIES_INTERVAL),
