@@ -1,0 +1,86 @@
+"""Chunks in memory: cut at whole batches, kept within a bound, the least recently used dropped first."""
+
+import pytest
+
+from agent.chunk_cache import ChunkCache, ServedChunk
+from coordinator.chunk_index import ChunkIndex, ChunkRef
+from protocol.record_batch import patch_offsets
+from tests.made_records import Record, make_batch
+
+COUNTS = (3, 1, 5)
+
+
+def served(first: int = 10) -> ServedChunk:
+    """Batches of 3, 1 and 5 records from an offset on."""
+    batches = bytearray()
+    for count in COUNTS:
+        batches += make_batch([Record(offset=n, timestamp=n, value=b"v" * 10) for n in range(count)])
+    patch_offsets(batches, first)
+    return ServedChunk(memoryview(batches))
+
+
+def refs(count: int) -> list[ChunkRef]:
+    index = ChunkIndex()
+    for number in range(count):
+        index.append(number + 1, number, 0, 100, 1_000, -1)
+    return [index.row(row) for row in range(count)]
+
+
+ENDS = list(served().byte_ends)
+
+
+@pytest.mark.parametrize(
+    ("offset", "first", "end"),
+    [(10, 0, 3), (12, 0, 3), (13, 1, 3), (14, 2, 3), (18, 2, 3), (19, 3, 3), (99, 3, 3)],
+)
+def test_a_read_begins_with_the_batch_that_holds_its_offset(offset: int, first: int, end: int) -> None:
+    chunk, places = served(), [0, *ENDS]
+    given, is_whole = chunk.from_offset(offset, 1 << 20, at_least_one=False)
+    assert is_whole
+    assert given == chunk.buffer[places[first] : places[end]]
+
+
+def test_only_whole_batches_are_given_and_whether_they_reach_the_end_is_said() -> None:
+    chunk = served()
+    for bytes_max, bytes_given in [(ENDS[0], ENDS[0]), (ENDS[1] - 1, ENDS[0]), (ENDS[1], ENDS[1])]:
+        assert chunk.from_offset(10, bytes_max, at_least_one=False) == (chunk.buffer[:bytes_given], False)
+    assert chunk.from_offset(10, ENDS[2], at_least_one=False) == (chunk.buffer, True)
+
+
+def test_the_first_batch_is_given_whole_where_one_must_be() -> None:
+    chunk = served()
+    assert chunk.from_offset(10, 5, at_least_one=False) == (b"", False)
+    assert chunk.from_offset(10, 5, at_least_one=True) == (chunk.buffer[: ENDS[0]], False)
+    assert chunk.from_offset(13, 0, at_least_one=True) == (chunk.buffer[ENDS[0] : ENDS[1]], False)
+    assert chunk.from_offset(14, 0, at_least_one=True) == (chunk.buffer[ENDS[1] :], True)
+
+
+def test_a_chunk_is_found_again_and_counted() -> None:
+    cache, (ref, other), chunk = ChunkCache(bytes_max=1 << 20), refs(2), served()
+    assert cache.get(ref) is None
+    cache.put(ref, chunk)
+    assert cache.get(ref) is chunk
+    assert cache.get(other) is None
+    assert (cache.hits_count, cache.misses_count) == (1, 2)
+
+
+def test_the_least_recently_used_chunk_goes_first() -> None:
+    chunk = served()
+    cache, (first, second, third) = ChunkCache(bytes_max=2 * len(chunk.buffer)), refs(3)
+    cache.put(first, chunk)
+    cache.put(second, chunk)
+    cache.get(first)
+    cache.put(third, chunk)
+    assert [cache.get(ref) is not None for ref in (first, second, third)] == [True, False, True]
+    assert cache.bytes_held == 2 * len(chunk.buffer)
+
+
+def test_the_same_chunk_is_counted_once_and_one_above_the_bound_is_not_kept() -> None:
+    chunk = served()
+    cache, (ref,) = ChunkCache(bytes_max=len(chunk.buffer)), refs(1)
+    cache.put(ref, chunk)
+    cache.put(ref, chunk)
+    assert cache.bytes_held == len(chunk.buffer)
+    small = ChunkCache(bytes_max=len(chunk.buffer) - 1)
+    small.put(ref, chunk)
+    assert (small.get(ref), small.bytes_held) == (None, 0)

@@ -1,0 +1,113 @@
+"""The cleaner deletes what nobody refers to, after its grace, and nothing else (safety rule S6)."""
+
+from agent.cleaner import Cleaner
+from coordinator.commands import ChunksCommitted, DeleteTopic
+from coordinator.memory_log import MemoryLedger
+from protocol.types import ObjectNumber, SessionId
+from storage.failing import FailingStore, Fault, FaultKind, Operation
+from storage.memory_store import MemoryStore
+from storage.object_store import ObjectStore, StoreUnavailable
+from storage.refs import intake_key
+from tests.made_commands import TOPIC, Batch, Chunk, commit, create
+from tests.unit.agent.ledger_parts import DAY_MS, Parts, running_parts
+
+GRACE_MS = 60_000
+
+
+def cleaner(parts: Parts, store: ObjectStore) -> Cleaner:
+    return Cleaner(
+        store=store,
+        metadata=parts.metadata,
+        writer=parts.writer,
+        clock=parts.clock,
+        metrics=parts.metrics,
+        grace_ms=GRACE_MS,
+    )
+
+
+async def produced(parts: Parts, store: ObjectStore, *numbers: int) -> None:
+    """The topic, and an object of one chunk for each number."""
+    await parts.writer.submit(create())
+    for number in numbers:
+        await store.put(intake_key(parts.writer.session, ObjectNumber(number)), [b"x" * 100])
+        outcome = await parts.writer.submit(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
+        assert isinstance(outcome, ChunksCommitted)
+
+
+async def keys(store: ObjectStore) -> list[str]:
+    return [meta.key async for meta in store.list("")]
+
+
+async def test_what_is_referred_to_stays() -> None:
+    store = MemoryStore()
+    async with running_parts() as parts:
+        await produced(parts, store, 0, 1)
+        parts.clock.seconds += 10 * DAY_MS / 1000
+        assert await cleaner(parts, store).clean() == 0
+        assert len(await keys(store)) == 2
+
+
+async def test_a_released_object_goes_when_its_grace_is_over() -> None:
+    store = MemoryStore()
+    async with running_parts() as parts:
+        await produced(parts, store, 0)
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        cleaning = cleaner(parts, store)
+        parts.clock.seconds += GRACE_MS / 1000 - 1
+        assert await cleaning.clean() == 0
+        parts.clock.seconds += 2
+        assert await cleaning.clean() == 1
+        assert await keys(store) == []
+        assert not parts.metadata.state.released
+
+
+async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> None:
+    store = FailingStore(MemoryStore())
+    async with running_parts() as parts:
+        await produced(parts, store, 0)
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        cleaning = cleaner(parts, store)
+        for kind in (FaultKind.BEFORE, FaultKind.AFTER):
+            store.script(Fault(kind=kind, operation=Operation.DELETE))
+            try:
+                await cleaning.clean()
+            except StoreUnavailable:
+                pass
+            else:
+                raise AssertionError("the fault did not strike")
+            assert parts.metadata.state.released
+        assert await cleaning.clean() == 1
+        assert await keys(store) == []
+
+
+async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one_s_stays() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        await produced(parts, store, 0)
+        dead = parts.writer.session
+        await store.put(intake_key(dead, ObjectNumber(1)), [b"never committed"])
+        ledger.core.expire(dead)
+    async with running_parts(ledger) as parts:
+        live = intake_key(parts.writer.session, ObjectNumber(0))
+        await store.put(live, [b"on its way"])
+        stranger = intake_key(SessionId(1 << 40), ObjectNumber(0))
+        await store.put(stranger, [b"of a session that this ledger has not seen yet"])
+        assert await cleaner(parts, store).clean() == 1
+        assert sorted(await keys(store)) == sorted([intake_key(dead, ObjectNumber(0)), live, stranger])
+
+
+async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        dead = parts.writer.session
+        ledger.core.expire(dead)
+    async with running_parts(ledger) as parts:
+        cleaning = cleaner(parts, store)
+        assert await cleaning.clean() == 0
+        await store.put(intake_key(dead, ObjectNumber(5)), [b"late"])
+        assert await cleaning.clean() == 0
+        parts.clock.seconds += DAY_MS / 1000 + 1
+        assert await cleaning.clean() == 1
+        assert await keys(store) == []
+        assert dead not in parts.metadata.state.sessions_ended
