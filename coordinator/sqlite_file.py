@@ -89,7 +89,7 @@ class LedgerFile:
 
     def append(self, session: SessionId, entries: Sequence[Entry]) -> tuple[Position, bool]:
         """The position of the group, and whether it is new rather than a repeat."""
-        with self._transaction():
+        with self._statement():
             if session not in self._newest:
                 raise Fenced(f"session {session} is over")
             newest = self._newest[session]
@@ -98,14 +98,9 @@ class LedgerFile:
                 return position_of_repeat(session, newest, first_copy, entries), False
             position = Position(self._position_last + 1)
             appends_count = self._head.appends_count + 1
-            self._connection.executemany(
-                "INSERT INTO entries VALUES (?, ?, ?, ?)",
-                [(position, entry.number, session, entry.payload) for entry in entries],
-            )
-            self._connection.execute(
-                "UPDATE head SET position_last = ?, position = ?, appends_count = ?",
-                (position, position, appends_count),
-            )
+            rows = ", ".join(["(?, ?, ?, ?)"] * len(entries))
+            values = [value for entry in entries for value in (position, entry.number, session, entry.payload)]
+            self._connection.execute(f"INSERT INTO entries VALUES {rows}", values)  # noqa: S608 - only placeholders
         self._position_last = position
         self._head = Head(position=position, appends_count=appends_count)
         self._newest[session] = NewestGroup(position=position, entries=tuple(entries))
@@ -189,6 +184,16 @@ class LedgerFile:
                 raise
             finally:
                 self._roll_back()
+
+    @contextlib.contextmanager
+    def _statement(self) -> Generator[None, None, None]:
+        """For one statement that writes: it is a transaction of its own."""
+        with self._reading():
+            try:
+                yield
+            except sqlite3.Error:
+                self._is_stale = True
+                raise
 
     @contextlib.contextmanager
     def _reading(self) -> Generator[None, None, None]:

@@ -26,6 +26,9 @@ _TABLES: Final = (
     # position_last: of an append or a session; position: of the newest append; trimmed: of the newest dropped entry.
     "CREATE TABLE head (position_last INTEGER NOT NULL, position INTEGER NOT NULL, appends_count INTEGER NOT NULL,"
     " trimmed INTEGER NOT NULL)",
+    # So an append is one statement, and its thread waits for the interpreter's lock once instead of five times.
+    "CREATE TRIGGER append AFTER INSERT ON entries BEGIN UPDATE head SET position_last = new.position,"
+    " appends_count = appends_count + (position < new.position), position = new.position; END",
     "CREATE TABLE snapshot (position INTEGER NOT NULL, object_key TEXT NOT NULL, appends_count INTEGER NOT NULL,"
     " digest BLOB NOT NULL)",
 )

@@ -67,15 +67,15 @@ class SqliteBackend(Backend):
         losses: deque[Loss] = deque()
 
         class LosingConnection(sqlite3.Connection):
-            """Fails the commits that the test wants to fail, before or after they are carried out."""
+            """Fails the appends that the test wants to fail, before or after they are carried out."""
 
             def execute(self, sql: str, parameters: "_Parameters" = (), /) -> sqlite3.Cursor:
-                loss = losses.popleft() if losses and sql == "COMMIT" else None
+                loss = losses.popleft() if losses and sql.startswith("INSERT INTO entries") else None
                 if loss is Loss.BEFORE:
-                    raise sqlite3.OperationalError("disk I/O error before the commit")
+                    raise sqlite3.OperationalError("disk I/O error before the append")
                 cursor = super().execute(sql, parameters)
                 if loss is Loss.AFTER:
-                    raise sqlite3.OperationalError("disk I/O error after the commit")
+                    raise sqlite3.OperationalError("disk I/O error after the append")
                 return cursor
 
         self._losses = losses

@@ -81,7 +81,7 @@ class Losses:
 
         class LosingConnection(sqlite3.Connection):
             def execute(self, sql: str, parameters: "_Parameters" = (), /) -> sqlite3.Cursor:
-                fate = fates.popleft() if fates and sql == "COMMIT" else Fate.APPLIED
+                fate = fates.popleft() if fates and sql.startswith("INSERT INTO entries") else Fate.APPLIED
                 if fate is Fate.LOST:
                     raise sqlite3.OperationalError("lost")
                 cursor = super().execute(sql, parameters)
@@ -138,14 +138,15 @@ class Agent:
         groups = self._groups.setdefault(session, [])
         is_unknown = session in self._unknown
         back = 1 if is_unknown else step.back  # what is unknown is repeated before anything else (safety rule S10)
-        if 0 < back <= len(groups):
+        is_new = not 0 < back <= len(groups)
+        if not is_new:
             group = groups[-back]
         else:
             first = groups[-1][-1].number + 1 if groups else 0
             group = [Entry(number=number, payload=b"%d" % number) for number in range(first, first + step.count)]
             groups.append(group)
-        # Only what would be carried out can get lost: the rest is refused before the commit.
-        if session in self._live and group is groups[-1]:
+        # Only what would be carried out can get lost: a repeat may find its first copy, the rest is refused at once.
+        if session in self._live and is_new:
             self._losses.fates.append(step.fate)
         answered = await answer(lambda: self.ledger.append(session, group))
         self._losses.fates.clear()

@@ -189,7 +189,7 @@ class TestFailing:
 
         ledger = await open_ledger(tmp_path, connection_type=FailingConnection)
         session = await ledger.open_session("a")
-        failing += ["COMMIT", "SELECT"]
+        failing += ["INSERT", "SELECT"]
         with pytest.raises(LedgerUnavailable, match="disk I/O error"):
             await ledger.append(session, entry(0))
         for call in (ledger.head, ledger.load):
