@@ -212,7 +212,7 @@ class Agent:
             metadata=metadata,
             clock=clock,
             metrics=self.metrics,
-            pointer=self._start.pointer,
+            start=self._start,
             entries_interval=settings.snapshot_entries,
             bytes_interval=settings.snapshot_bytes,
         )

@@ -1,7 +1,8 @@
 """Writes snapshots of the state, so that an agent starts fast and the ledger stays short.
 
 Rule: object first, then the pointer by compare-and-set, then the trim: a crash in between leaves an object that nobody
-refers to, never a pointer to nothing. The pointer carries the state's digest (safety rule S3).
+refers to and the next snapshot removes, never a pointer to nothing. The pointer carries the state's digest (safety rule
+S3).
 """
 
 import logging
@@ -9,10 +10,10 @@ import logging
 from agent.clock import Clock
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
-from coordinator.log import Ledger, SnapshotPointer
+from coordinator.log import Ledger, LedgerStart, SnapshotPointer
 from coordinator.snapshot import digest, encode_snapshot
 from storage.object_store import ObjectStore
-from storage.refs import snapshot_key
+from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Snapshots:
         metadata: MetadataLoop,
         clock: Clock,
         metrics: Metrics,
-        pointer: SnapshotPointer | None,
+        start: LedgerStart,
         entries_interval: int,
         bytes_interval: int,
     ) -> None:
@@ -39,11 +40,12 @@ class Snapshots:
         self._metadata = metadata
         self._clock = clock
         self._metrics = metrics
-        self._pointer = pointer
+        self._pointer = start.pointer
         self._entries_interval = entries_interval
         self._bytes_interval = bytes_interval
-        self._entries_covered = metadata.entries_applied_count
-        self._bytes_covered = metadata.entry_bytes_applied
+        # What the ledger held above its pointer at the start counts too, or short lives would never take a snapshot.
+        self._entries_covered = metadata.entries_applied_count - len(start.records)
+        self._bytes_covered = metadata.entry_bytes_applied - sum(len(record.payload) for record in start.records)
 
     async def run(self) -> None:
         """Take a snapshot whenever enough entries, or bytes of them, were applied since the last, for ever."""
@@ -59,7 +61,7 @@ class Snapshots:
         return entries >= self._entries_interval or entry_bytes >= self._bytes_interval
 
     async def take(self) -> SnapshotPointer:
-        """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshot."""
+        """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshots."""
         state = self._metadata.state
         entries_covered, bytes_covered = self._metadata.entries_applied_count, self._metadata.entry_bytes_applied
         # On the loop, not in a thread: the state must not change while it is written out.
@@ -79,8 +81,10 @@ class Snapshots:
         self._pointer = pointer
         self._entries_covered, self._bytes_covered = entries_covered, bytes_covered
         await self._ledger.trim(pointer.position)
-        if previous is not None and previous.object_key != pointer.object_key:
-            await self._store.delete([previous.object_key])
+        # Keys sort by position: the older ones are the previous snapshot, and what crashes left.
+        older = [meta.key async for meta in self._store.list(SNAPSHOT_PREFIX) if meta.key < pointer.object_key]
+        if older:
+            await self._store.delete(older)
         self._metrics.snapshots.inc()
         log.info("wrote a snapshot", extra={"position": pointer.position, "bytes": len(content)})
         return pointer

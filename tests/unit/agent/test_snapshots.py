@@ -1,11 +1,12 @@
 """Snapshots: the object, then the pointer, then the trim; a crash in between loses nothing."""
 
+import asyncio
+
 import pytest
 
 from agent.snapshots import Snapshots
 from coordinator.commands import ReportTime
 from coordinator.follower import Follower
-from coordinator.log import SnapshotPointer
 from coordinator.memory_log import MemoryLedger
 from coordinator.snapshot import digest
 from coordinator.state import ClusterState
@@ -17,14 +18,14 @@ from tests.made_commands import create
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
 
-def snapshots(parts: Parts, store: ObjectStore, *, pointer: SnapshotPointer | None = None) -> Snapshots:
+async def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
     return Snapshots(
         ledger=parts.ledger,
         store=store,
         metadata=parts.metadata,
         clock=parts.clock,
         metrics=parts.metrics,
-        pointer=pointer,
+        start=await parts.ledger.load(),
         entries_interval=10,
         bytes_interval=1 << 20,
     )
@@ -45,7 +46,7 @@ async def test_a_snapshot_replaces_the_entries_before_it() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
         await parts.writer.submit(create())
-        pointer = await snapshots(parts, store).take()
+        pointer = await (await snapshots(parts, store)).take()
         assert pointer.object_key == snapshot_key(parts.metadata.state.position)
         start = await ledger.load()
         assert (start.pointer, list(start.records)) == (pointer, [])
@@ -56,7 +57,7 @@ async def test_a_snapshot_replaces_the_entries_before_it() -> None:
 async def test_the_next_snapshot_removes_the_one_before() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        taking = snapshots(parts, store)
+        taking = await snapshots(parts, store)
         await taking.take()
         await parts.writer.submit(ReportTime())
         second = await taking.take()
@@ -69,7 +70,7 @@ async def test_the_next_snapshot_removes_the_one_before() -> None:
 async def test_a_put_that_fails_leaves_ledger_and_pointer_as_they_were(kind: FaultKind) -> None:
     ledger, store = MemoryLedger(), FailingStore(MemoryStore())
     async with running_parts(ledger) as parts:
-        taking = snapshots(parts, store)
+        taking = await snapshots(parts, store)
         store.script(Fault(kind=kind, operation=Operation.PUT))
         with pytest.raises(StoreUnavailable):
             await taking.take()
@@ -82,10 +83,34 @@ async def test_a_put_that_fails_leaves_ledger_and_pointer_as_they_were(kind: Fau
 async def test_a_pointer_that_another_agent_moved_is_left_alone() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        slow = snapshots(parts, store)
-        other = await snapshots(parts, store).take()
+        slow = await snapshots(parts, store)
+        other = await (await snapshots(parts, store)).take()
         await parts.writer.submit(ReportTime())
         await slow.take()
         assert (await ledger.load()).pointer == other
         await slow.take()
         assert (await ledger.load()).pointer != other
+
+
+async def test_what_a_crash_left_before_the_pointer_moved_goes_with_the_next_snapshot() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        await store.put(snapshot_key(parts.metadata.state.position), [b"nobody refers to this"])
+        await parts.writer.submit(ReportTime())
+        pointer = await (await snapshots(parts, store)).take()
+        assert await keys(store) == [pointer.object_key]
+
+
+async def test_entries_of_earlier_lives_count_too() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    for _ in range(4):
+        async with running_parts(ledger) as parts:
+            await parts.writer.submit(ReportTime())
+            ledger.core.expire(parts.writer.session)
+    async with running_parts(ledger) as parts:
+        async with asyncio.TaskGroup() as tasks:
+            run = tasks.create_task((await snapshots(parts, store)).run())
+            while not await keys(store):
+                await parts.writer.submit(ReportTime())
+            run.cancel()
+        assert parts.metadata.entries_applied_count < 10
