@@ -93,7 +93,7 @@ def measure_row(run: Run, case: Case) -> RowResult:
         for name, figures in _rounds(run, case):
             rounds.setdefault(name, []).append(figures)
     except FAILURES as error:
-        return RowResult(case=case, rounds=rounds, failure=_reason(error))
+        return RowResult(case=case, rounds=rounds, failure=failure_text(error))
     return RowResult(case=case, rounds=rounds)
 
 
@@ -138,7 +138,7 @@ def _peer(name: PeerName, folder: Path, bench: Bench) -> Peer:
             return PenstockPeer(name, folder, places=places, environment=bench.minio.server.settings)
 
 
-def _reason(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """What failed, in one line and without the paths of this machine."""
     printed = error.output if isinstance(error, subprocess.CalledProcessError | subprocess.TimeoutExpired) else ""
     if isinstance(printed, bytes):
