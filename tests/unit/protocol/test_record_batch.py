@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.compression import Compression
-from protocol.errors import ErrorCode, InvalidBatch
+from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.record_batch import (
     BatchHeader,
     check_crc,
@@ -100,6 +100,24 @@ class TestRefusals:
     @pytest.mark.parametrize("codec", [5, 6, 7])
     def test_an_unknown_codec(self, codec: int) -> None:
         assert code_of(hand_made(attributes=codec)) is ErrorCode.unsupported_compression_type
+
+    @pytest.mark.parametrize(
+        ("buffer", "is_no_batch"),
+        [
+            (b"", True),
+            (hand_made()[:-1], True),
+            (hand_made(magic=1), True),
+            (hand_made(magic=3), True),
+            (hand_made(base_offset=7), False),
+            (hand_made(attributes=5), False),
+        ],
+    )
+    def test_what_is_not_one_whole_batch_is_told_from_what_the_log_refuses(
+        self, buffer: bytes, is_no_batch: bool
+    ) -> None:
+        with pytest.raises(InvalidBatch) as refused:
+            split_batches(buffer)
+        assert isinstance(refused.value, NotOneBatch) is is_no_batch
 
     def test_append_time_is_the_brokers_to_set(self) -> None:
         assert code_of(hand_made(attributes=8)) is ErrorCode.invalid_timestamp
