@@ -26,18 +26,22 @@ from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.node_ids import node_id_of
 from agent.produce_path import ProducePath
+from agent.producer_expiry import ProducerExpiry
 from agent.producer_ids import ProducerIdBlock
 from agent.record_rules import RecordRulesOfTopics
 from agent.server import KafkaServer
 from agent.services import Services
+from agent.session_reaper import SessionReaper
 from agent.settings import Settings
 from agent.snapshots import Snapshots
 from agent.state_views import state_figures
-from agent.supervisor import Supervisor
+from agent.supervisor import Run, Supervisor
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from agent.version import VERSION
+from coordinator.broker_configs import broker_value
 from coordinator.commands import RULES_VERSION, Endpoint, StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerError, LedgerIdentity, LedgerStart
@@ -48,9 +52,6 @@ from protocol.records import warm_kernels
 from storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
-
-NODE_ID = 1
-"""The embedded agent's node id; agents of a cluster get theirs by name."""
 
 
 class Agent:
@@ -78,6 +79,8 @@ class Agent:
         self._supervisor = Supervisor(clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
         self._metadata = MetadataLoop(ledger=ledger, follower=follower, clock=clock)
+        self._node_id = node_id_of(settings.name, follower.state.sessions.values())
+        self._clock_check = ClockCheck(store=store, clock=clock)
         self.ledger = ledger
         self.store = store
         self.metrics = metrics
@@ -112,17 +115,17 @@ class Agent:
         self.http = http_server.bind()
         self._server = KafkaServer(tasks=self._tasks, metrics=self.metrics, clock=self._clock)
         await self._bind()
-        clock_check = ClockCheck(store=self.store, clock=self._clock)
         self._supervisor.start("metadata", self._metadata.run, is_restarted=False)
         self._supervisor.start("barriers", self._metadata.run_barriers, is_restarted=False)
-        self._supervisor.start("clock check", clock_check.run)
-        await self._clock.sleep(0)
+        # Once before the first entry, so that the state has a time before anything is served (safety rules S2, S14).
+        await self._clock_check.check_or_report()
+        self._supervisor.start("clock check", self._clock_check.run)
         self._writer = LedgerWriter(
             ledger=self.ledger,
             metadata=self._metadata,
             clock=self._clock,
             start=self._start_session(),
-            proposed_time=clock_check.proposed_time,
+            proposed_time=self._clock_check.proposed_time,
             metrics=self.metrics,
         )
         await self._writer.open()
@@ -131,12 +134,21 @@ class Agent:
         self._supervisor.start("http", http_server.run, is_restarted=False)
         self._supervisor.start("kernels", lambda: run_in_thread(warm_kernels))
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
-        self._supervisor.start("archiver", self._archiver.run)
-        self._supervisor.start("cleaner", self._cleaner.run)
-        self._supervisor.start("snapshots", self._snapshots.run)
+        for name, run in self._roles().items():
+            self._supervisor.start(name, run)
         await self._server.start_serving(self._services)
         await http_server.serving()
         self.is_ready = True
+
+    def _roles(self) -> Mapping[str, Run]:
+        """The background work that ends before the session does."""
+        return {
+            "archiver": self._archiver.run,
+            "cleaner": self._cleaner.run,
+            "snapshots": self._snapshots.run,
+            "sessions": self._reaper.run,
+            "producer expiry": self._producer_expiry.run,
+        }
 
     async def _bind(self) -> None:
         """Take the ports first: the session tells the others where this agent listens."""
@@ -148,7 +160,7 @@ class Agent:
     def _start_session(self) -> StartSession:
         return StartSession(
             name=self._settings.name,
-            node_id=NODE_ID,
+            node_id=self._node_id,
             endpoints=tuple(Endpoint(listener=a.name, host=a.host, port=a.port) for a in self.advertised),
             zone=self._settings.zone,
             rules_version=RULES_VERSION,
@@ -173,7 +185,7 @@ class Agent:
         )
         self._services = Services(
             cluster_id=self._identity.cluster_id,
-            node_id=NODE_ID,
+            node_id=self._node_id,
             metadata=metadata,
             writer=writer,
             produce=self._produce,
@@ -190,6 +202,13 @@ class Agent:
             clock=clock,
             ids=self._ids,
         )
+        self._wire_roles()
+        self.metrics.watch_state(lambda: state_figures(self.state))
+        self._watch_figures(cache)
+
+    def _wire_roles(self) -> None:
+        """What works in the background."""
+        settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
         self._archiver = Archiver(
             store=self.store,
             metadata=metadata,
@@ -216,8 +235,14 @@ class Agent:
             entries_interval=settings.snapshot_entries,
             bytes_interval=settings.snapshot_bytes,
         )
-        self.metrics.watch_state(lambda: state_figures(self.state))
-        self._watch_figures(cache)
+        self._reaper = SessionReaper(ledger=self.ledger, metadata=metadata, writer=writer, clock=clock)
+        self._producer_expiry = ProducerExpiry(
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            proposed_time=self._clock_check.proposed_time,
+            expiration_ms=int(broker_value(settings.broker_configs, "producer.id.expiration.ms")),
+        )
 
     def _watch_figures(self, cache: ChunkCache) -> None:
         """Figures that their owners count anyway are read when somebody asks for the metrics."""
@@ -243,7 +268,7 @@ class Agent:
         try:
             async with self._clock.timeout(self._settings.drain_timeout_s):
                 await self._server.drain(self._settings.drain_timeout_s)
-                await self._supervisor.stop("archiver", "cleaner", "snapshots")
+                await self._supervisor.stop(*self._roles())
                 await self._produce.drain()
                 await self._writer.close()
         except (TimeoutError, OutcomeUnknown, LedgerError) as error:
@@ -260,7 +285,7 @@ class Agent:
             "name": self._settings.name,
             "version": VERSION,
             "cluster_id": self._identity.cluster_id,
-            "node_id": NODE_ID,
+            "node_id": self._node_id,
             "session": self._writer.session,
             "kafka": [str(listener) for listener in self.advertised],
             "position": self.state.position,

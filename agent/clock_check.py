@@ -7,7 +7,7 @@ found it close. Where the store has no clock of its own (the embedded one), the 
 import logging
 
 from agent.clock import Clock
-from protocol.limits import CLOCK_CHECK_INTERVAL_S, CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
+from protocol.limits import CLOCK_CHECK_INTERVAL_S, CLOCK_CHECK_RETRY_S, CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore, StoreError
 
@@ -38,11 +38,16 @@ class ClockCheck:
             return
         self._valid_until_s = began_s + CLOCK_CHECK_VALID_S
 
+    async def check_or_report(self) -> None:
+        """Compare once; a store that is away is only reported, and the clock stays as far believed as it was."""
+        try:
+            await self.check()
+        except StoreError as error:
+            log.warning("could not compare clocks with the object store", extra={"reason": str(error)})
+
     async def run(self) -> None:
-        """Check again and again, for ever. A store that is away is asked again next time."""
+        """Check again and again, for ever; the caller has checked once. A store that is away is asked again soon."""
         while True:
-            try:
-                await self.check()
-            except StoreError as error:
-                log.warning("could not compare clocks with the object store", extra={"reason": str(error)})
-            await self._clock.sleep(CLOCK_CHECK_INTERVAL_S)
+            is_believed = self.proposed_time() is not None
+            await self._clock.sleep(CLOCK_CHECK_INTERVAL_S if is_believed else CLOCK_CHECK_RETRY_S)
+            await self.check_or_report()

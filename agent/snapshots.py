@@ -11,7 +11,7 @@ from agent.clock import Clock
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from coordinator.log import Ledger, LedgerStart, SnapshotPointer
-from coordinator.snapshot import digest, encode_snapshot
+from coordinator.snapshot import encode_with_digest
 from storage.object_store import ObjectStore
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
@@ -65,12 +65,12 @@ class Snapshots:
         state = self._metadata.state
         entries_covered, bytes_covered = self._metadata.entries_applied_count, self._metadata.entry_bytes_applied
         # On the loop, not in a thread: the state must not change while it is written out.
-        content = encode_snapshot(state)
+        content, state_digest = encode_with_digest(state)
         pointer = SnapshotPointer(
             position=state.position,
             object_key=snapshot_key(state.position),
             appends_count=state.appends_count,
-            digest=digest(state),
+            digest=state_digest,
         )
         await self._store.put(pointer.object_key, [content])
         previous = self._pointer

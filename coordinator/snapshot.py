@@ -88,12 +88,18 @@ _decoder = msgspec.msgpack.Decoder(_Snapshot)
 
 def encode_snapshot(state: ClusterState) -> bytes:
     """The state as the bytes of a snapshot object."""
-    return bytes([FORMAT_VERSION]) + bytes(cramjam.zstd.compress(_canonical(state), level=ZSTD_LEVEL))
+    return encode_with_digest(state)[0]
+
+
+def encode_with_digest(state: ClusterState) -> tuple[bytes, bytes]:
+    """The bytes of a snapshot object and the state's `digest`, for one walk over the state."""
+    canonical = _canonical(state)
+    return bytes([FORMAT_VERSION]) + bytes(cramjam.zstd.compress(canonical, level=ZSTD_LEVEL)), _digest_of(canonical)
 
 
 def digest(state: ClusterState) -> bytes:
     """Equal for equal states, different for others (safety rule S3): BLAKE2b of the canonical bytes, 32 bytes."""
-    return hashlib.blake2b(_canonical(state), digest_size=DIGEST_BYTES).digest()
+    return _digest_of(_canonical(state))
 
 
 def decode_snapshot(data: bytes) -> ClusterState:
@@ -105,6 +111,10 @@ def decode_snapshot(data: bytes) -> ClusterState:
         return _to_state(wire)
     except (msgspec.MsgspecError, cramjam.DecompressionError, ValueError, KeyError) as error:
         raise LedgerCorrupt(f"a snapshot cannot be read: {error!r}") from error
+
+
+def _digest_of(canonical: bytes) -> bytes:
+    return hashlib.blake2b(canonical, digest_size=DIGEST_BYTES).digest()
 
 
 def _canonical(state: ClusterState) -> bytes:

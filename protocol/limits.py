@@ -103,8 +103,18 @@ FOOTERS_CACHED_MAX = 1_000
 # Clocks (safety rule S2).
 CLOCK_SKEW_MS_MAX = 10_000
 CLOCK_CHECK_INTERVAL_S = 540.0
+CLOCK_CHECK_RETRY_S = 10.0
+"""Until the next check of a clock that is not believed."""
 CLOCK_CHECK_VALID_S = 900.0
 """A check is believed for a little longer than until the next one is due."""
+
+# Background roles.
+SESSION_CHECK_INTERVAL_S = 10.0
+"""How often the sessions of other agents are looked at (safety rule S12)."""
+PRODUCER_EXPIRY_CHECK_INTERVAL_S = 600.0
+"""Kafka's producer.id.expiration.check.interval.ms, in seconds."""
+ARCHIVE_PLANS_MAX = 5
+"""Passes in a row without success after which an archive on demand gives up."""
 
 # Reads of objects, and the cleaner.
 READ_GAP_BYTES_MAX = 512 * KIB

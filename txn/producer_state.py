@@ -4,7 +4,7 @@ Rule: `decide` only judges; the caller records what it accepted. Nothing here kn
 Source: org.apache.kafka.storage.internals.log.{ProducerAppendInfo,ProducerStateEntry,ProducerStateManager} (Kafka 4.3).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -133,6 +133,11 @@ def advance(
     producers[ProducerId(producer_id)] = ProducerState(
         epoch=ProducerEpoch(epoch), recent=(first,), last_active_ms=time_ms
     )
+
+
+def any_idle(producers: Mapping[ProducerId, ProducerState], before_ms: Milliseconds) -> bool:
+    """Whether `expire` would forget a producer."""
+    return any(state.last_active_ms < before_ms for state in producers.values())
 
 
 def expire(producers: dict[ProducerId, ProducerState], before_ms: Milliseconds) -> bool:

@@ -34,7 +34,9 @@ class ManualClock:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.seconds += seconds
-        await asyncio.sleep(0)
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        await turn
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         return nullcontext()

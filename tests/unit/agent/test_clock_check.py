@@ -1,9 +1,11 @@
 """An agent proposes times only while its clock is known to agree with the store's."""
 
+import asyncio
+
 import pytest
 
 from agent.clock_check import ClockCheck
-from protocol.limits import CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
+from protocol.limits import CLOCK_CHECK_INTERVAL_S, CLOCK_CHECK_RETRY_S, CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
@@ -57,4 +59,21 @@ async def test_a_store_that_is_away_changes_nothing() -> None:
     store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
     with pytest.raises(StoreUnavailable):
         await check.check()
+    assert check.proposed_time() is not None
+
+
+async def test_a_store_that_is_away_at_the_start_is_reported_and_asked_again_soon() -> None:
+    clock = ManualClock()
+    store = FailingStore(MemoryStore())
+    check = ClockCheck(store=store, clock=clock)
+    store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
+    await check.check_or_report()
+    assert check.proposed_time() is None
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(check.run())
+        while len(clock.slept) < 2:
+            await clock.sleep(0)
+            clock.slept.remove(0)
+        run.cancel()
+    assert clock.slept[:2] == [CLOCK_CHECK_RETRY_S, CLOCK_CHECK_INTERVAL_S]
     assert check.proposed_time() is not None

@@ -12,6 +12,7 @@ from txn.producer_state import (
     Reject,
     RememberedBatch,
     advance,
+    any_idle,
     decide,
     expire,
     sequence_after,
@@ -130,6 +131,8 @@ class TestInAnotherEpoch:
 
 def test_producers_idle_since_before_the_cutoff_are_forgotten() -> None:
     producers = {ProducerId(n): producer((0, 1, 10 * n)) for n in range(3)}
+    assert any_idle(producers, Milliseconds(10))
     assert expire(producers, Milliseconds(10))
     assert sorted(producers) == [1, 2]
+    assert not any_idle(producers, Milliseconds(10))
     assert not expire(producers, Milliseconds(10))

@@ -1,0 +1,56 @@
+"""Idle producers are forgotten by a checked clock, and nothing is written while there are none (safety rule S2)."""
+
+from agent.producer_expiry import ProducerExpiry
+from coordinator.memory_log import MemoryLedger
+from tests.made_commands import Chunk, commit, create, idempotent
+from tests.unit.agent.ledger_parts import DAY_MS, Parts, running_parts
+
+
+def expiry(parts: Parts) -> ProducerExpiry:
+    return ProducerExpiry(
+        metadata=parts.metadata,
+        writer=parts.writer,
+        clock=parts.clock,
+        proposed_time=parts.proposed_time,
+        expiration_ms=DAY_MS,
+    )
+
+
+async def produced(parts: Parts) -> None:
+    """One batch of an idempotent producer, now."""
+    await parts.writer.submit(create())
+    await parts.writer.submit(commit(0, Chunk(batches=[idempotent(0)]), session=parts.writer.session))
+    assert producers(parts) == 1
+
+
+def producers(parts: Parts) -> int:
+    return sum(len(held.producers) for topic in parts.metadata.state.topics.values() for held in topic.partitions)
+
+
+async def test_a_producer_is_forgotten_once_it_was_idle_for_longer_than_the_time() -> None:
+    async with running_parts() as parts:
+        await produced(parts)
+        parts.clock.seconds += DAY_MS / 1000
+        assert not await expiry(parts).expire()
+        parts.clock.seconds += 1
+        assert await expiry(parts).expire()
+        assert producers(parts) == 0
+
+
+async def test_nothing_is_written_while_nobody_is_idle() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts:
+        await produced(parts)
+        head = await ledger.head()
+        parts.clock.seconds += 600
+        assert not await expiry(parts).expire()
+        assert await ledger.head() == head
+
+
+async def test_s2_an_unchecked_clock_expires_nobody() -> None:
+    async with running_parts() as parts:
+        await produced(parts)
+        parts.clock.seconds += DAY_MS
+        parts.is_clock_checked = False
+        assert not await expiry(parts).expire()
+        assert producers(parts) == 1
