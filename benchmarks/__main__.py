@@ -59,7 +59,8 @@ def main() -> int:
         say("interrupted; the rows so far follow")
         is_interrupted = True
     print(render(rows), end="")
-    say(f"every figure: {_place(options)}")
+    if rows:
+        say(f"every figure: {_place(options)}")
     return 1 if is_interrupted or any(row.failure for row in rows) else 0
 
 

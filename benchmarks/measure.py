@@ -21,6 +21,7 @@ ARCHIVE_SECONDS_MAX = 300
 WARM_UP_SHARE = 5
 """A fifth of what is produced warms the client and is not counted in its figures."""
 TRIAL_BYTES = 1_000_000
+WARM_UP_MEGABYTES_MAX = 50
 PRODUCE_SECONDS_MAX = 10
 PACED_SECONDS_MIN = 2
 END_TO_END_SECONDS_MAX = 20
@@ -150,14 +151,16 @@ def idle(bench: Bench, peer: Peer) -> dict[str, float]:
 
 def warm_up(bench: Bench, peer: Peer) -> None:
     """Runs through what will be measured, so that compilers and caches have seen it."""
+    megabytes = min(bench.scale.megabytes, WARM_UP_MEGABYTES_MAX)
+    warm = replace(bench, scale=replace(bench.scale, megabytes=megabytes))
     for case in (
         Case(kind=Kind.PRODUCE, value_bytes=1000, batch_bytes=MIB),
-        Case(kind=Kind.PRODUCE, value_bytes=100, partitions=16),
+        Case(kind=Kind.PRODUCE, value_bytes=1000, partitions=16),
     ):
-        produce(bench, peer, case, produced_records(bench, peer, case))
-    case = Case(kind=Kind.CONSUME_MEMORY, value_bytes=1000, compression="zstd")
-    with loaded(replace(bench, scale=replace(bench.scale, megabytes=bench.scale.megabytes // 2)), peer, case) as topics:
-        consume(bench, peer, case, topics)
+        produce(warm, peer, case, produced_records(warm, peer, case))
+    case = Case(kind=Kind.CONSUME_MEMORY, value_bytes=1000, compression="zstd", batch_bytes=MIB)
+    with loaded(warm, peer, case) as topics:
+        consume(warm, peer, case, topics)
 
 
 @contextmanager
