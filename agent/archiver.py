@@ -26,6 +26,8 @@ from storage.object_store import ObjectMissing, ObjectStore
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 1.0
+PASSES_IN_VAIN_MAX = 10
+"""How many passes in a row may be planned again before whoever asked for them is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +83,22 @@ class Archiver:
     async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
         """Archive everything that the topic's intake held when this was called; returns once it is applied.
 
-        Raises `InvalidBatch` or `ChunkMismatch` where an intake object is damaged.
+        Raises `InvalidBatch` or `ChunkMismatch` where an intake object is damaged, `ObjectMissing` where one is gone.
         """
         await self._metadata.barrier()
         topic = self._metadata.state.topics[topic_id]
         ends = [partition.log_end for partition in topic.partitions]
         done: list[ArchivedPass] = []
+        passes_in_vain = 0
         while not self._is_archived(topic_id, ends):
             archived = await self._pass(topic_id)
             if archived is not None:
                 done.append(archived)
+                passes_in_vain = 0
+                continue
+            passes_in_vain += 1
+            if passes_in_vain == PASSES_IN_VAIN_MAX:
+                raise ObjectMissing(f"{topic.name} cannot be archived: see the agent's log for the object that is gone")
         return ArchiveReport(
             topic=topic.name,
             records=sum(archived.row_count for archived in done),

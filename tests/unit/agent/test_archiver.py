@@ -1,0 +1,120 @@
+"""Archive passes on demand: all that was there, planned again where the index moved on, and an end in any case."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from agent.archiver import PASSES_IN_VAIN_MAX, Archiver
+from coordinator.commands import ChunkColumns, ChunksCommitted, DeleteTopic
+from coordinator.memory_log import MemoryLedger
+from iceberg_export.plan import ArchivePolicy
+from protocol.types import ObjectNumber, PartitionIndex
+from storage.chunk_format import ChunkParts, encode_object
+from storage.memory_store import MemoryStore
+from storage.object_store import Buffer, ObjectMissing, ObjectStore
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, intake_key
+from tests.made_commands import TOPIC, Batch, Chunk, commit, create
+from tests.made_records import Record, make_batch
+from tests.unit.agent.ledger_parts import Parts, running_parts
+
+
+def archiver(parts: Parts, store: ObjectStore) -> Archiver:
+    return Archiver(
+        store=store,
+        metadata=parts.metadata,
+        writer=parts.writer,
+        clock=parts.clock,
+        metrics=parts.metrics,
+        policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
+    )
+
+
+async def produce(parts: Parts, store: ObjectStore, number: int, *, records: int = 3) -> None:
+    """An intake object with one batch, put and committed."""
+    batch = make_batch([Record(offset=n, timestamp=1_000 + n, key=b"k", value=b"%d" % n) for n in range(records)])
+    session = parts.writer.session
+    encoded = encode_object(
+        session, ObjectNumber(number), [ChunkParts(topic_id=TOPIC, partition=PartitionIndex(0), parts=[batch])]
+    )
+    await store.put(intake_key(session, ObjectNumber(number)), encoded.parts)
+    made = Batch(records=records, size=len(batch), timestamp=1_000 + records - 1)
+    command = commit(number, Chunk(batches=[made]), session=session)
+    chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
+    outcome = await parts.writer.submit(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
+    assert isinstance(outcome, ChunksCommitted)
+    assert list(outcome.error_codes) == [0]
+
+
+async def keys(store: ObjectStore, prefix: str) -> list[str]:
+    return [meta.key async for meta in store.list(prefix)]
+
+
+async def test_everything_that_was_there_ends_in_one_file_and_the_intake_is_released() -> None:
+    store = MemoryStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        for number in range(3):
+            await produce(parts, store, number)
+        report = await archiver(parts, store).archive_topic(TOPIC)
+        assert (report.topic, report.records) == ("t", 9)
+        assert await keys(store, LAKE_PREFIX) == list(report.object_keys)
+        assert sorted(parts.metadata.state.released) == await keys(store, INTAKE_PREFIX)
+        assert {known.kind for known in parts.metadata.state.objects.values()} == {ObjectKind.PARQUET}
+
+
+async def test_a_topic_without_anything_new_makes_no_file() -> None:
+    store = MemoryStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        archiving = archiver(parts, store)
+        assert (await archiving.archive_topic(TOPIC)).object_keys == ()
+        await produce(parts, store, 0)
+        assert len((await archiving.archive_topic(TOPIC)).object_keys) == 1
+        assert (await archiving.archive_topic(TOPIC)).object_keys == ()
+
+
+async def test_an_object_that_is_gone_for_good_is_reported_and_not_searched_for_ever() -> None:
+    store = MemoryStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        await store.delete(await keys(store, INTAKE_PREFIX))
+        with pytest.raises(ObjectMissing, match="t cannot be archived"):
+            await archiver(parts, store).archive_topic(TOPIC)
+        retried = parts.metrics.archive_passes.labels("retried")
+        assert retried._value.get() == PASSES_IN_VAIN_MAX
+
+
+class DeletingStore(MemoryStore):
+    """Deletes the topic while its file is being put."""
+
+    parts: Parts
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        await super().put(key, parts, if_absent=if_absent)
+        if key.startswith(LAKE_PREFIX):
+            await self.parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+
+
+async def test_a_topic_that_is_deleted_during_its_pass_ends_the_archiving() -> None:
+    store = DeletingStore()
+    async with running_parts() as parts:
+        store.parts = parts
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        assert (await archiver(parts, store).archive_topic(TOPIC)).object_keys == ()
+        assert not parts.metadata.state.objects
+
+
+async def test_a_file_of_a_session_that_ended_is_made_again_under_the_next() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        ended = parts.writer.session
+        ledger.core.expire(ended)
+        report = await archiver(parts, store).archive_topic(TOPIC)
+        assert report.records == 3
+        assert parts.writer.session != ended
+        assert f"{parts.writer.session:016x}" in report.object_keys[0]
