@@ -1,0 +1,122 @@
+"""Appends without an answer, and sessions that end: repeated under the same numbers, or told as unknown (S1, S10)."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from agent.ledger_writer import OutcomeUnknown
+from coordinator.commands import AllocateProducerIds, ChunksCommitted, ProducerIdsAllocated
+from coordinator.log import Entry
+from coordinator.memory_log import Fate, MemoryLedger
+from protocol.types import SessionId
+from tests.made_commands import Batch, Chunk, commit, create
+from tests.unit.agent.ledger_parts import Parts, running_parts
+
+SECONDS_MAX = 10.0
+
+
+class Fates:
+    """The fates of the next appends, and what was appended."""
+
+    def __init__(self) -> None:
+        self.next: list[Fate] = []
+        self.seen: list[tuple[SessionId, list[int]]] = []
+        self.is_asked = asyncio.Event()
+
+    async def __call__(self, session: SessionId, entries: Sequence[Entry]) -> Fate:
+        self.seen.append((session, [entry.number for entry in entries]))
+        self.is_asked.set()
+        return self.next.pop(0) if self.next else Fate.APPLIED
+
+
+async def first_id(parts: Parts) -> int:
+    async with asyncio.timeout(SECONDS_MAX):
+        outcome = await parts.writer.submit(AllocateProducerIds(count=10))
+    assert isinstance(outcome, ProducerIdsAllocated)
+    return outcome.producer_id_first
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST, Fate.DELAYED])
+async def test_an_append_without_an_answer_is_repeated_under_its_numbers_and_happens_once(fate: Fate) -> None:
+    fates = Fates()
+    ledger = MemoryLedger(fate_of_append=fates)
+    async with running_parts(ledger) as parts:
+        fates.seen.clear()
+        fates.next = [fate, fate]
+        assert await first_id(parts) == 0
+        ledger.core.deliver_delayed()
+        assert await first_id(parts) == 10
+        session = parts.writer.session
+        assert fates.seen in (
+            [(session, [1]), (session, [1]), (session, [1]), (session, [2])],
+            [(session, [1]), (session, [1]), (session, [2])],
+        )
+        assert parts.metadata.state.producer_id_next == 20
+
+
+async def test_what_is_submitted_together_is_one_append_in_order() -> None:
+    fates = Fates()
+    async with running_parts(MemoryLedger(fate_of_append=fates)) as parts:
+        await parts.writer.submit(create())
+        fates.seen.clear()
+        session = parts.writer.session
+        futures = [parts.writer.submit(commit(n, Chunk(batches=[Batch()]), session=session)) for n in range(5)]
+        outcomes = await asyncio.gather(*futures)
+        assert len(fates.seen) == 1
+        assert [list(o.base_offsets) for o in outcomes if isinstance(o, ChunksCommitted)] == [[n] for n in range(5)]
+
+
+async def test_an_ended_session_is_replaced_and_what_it_left_is_told_as_unknown() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts:
+        ended = parts.writer.session
+        ledger.core.expire(ended)
+        futures = [parts.writer.submit(AllocateProducerIds(count=10)) for _ in range(3)]
+        for told in await asyncio.gather(*futures, return_exceptions=True):
+            assert isinstance(told, OutcomeUnknown)
+        assert parts.writer.session > ended
+        assert ended in parts.metadata.state.sessions_ended
+        assert await first_id(parts) == 0  # nothing of the old session was appended under the new one
+
+
+async def test_an_append_that_happened_before_its_session_ended_is_told_as_it_is() -> None:
+    """The answer was lost, the session too: what the reader sees applied is the truth."""
+    fates = Fates()
+    ledger = MemoryLedger(fate_of_append=fates)
+    async with running_parts(ledger) as parts:
+        ended = parts.writer.session
+        fates.is_asked.clear()
+        fates.next = [Fate.ANSWER_LOST]
+        future = parts.writer.submit(AllocateProducerIds(count=10))
+        await fates.is_asked.wait()
+        ledger.core.expire(ended)
+        async with asyncio.timeout(SECONDS_MAX):
+            outcome = await future
+        assert isinstance(outcome, ProducerIdsAllocated)
+        assert await first_id(parts) == outcome.producer_id_first + 10
+
+
+async def test_a_delayed_append_of_an_ended_session_never_arrives() -> None:
+    fates = Fates()
+    ledger = MemoryLedger(fate_of_append=fates)
+    async with running_parts(ledger) as parts:
+        ended = parts.writer.session
+        fates.is_asked.clear()
+        fates.next = [Fate.DELAYED]
+        future = parts.writer.submit(AllocateProducerIds(count=10))
+        await fates.is_asked.wait()
+        ledger.core.expire(ended)
+        with pytest.raises(OutcomeUnknown):
+            await future
+        ledger.core.deliver_delayed()
+        assert await first_id(parts) == 0
+
+
+async def test_a_closed_writer_has_ended_its_session() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts:
+        session = parts.writer.session
+        await parts.writer.close()
+        assert session not in parts.metadata.state.sessions
+        assert await ledger.is_session_ended("a", session)
