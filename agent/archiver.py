@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 1.0
 PASSES_IN_VAIN_MAX = 10
 """How many passes in a row may be planned again before whoever asked for them is told."""
+PAUSE_SECONDS = 0.2
+"""Before a pass is planned again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ class Archiver:
         self._one_at_a_time = asyncio.Lock()
         self._session: SessionId | None = None
         self._number_next = 0
+        self._failure = ""
 
     async def run(self) -> None:
         """Archive what is due, for ever."""
@@ -98,7 +101,10 @@ class Archiver:
                 continue
             passes_in_vain += 1
             if passes_in_vain == PASSES_IN_VAIN_MAX:
-                raise ObjectMissing(f"{topic.name} cannot be archived: see the agent's log for the object that is gone")
+                raise ObjectMissing(f"{topic.name} cannot be archived, tried {passes_in_vain} times: {self._failure}")
+            # A missing object means that the plan was old, or that the object is gone: look again (safety rule S6).
+            await self._clock.sleep(PAUSE_SECONDS)
+            await self._metadata.barrier()
         return ArchiveReport(
             topic=topic.name,
             records=sum(archived.row_count for archived in done),
@@ -128,10 +134,12 @@ class Archiver:
                 )
                 outcome = await self._writer.submit(archived.command)
             except (ObjectMissing, OutcomeUnknown) as error:
+                self._failure = str(error)
                 self._metrics.archive_passes.labels("retried").inc()
                 log.info("an archive pass will be planned again", extra={"topic": planned.name, "reason": str(error)})
                 return None
             if not isinstance(outcome, Done):
+                self._failure = str(outcome)
                 self._metrics.archive_passes.labels("refused").inc()
                 log.info("an archive pass was refused", extra={"topic": planned.name, "outcome": str(outcome)})
                 return None

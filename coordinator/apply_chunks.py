@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 from coordinator.apply_objects import add_object, is_key_known
 from coordinator.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
-from coordinator.state import ClusterState, PartitionState
+from coordinator.state import NO_TIME, ClusterState, PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import (
     NO_PRODUCER_ID,
@@ -28,6 +28,8 @@ from txn.producer_state import Accept, Duplicate, Reject, advance, decide
 NO_ERROR: Final = int(ErrorCode.none)
 NO_OFFSET: Final = -1
 UNKNOWN_PARTITION: Final = int(ErrorCode.unknown_topic_or_partition)
+NOT_STAMPED: Final = int(ErrorCode.not_leader_or_follower)
+"""A client's own remedy: it asks again."""
 
 
 def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChunks) -> Outcome:
@@ -85,7 +87,11 @@ class _Commit:
             topic = topics[topic_index]
             end = first + count
             if topic is None or partition_index >= len(topic.partitions):
-                self._refuse_chunk(count)
+                self._refuse_chunk(count, UNKNOWN_PARTITION)
+            elif topic.is_log_append_time and self.state.time_ms == NO_TIME:
+                # No agent with a checked clock has proposed a time yet (S2), and what is stamped stays so (S14): the
+                # producer tries again. Later the state's time is used, however old: agents check clocks at their start.
+                self._refuse_chunk(count, NOT_STAMPED)
             else:
                 partition = topic.partitions[partition_index]
                 log_end = partition.log_end
@@ -102,8 +108,8 @@ class _Commit:
                     self.grown[topic.topic_id, PartitionIndex(partition_index)] = None
             first = end
 
-    def _refuse_chunk(self, count: int) -> None:
-        self.error_codes.extend([UNKNOWN_PARTITION] * count)
+    def _refuse_chunk(self, count: int, error_code: int) -> None:
+        self.error_codes.extend([error_code] * count)
         self.base_offsets.extend([NO_OFFSET] * count)
         self.append_time_ms.append(NO_TIMESTAMP)
         self.log_start.append(NO_OFFSET)

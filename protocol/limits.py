@@ -113,8 +113,6 @@ SESSION_CHECK_INTERVAL_S = 10.0
 """How often the sessions of other agents are looked at (safety rule S12)."""
 PRODUCER_EXPIRY_CHECK_INTERVAL_S = 600.0
 """Kafka's producer.id.expiration.check.interval.ms, in seconds."""
-ARCHIVE_PLANS_MAX = 5
-"""Passes in a row without success after which an archive on demand gives up."""
 
 # Reads of objects, and the cleaner.
 READ_GAP_BYTES_MAX = 512 * KIB

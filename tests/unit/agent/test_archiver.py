@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.archiver import PASSES_IN_VAIN_MAX, Archiver
+from agent.archiver import PASSES_IN_VAIN_MAX, PAUSE_SECONDS, Archiver
 from coordinator.commands import ChunkColumns, ChunksCommitted, DeleteTopic
 from coordinator.memory_log import MemoryLedger
 from iceberg_export.plan import ArchivePolicy
@@ -80,10 +80,11 @@ async def test_an_object_that_is_gone_for_good_is_reported_and_not_searched_for_
         await parts.writer.submit(create())
         await produce(parts, store, 0)
         await store.delete(await keys(store, INTAKE_PREFIX))
-        with pytest.raises(ObjectMissing, match="t cannot be archived"):
+        with pytest.raises(ObjectMissing, match=r"t cannot be archived, tried 10 times: intake/.* does not exist"):
             await archiver(parts, store).archive_topic(TOPIC)
         retried = parts.metrics.archive_passes.labels("retried")
         assert retried._value.get() == PASSES_IN_VAIN_MAX
+        assert parts.clock.slept == [PAUSE_SECONDS] * (PASSES_IN_VAIN_MAX - 1)
 
 
 class DeletingStore(MemoryStore):

@@ -10,6 +10,7 @@ from protocol.types import PartitionIndex, SessionId, TopicId
 from tests.made_commands import BATCH_BYTES, TOPIC, Batch, Chunk, Cluster, commit, create, idempotent, start
 
 OTHER = TopicId(bytes([1] * 16))
+NOT_LEADER_OR_FOLLOWER = 6
 OUT_OF_ORDER = 45
 STALE_EPOCH = 47
 INVALID_TXN_STATE = 48
@@ -184,3 +185,15 @@ def test_s14_a_topic_with_append_time_gets_the_states_time(batches: list[Batch])
     assert outcome.append_time_ms == [123]
     chunk = cluster.partition.index.row(0)
     assert (chunk.append_time_ms, chunk.max_timestamp) == (123, 123)
+
+
+def test_s14_nothing_is_stamped_before_the_state_has_a_time_and_other_topics_go_on() -> None:
+    cluster = Cluster.started(message_timestamp_type="LogAppendTime")
+    cluster.do(create("u", topic_id=OTHER))
+    chunks = [Chunk(batches=[idempotent(0), Batch()]), Chunk(topic_id=OTHER, batches=[Batch()])]
+    refused = committed(cluster.do(commit(0, *chunks)))
+    assert refused.error_codes == [NOT_LEADER_OR_FOLLOWER, NOT_LEADER_OR_FOLLOWER, 0]
+    assert refused.append_time_ms == [-1, -1]
+    assert cluster.partition.log_end == 0
+    accepted = committed(cluster.do(commit(1, *chunks), time_ms=5))
+    assert (accepted.error_codes, accepted.append_time_ms) == ([0, 0, 0], [5, -1])
