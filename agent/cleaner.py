@@ -5,7 +5,7 @@ told what is gone. Time is the state's: while garbage waits, this loop keeps the
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from agent.clock import Clock
 from agent.ledger_writer import LedgerWriter
@@ -14,8 +14,8 @@ from agent.metrics import Metrics
 from coordinator.commands import ForgetObjects, ForgetSessions, ReportTime
 from protocol.limits import GC_DELETIONS_PER_STEP_MAX
 from protocol.types import SessionId
-from storage.gc_plan import judge_listed, plan_sessions, released_due
-from storage.object_store import ObjectStore
+from storage.gc_plan import ListedVerdict, judge_listed, plan_sessions, released_due
+from storage.object_store import ObjectMeta, ObjectStore
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Cleaner:
         self._metrics = metrics
         self._grace_ms = grace_ms
         self._sessions_listed: set[SessionId] = set()
-        self._unknown_reported: set[str] = set()
+        self._unknown_reported = (0, "")
 
     async def run(self) -> None:
         """Clean again and again, for ever."""
@@ -75,13 +75,32 @@ class Cleaner:
     async def _delete_leftovers(self) -> int:
         """List the bucket for what ended sessions left behind; each session at its end and once more a day later."""
         state = self._metadata.state
+        self._sessions_listed.intersection_update(state.sessions_ended)
         plan = plan_sessions(state.sessions_ended, time_ms=state.time_ms, already_listed=self._sessions_listed)
         if not plan.first and not plan.last:
             return 0
         await self._metadata.barrier()
-        keys = [meta.key for prefix in PREFIXES async for meta in self._store.list(prefix)]
+        count = unknown_count = 0
+        unknown_first = ""
+        for prefix in PREFIXES:
+            async for page in _pages(self._store.list(prefix)):
+                verdict = self._judge(page)
+                if verdict.deletable:
+                    await self._delete(verdict.deletable)
+                    count += len(verdict.deletable)
+                if verdict.unknown:
+                    unknown_first = unknown_first or verdict.unknown[0]
+                    unknown_count += len(verdict.unknown)
+        self._report_unknown(unknown_count, unknown_first)
+        self._sessions_listed.update(plan.first)
+        if plan.last:
+            await self._writer.submit(ForgetSessions(sessions=tuple(plan.last)))
+        return count
+
+    def _judge(self, keys: Sequence[str]) -> ListedVerdict:
+        """By the state of now, which is no older than the listing's."""
         state = self._metadata.state
-        verdict = judge_listed(
+        return judge_listed(
             keys,
             position=state.position,
             referenced=state.object_ids,
@@ -89,24 +108,31 @@ class Cleaner:
             sessions_live=state.sessions,
             sessions_ended=state.sessions_ended,
         )
-        self._report_unknown(verdict.unknown)
-        for first in range(0, len(verdict.deletable), GC_DELETIONS_PER_STEP_MAX):
-            await self._delete(verdict.deletable[first : first + GC_DELETIONS_PER_STEP_MAX])
-        self._sessions_listed.update(plan.first)
-        if plan.last:
-            await self._writer.submit(ForgetSessions(sessions=tuple(plan.last)))
-        return len(verdict.deletable)
 
     async def _delete(self, keys: Sequence[str]) -> None:
         await self._store.delete(keys)
         self._metrics.gc_deleted_objects.inc(len(keys))
         log.info("deleted objects that nobody refers to", extra={"count": len(keys), "first": keys[0]})
 
-    def _report_unknown(self, keys: Iterable[str]) -> None:
-        new = [key for key in keys if key not in self._unknown_reported]
-        if new:
-            self._unknown_reported.update(new)
+    def _report_unknown(self, count: int, first: str) -> None:
+        """Once for what there is: again only when a listing finds something else."""
+        if (count, first) == self._unknown_reported:
+            return
+        self._unknown_reported = count, first
+        if count:
             log.warning(
                 "objects in the bucket that this cluster did not write; they are left alone",
-                extra={"count": len(new), "first": new[0]},
+                extra={"count": count, "first": first},
             )
+
+
+async def _pages(listing: AsyncIterator[ObjectMeta]) -> AsyncIterator[list[str]]:
+    """The keys of a listing, some at a time: a bucket holds more than fits into memory."""
+    page: list[str] = []
+    async for meta in listing:
+        page.append(meta.key)
+        if len(page) == GC_DELETIONS_PER_STEP_MAX:
+            yield page
+            page = []
+    if page:
+        yield page

@@ -1,8 +1,13 @@
 """The cleaner deletes what nobody refers to, after its grace, and nothing else (safety rule S6)."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from agent.cleaner import Cleaner
 from coordinator.commands import ChunksCommitted, DeleteTopic
 from coordinator.memory_log import MemoryLedger
+from protocol.limits import GC_DELETIONS_PER_STEP_MAX
 from protocol.types import ObjectNumber, SessionId
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
@@ -23,6 +28,19 @@ def cleaner(parts: Parts, store: ObjectStore) -> Cleaner:
         metrics=parts.metrics,
         grace_ms=GRACE_MS,
     )
+
+
+class CountingStore(MemoryStore):
+    """Another view of a store, which notes how many objects are deleted at a time."""
+
+    def __init__(self, store: MemoryStore, steps: list[int]) -> None:
+        super().__init__()
+        self._objects = store._objects
+        self._steps = steps
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self._steps.append(len(keys))
+        await super().delete(keys)
 
 
 async def produced(parts: Parts, store: ObjectStore, *numbers: int) -> None:
@@ -111,3 +129,38 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
         assert await cleaning.clean() == 1
         assert await keys(store) == []
         assert dead not in parts.metadata.state.sessions_ended
+        assert await cleaning.clean() == 0
+        assert cleaning._sessions_listed == set()
+
+
+async def test_leftovers_are_judged_page_by_page() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        dead = parts.writer.session
+        ledger.core.expire(dead)
+    count = 2 * GC_DELETIONS_PER_STEP_MAX + 1
+    for number in range(count):
+        await store.put(intake_key(dead, ObjectNumber(number)), [b"x"])
+    async with running_parts(ledger) as parts:
+        steps: list[int] = []
+        cleaning = cleaner(parts, CountingStore(store, steps))
+        assert await cleaning.clean() == count
+        assert steps == [GC_DELETIONS_PER_STEP_MAX, GC_DELETIONS_PER_STEP_MAX, 1]
+
+
+async def test_what_others_put_is_reported_once_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    for number in range(3):
+        await store.put(f"intake/somebody's/{number}", [b"x"])
+    async with running_parts(ledger) as parts:
+        ledger.core.expire(parts.writer.session)
+    async with running_parts(ledger) as parts:
+        cleaning = cleaner(parts, store)
+        for _ in range(2):
+            assert await cleaning.clean() == 0
+            cleaning._sessions_listed.clear()
+        reports = [record for record in caplog.records if "did not write" in record.message]
+        assert [(record.__dict__["count"], record.__dict__["first"]) for record in reports] == [
+            (3, "intake/somebody's/0")
+        ]
+        assert len(await keys(store)) == 3
