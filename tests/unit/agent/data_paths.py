@@ -1,0 +1,111 @@
+"""Produce, fetch and archive over a ledger and a store in memory, wired as an agent wires them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from agent.archiver import Archiver
+from agent.chunk_cache import ChunkCache
+from agent.chunk_reader import ChunkReader
+from agent.cpu import run_in_thread
+from agent.fetch_path import FetchPath, PartitionRead
+from agent.fetch_sessions import WantedPartition
+from agent.ids import SystemIds
+from agent.produce_path import Acknowledgement, ProducePath
+from agent.topics import TopicAdmin
+from iceberg_export.parquet_reader import ParquetReader
+from iceberg_export.plan import ArchivePolicy
+from protocol.limits import MIB
+from protocol.record_batch import split_batches
+from protocol.types import PartitionIndex
+from storage.batcher import BatchGroup
+from storage.failing import FailingStore
+from storage.memory_store import MemoryStore
+from tests.made_commands import TOPIC, create
+from tests.made_records import Record, read_batches
+from tests.unit.agent.ledger_parts import Parts, running_parts
+
+
+class Ticket:
+    """Takes an acknowledgement, as a Produce request does."""
+
+    def __init__(self) -> None:
+        self.settled: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
+
+    def settle(self, acknowledgement: Acknowledgement) -> None:
+        self.settled.set_result(acknowledgement)
+
+
+class DataPaths:
+    """One topic `t` with one partition."""
+
+    def __init__(self, parts: Parts, tasks: asyncio.TaskGroup, cache_bytes: int) -> None:
+        self.parts = parts
+        self.memory = MemoryStore()
+        self.store = FailingStore(self.memory)
+        self.cache = ChunkCache(bytes_max=cache_bytes)
+        self.produce_path = ProducePath(
+            store=self.store,
+            writer=parts.writer,
+            metadata=parts.metadata,
+            cache=self.cache,
+            clock=parts.clock,
+            metrics=parts.metrics,
+            tasks=tasks,
+            flush_interval_ms=5,
+            is_store_cheap=True,
+        )
+        archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
+        topics = TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={})
+        self.fetch_path = FetchPath(
+            metadata=parts.metadata,
+            topics=topics,
+            reader=ChunkReader(store=self.store, archive=archive, cache=self.cache, tasks=tasks),
+            clock=parts.clock,
+            broker_configs={},
+        )
+        self.archiver = Archiver(
+            store=self.store,
+            metadata=parts.metadata,
+            writer=parts.writer,
+            clock=parts.clock,
+            metrics=parts.metrics,
+            policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
+        )
+
+    async def produce(self, *batches: bytes) -> list[Acknowledgement]:
+        """The answers to batches that came in one after the other, each flushed before the next."""
+        answers = []
+        for batch in batches:
+            ticket = Ticket()
+            view = memoryview(batch)
+            self.produce_path.add(BatchGroup(TOPIC, PartitionIndex(0), view, split_batches(view), ticket))
+            answers.append(await ticket.settled)
+        return answers
+
+    async def fetch(self, offset: int, *, bytes_max: int = MIB, partition_bytes_max: int = MIB) -> PartitionRead:
+        """What a consumer at `offset` is given at once."""
+        wanted = WantedPartition("t", 0, offset, partition_bytes_max, -1, -1)
+        reads = await self.fetch_path.fetch([wanted], max_wait_ms=0, bytes_min=1, bytes_max=bytes_max)
+        return reads[0]
+
+    async def consume(self, *, partition_bytes_max: int) -> Sequence[Record]:
+        """Every record from offset 0 on, fetch by fetch, as a consumer goes on: from where the last batch ended."""
+        offset, records = 0, list[Record]()
+        while True:
+            read = await self.fetch(offset, partition_bytes_max=partition_bytes_max)
+            if not read.records:
+                return records
+            batches = read_batches(b"".join(bytes(part) for part in read.records))
+            records += [record for record in batches.records if record.offset >= offset]
+            offset = batches.ranges[-1][1]
+
+
+@asynccontextmanager
+async def data_paths(*, cache_bytes: int = 64 * MIB, timestamp_type: str = "CreateTime") -> AsyncIterator[DataPaths]:
+    """Paths whose topic exists."""
+    async with running_parts() as parts, asyncio.TaskGroup() as tasks:
+        configs = (("message.timestamp.type", timestamp_type),)
+        await parts.writer.submit(replace(create(), configs=configs))
+        yield DataPaths(parts, tasks, cache_bytes)

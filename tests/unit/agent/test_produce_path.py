@@ -1,0 +1,95 @@
+"""What producers are told: an offset once it is in the ledger, and never an offset with an error."""
+
+import asyncio
+import struct
+
+from crc32c import crc32c
+
+from agent.produce_path import NO_OFFSET
+from protocol.errors import ErrorCode
+from protocol.limits import INTAKE_BUFFER_BYTES_MAX
+from protocol.record_batch import split_batches
+from protocol.types import PartitionIndex
+from storage.batcher import BatchGroup
+from storage.failing import Fault, FaultKind, Operation
+from tests.made_commands import TOPIC
+from tests.made_records import Record, make_batch, read_batches
+from tests.unit.agent.data_paths import Ticket, data_paths
+
+PRODUCER_AT = 43
+CRC_AT = 17
+"""Where a batch holds its producer and its CRC, which covers all behind it (KIP-98)."""
+PLAIN = make_batch([Record(offset=0, timestamp=5, value=b"first"), Record(offset=1, timestamp=6, value=b"second")])
+
+
+def idempotent(value: bytes, sequence: int) -> bytes:
+    """A batch of one record of producer 7 in epoch 0."""
+    batch = bytearray(make_batch([Record(offset=0, timestamp=5, value=value)]))
+    struct.pack_into(">qhi", batch, PRODUCER_AT, 7, 0, sequence)
+    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[CRC_AT + 4 :]))
+    return bytes(batch)
+
+
+async def test_offsets_follow_each_other() -> None:
+    async with data_paths() as paths:
+        answers = await paths.produce(PLAIN, PLAIN)
+    assert [(a.error_code, a.base_offset, a.log_start) for a in answers] == [
+        (ErrorCode.none, 0, 0),
+        (ErrorCode.none, 2, 0),
+    ]
+
+
+async def test_what_came_together_shares_one_object() -> None:
+    async with data_paths() as paths:
+        tickets = [Ticket(), Ticket(), Ticket()]
+        for ticket in tickets:
+            view = memoryview(PLAIN)
+            paths.produce_path.add(BatchGroup(TOPIC, PartitionIndex(0), view, split_batches(view), ticket))
+        answers = [await ticket.settled for ticket in tickets]
+        objects = [meta async for meta in paths.memory.list("intake/")]
+    assert [answer.base_offset for answer in answers] == [0, 2, 4]
+    assert len(objects) == 1
+
+
+async def test_a_put_that_fails_is_a_retriable_error_without_an_offset() -> None:
+    async with data_paths() as paths:
+        paths.store.script(Fault(kind=FaultKind.AFTER, operation=Operation.PUT))
+        failed, done = await paths.produce(PLAIN, PLAIN)
+    assert (failed.error_code, failed.base_offset) == (ErrorCode.request_timed_out, NO_OFFSET)
+    assert (done.error_code, done.base_offset) == (ErrorCode.none, 0)
+
+
+async def test_a_duplicate_is_answered_with_its_first_copys_offset_and_does_not_take_its_place() -> None:
+    async with data_paths() as paths:
+        first, second, repeat = await paths.produce(idempotent(b"a", 0), idempotent(b"b", 1), idempotent(b"x", 0))
+        read = await paths.fetch(0)
+    assert [answer.base_offset for answer in (first, second, repeat)] == [0, 1, 0]
+    records = read_batches(b"".join(bytes(part) for part in read.records)).records
+    assert [record.value for record in records] == [b"a", b"b"]
+
+
+async def test_a_gap_in_the_sequence_is_refused_without_an_offset() -> None:
+    async with data_paths() as paths:
+        _, gap = await paths.produce(idempotent(b"a", 0), idempotent(b"c", 2))
+    assert (gap.error_code, gap.base_offset) == (ErrorCode.out_of_order_sequence_number, NO_OFFSET)
+
+
+async def test_append_time_is_told_and_a_duplicate_is_told_the_first_ones() -> None:
+    async with data_paths(timestamp_type="LogAppendTime") as paths:
+        (first,) = await paths.produce(idempotent(b"a", 0))
+        paths.parts.clock.seconds += 60
+        (repeat,) = await paths.produce(idempotent(b"a", 0))
+    assert first.append_time_ms == repeat.append_time_ms > 0
+
+
+async def test_a_full_intake_lets_nothing_in_until_there_is_room() -> None:
+    async with data_paths() as paths:
+        big = make_batch([Record(offset=0, timestamp=5, value=bytes(INTAKE_BUFFER_BYTES_MAX))])
+        view = memoryview(big)
+        ticket = Ticket()
+        paths.produce_path.add(BatchGroup(TOPIC, PartitionIndex(0), view, split_batches(view), ticket))
+        waiting = asyncio.ensure_future(paths.produce_path.wait_for_room(1.0))
+        await asyncio.wait([waiting], timeout=0)
+        assert not waiting.done()
+        await ticket.settled
+        assert await waiting
