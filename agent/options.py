@@ -96,7 +96,7 @@ OPTIONS: tuple[Option, ...] = (
         name="name",
         kind=Kind.TEXT,
         default="penstock for run; the machine's name for agent",
-        help="This agent's name; no two live agents of a cluster may have the same.",
+        help="This agent's name, from which its node id follows; no two live agents of a cluster may have the same.",
     ),
     Option(
         name="zone", kind=Kind.TEXT, default="none", help="Availability zone, so that clients read from a near agent."
