@@ -1,11 +1,14 @@
 """Checks of produced records name the records at fault."""
 
+import struct
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 
-from agent.record_checks import check_batches
+from agent.record_checks import INLINE_UNPACKED_BYTES_MAX, check_batches
 from agent.record_rules import RecordRules
+from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from tests.made_records import Record, make_batch
 
@@ -44,3 +47,22 @@ def test_records_outside_of_the_time_allowed_are_named() -> None:
 def test_two_batches_are_no_produce_request() -> None:
     batch = make_batch([Record(offset=0, timestamp=NOW_MS)])
     assert isinstance(refusal(batch * 2, RULES), NotOneBatch)
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "sequence"), [(-2, -1, -1), (7, -1, 0), (7, 0, -1), (-(1 << 63), 0, 0)]
+)
+def test_a_producer_that_cannot_be_is_refused(producer_id: int, epoch: int, sequence: int) -> None:
+    batch = bytearray(make_batch([Record(offset=0, timestamp=NOW_MS)]))
+    struct.pack_into(">qhi", batch, 43, producer_id, epoch, sequence)
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    assert refusal(bytes(batch), RULES).error_code is ErrorCode.invalid_record
+
+
+def test_a_batch_that_unpacks_to_more_than_the_loop_has_time_for_is_left_to_a_thread() -> None:
+    zeros = [Record(offset=0, timestamp=NOW_MS, value=bytes(2 * INLINE_UNPACKED_BYTES_MAX))]
+    batch = memoryview(make_batch(zeros, Compression.ZSTD))
+    assert len(batch) < 1_000
+    with pytest.raises(InvalidBatch):
+        check_batches(batch, RULES, NOW_MS, unpacked_bytes_max=INLINE_UNPACKED_BYTES_MAX)
+    assert len(check_batches(batch, RULES, NOW_MS).headers) == 1
