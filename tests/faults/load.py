@@ -30,6 +30,7 @@ class Load:
     """Numbers by (partition, offset)."""
     errors: list[str] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _grown: threading.Condition = field(default_factory=threading.Condition)
     _thread: threading.Thread | None = None
     _left: int = 0
 
@@ -53,10 +54,10 @@ class Load:
 
     def wait_acknowledged(self, count: int) -> None:
         """Returns when `count` more records are acknowledged."""
-        wanted, deadline = len(self.acknowledged) + count, time.monotonic() + WAIT_SECONDS_MAX
-        while len(self.acknowledged) < wanted:
-            assert time.monotonic() < deadline, f"nothing is acknowledged; errors: {self.errors[:5]}"
-            time.sleep(0.005)
+        with self._grown:
+            wanted = len(self.acknowledged) + count
+            in_time = self._grown.wait_for(lambda: len(self.acknowledged) >= wanted, WAIT_SECONDS_MAX)
+        assert in_time, f"{count} records are not acknowledged; errors: {self.errors[:5]}"
 
     def _run(self) -> None:
         producer = Producer(
@@ -96,7 +97,9 @@ class Load:
         if error is not None or partition is None or offset is None or key is None:
             self.errors.append(str(error))
             return
-        self.acknowledged[partition, offset] = int(key)
+        with self._grown:
+            self.acknowledged[partition, offset] = int(key)
+            self._grown.notify_all()
 
 
 def consume_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes, bytes]]]:

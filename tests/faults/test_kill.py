@@ -24,8 +24,8 @@ from tests.services import Minio, Penstock, PenstockFactory
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "25"))
 START_SECONDS_MAX = 3.0
 PARTITIONS = 4
-ACKNOWLEDGED_PER_ROUND = 100
-LIFE_SECONDS_MAX = 0.6
+ACKNOWLEDGED_PER_ROUND_MAX = 3_000
+"""A round ends after a random number up to this: the broker is in the middle of the next ones then."""
 CLEAN_SECONDS_MAX = 40.0
 OPTIONS = {"gc-grace-s": "1", "archive-interval-s": "1", "snapshot-entries": "50", "log-level": "warning"}
 
@@ -38,13 +38,6 @@ def create_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic("load", num_partitions=PARTITIONS)]).values():
         future.result(30)
-
-
-def wait_until(is_so: Callable[[], bool], what: str, seconds_max: float) -> None:
-    deadline = time.monotonic() + seconds_max
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds_max} s"
-        time.sleep(0.01)
 
 
 def referenced(broker: Penstock) -> set[str]:
@@ -77,8 +70,7 @@ def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, see
     create_topic(broker.bootstrap)
     with Load(bootstrap=broker.bootstrap, topic="load", partitions=PARTITIONS) as load:
         for _ in range(ROUNDS):
-            load.wait_acknowledged(ACKNOWLEDGED_PER_ROUND)
-            time.sleep(chance.uniform(0, LIFE_SECONDS_MAX))  # the load goes on: the kill comes at no special moment
+            load.wait_acknowledged(chance.randint(1, ACKNOWLEDGED_PER_ROUND_MAX))
             broker.process.kill()
             broker = timed_start()
     records = consume_all(broker.bootstrap, "load", PARTITIONS)
@@ -89,11 +81,10 @@ def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, see
         assert all(value.startswith(b"%d %b " % (partition, key)) for _, key, value in rows)
     offsets = {(partition, offset): int(key) for partition, rows in records.items() for offset, key, _ in rows}
     assert load.acknowledged.items() <= offsets.items()
-    wait_until(
-        lambda: not orphans(broker, listing),
-        f"no orphans are left ({sorted(orphans(broker, listing))[:5]})",
-        CLEAN_SECONDS_MAX,
+    broker.process.wait_until(
+        lambda: not orphans(broker, listing), "the last orphan's end", seconds_max=CLEAN_SECONDS_MAX
     )
+    assert orphans(broker, listing) == set()
     assert max(slowness) < 1, f"start-ups took {[round(part * START_SECONDS_MAX, 2) for part in slowness]} s"
     assert broker.process.stop() == 0
 
