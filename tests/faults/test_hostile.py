@@ -1,6 +1,6 @@
 """Hostile bytes against a live broker: no crash, no hang, bounded memory, and nobody else is disturbed.
 
-    HOSTILE_STRINGS=1000000 HOSTILE_SEED=7 make test TESTS=tests/faults/test_hostile.py       more, or others
+    HOSTILE_STRINGS=1000000 HOSTILE_SEED=7 .venv/bin/pytest tests/faults/test_hostile.py      more, or others
 
 Rule: what is sent depends on the seed and a lane's number alone; a failure prints both.
 """

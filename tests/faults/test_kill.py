@@ -84,7 +84,6 @@ def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, see
     broker.process.wait_until(
         lambda: not orphans(broker, listing), "the last orphan's end", seconds_max=CLEAN_SECONDS_MAX
     )
-    assert orphans(broker, listing) == set()
     assert max(slowness) < 1, f"start-ups took {[round(part * START_SECONDS_MAX, 2) for part in slowness]} s"
     assert broker.process.stop() == 0
 
