@@ -10,6 +10,7 @@ from coordinator.follower import Follower
 from coordinator.memory_log import MemoryLedger
 from coordinator.snapshot import digest
 from coordinator.state import ClusterState
+from protocol.types import Position
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore, StoreUnavailable
@@ -99,6 +100,15 @@ async def test_what_a_crash_left_before_the_pointer_moved_goes_with_the_next_sna
         await parts.writer.submit(ReportTime())
         pointer = await (await snapshots(parts, store)).take()
         assert await keys(store) == [pointer.object_key]
+
+
+async def test_a_newer_one_stays_because_another_agent_may_be_about_to_point_at_it() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        newer = snapshot_key(Position(parts.metadata.state.position + 1))
+        await store.put(newer, [b"on its way"])
+        pointer = await (await snapshots(parts, store)).take()
+        assert await keys(store) == [pointer.object_key, newer]
 
 
 async def test_entries_of_earlier_lives_count_too() -> None:

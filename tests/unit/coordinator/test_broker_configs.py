@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.broker_configs import BROKER_CONFIGS, broker_value, validate_broker
-from coordinator.config_types import InvalidConfig
+from coordinator.config_types import Effect, InvalidConfig
 
 
 @pytest.mark.parametrize("name", BROKER_CONFIGS)
@@ -27,3 +27,7 @@ def test_unknown_names_and_bad_values_are_refused(name: str, value: str) -> None
 
 def test_a_sound_value_is_taken() -> None:
     validate_broker("auto.create.topics.enable", "false")
+
+
+def test_the_time_after_which_idle_producers_are_forgotten_is_honoured() -> None:
+    assert BROKER_CONFIGS["producer.id.expiration.ms"].effect is Effect.HONOURED

@@ -7,7 +7,7 @@ import pytest
 from coordinator.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
 from coordinator.invariants import check
 from coordinator.log import LedgerCorrupt
-from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
+from coordinator.snapshot import decode_snapshot, digest, encode_snapshot, encode_with_digest
 from coordinator.state import ClusterState
 from protocol.types import SessionId, TopicId
 from tests.golden import golden_bytes
@@ -33,6 +33,11 @@ def lived_in() -> Cluster:
 
 def snapshot_of(body: bytes) -> bytes:
     return b"\x01" + bytes(cramjam.zstd.compress(body))
+
+
+def test_one_walk_over_the_state_gives_bytes_and_digest() -> None:
+    state = lived_in().state
+    assert encode_with_digest(state) == (encode_snapshot(state), digest(state))
 
 
 def test_a_state_is_its_snapshot() -> None:
