@@ -16,36 +16,40 @@ ChunkKey = Hashable
 
 
 class ServedChunk:
-    """One chunk's batches with their real offsets, and where each of them begins and ends."""
+    """One chunk's batches with their real offsets. Where each of them ends is worked out when somebody reads."""
 
-    __slots__ = ("buffer", "byte_ends", "offset_ends")
+    __slots__ = ("_byte_ends", "_offset_ends", "buffer")
 
     def __init__(self, buffer: memoryview) -> None:
         self.buffer = buffer
-        self.byte_ends = array("q")
-        self.offset_ends = array("q")
+        self._byte_ends = array("q")
+        self._offset_ends = array("q")
+
+    def _find_batches(self) -> None:
         position = 0
-        while position < len(buffer):
-            header = read_header(buffer, position)
+        while position < len(self.buffer):
+            header = read_header(self.buffer, position)
             position += header.batch_bytes
-            self.byte_ends.append(position)
-            self.offset_ends.append(header.base_offset + header.last_offset_delta + 1)
+            self._byte_ends.append(position)
+            self._offset_ends.append(header.base_offset + header.last_offset_delta + 1)
 
     def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool) -> tuple[memoryview, bool]:
         """Whole batches from the one that holds `offset`, at most `bytes_max` bytes, and whether none is left behind.
 
         With `at_least_one` the first batch is returned however large it is.
         """
-        first = bisect_right(self.offset_ends, offset)
-        if first == len(self.byte_ends):
+        if not self._byte_ends:
+            self._find_batches()
+        first = bisect_right(self._offset_ends, offset)
+        if first == len(self._byte_ends):
             return self.buffer[:0], True
-        byte_first = self.byte_ends[first - 1] if first else 0
-        end = bisect_right(self.byte_ends, byte_first + bytes_max)
+        byte_first = self._byte_ends[first - 1] if first else 0
+        end = bisect_right(self._byte_ends, byte_first + bytes_max)
         if end <= first and at_least_one:
             end = first + 1
         if end <= first:
             return self.buffer[:0], False
-        return self.buffer[byte_first : self.byte_ends[end - 1]], end == len(self.byte_ends)
+        return self.buffer[byte_first : self._byte_ends[end - 1]], end == len(self._byte_ends)
 
 
 def chunk_key(chunk: ChunkRef) -> ChunkKey:

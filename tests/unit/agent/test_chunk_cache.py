@@ -4,7 +4,7 @@ import pytest
 
 from agent.chunk_cache import ChunkCache, ServedChunk
 from coordinator.chunk_index import ChunkIndex, ChunkRef
-from protocol.record_batch import patch_offsets
+from protocol.record_batch import patch_offsets, walk_batches
 from tests.made_records import Record, make_batch
 
 COUNTS = (3, 1, 5)
@@ -26,7 +26,7 @@ def refs(count: int) -> list[ChunkRef]:
     return [index.row(row) for row in range(count)]
 
 
-ENDS = list(served().byte_ends)
+ENDS = [header.end for header in walk_batches(served().buffer)]
 
 
 @pytest.mark.parametrize(
