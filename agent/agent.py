@@ -297,8 +297,9 @@ class Agent:
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         reports: list[Mapping[str, object]] = []
-        for name in topic_names:
-            report = await self._archiver.archive_topic(self.state.topic_ids[name])
+        topic_ids = [self.state.topic_ids[name] for name in topic_names]
+        for topic_id in topic_ids:
+            report = await self._archiver.archive_topic(topic_id)
             reports.append(
                 {
                     "topic": report.topic,

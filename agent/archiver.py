@@ -89,7 +89,9 @@ class Archiver:
         Raises `InvalidBatch` or `ChunkMismatch` where an intake object is damaged, `ObjectMissing` where one is gone.
         """
         await self._metadata.barrier()
-        topic = self._metadata.state.topics[topic_id]
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None:
+            return ArchiveReport(topic="", records=0, source_bytes=0, object_keys=())
         ends = [partition.log_end for partition in topic.partitions]
         done: list[ArchivedPass] = []
         passes_in_vain = 0

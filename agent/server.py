@@ -16,6 +16,7 @@ from agent.dispatch import HANDLERS
 from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.services import NoAnswer, Request, Services
+from agent.supervisor import contain
 from coordinator.log import LedgerUnavailable
 from protocol.api_versions import range_of
 from protocol.connection import RequestFrame, ServerConnection
@@ -62,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
             log.warning("refused a connection: too many are open", extra={"peer": self.peer, "limit": CONNECTIONS_MAX})
             self._transport.abort()
             return
-        self._task = self._server.tasks.create_task(self._serve())
+        self._task = self._server.tasks.create_task(contain(self._serve, self._close_on_bug))
 
     def connection_lost(self, exc: Exception | None) -> None:
         cut_bytes = self._wire.receive_eof()
@@ -128,6 +129,10 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         return not self._frames and self._wire.requests_waiting == 0
+
+    def _close_on_bug(self) -> None:
+        self._server.metrics.connections_refused.labels("bug").inc()
+        self.close()
 
     def _close_malformed(self, error: MalformedRequest) -> None:
         log.warning(

@@ -94,3 +94,17 @@ class Supervisor:
 
 async def _run_once(run: Run) -> None:
     await run()
+
+
+async def contain(run: Run, on_bug: Callable[[], None]) -> None:
+    """Run one client's work. A bug ends that work alone: its traceback is logged and `on_bug` called.
+
+    What a client sends must not end the agent for everyone. A ledger that contradicts itself still does.
+    """
+    try:
+        await run()
+    except LedgerCorrupt:
+        raise
+    except Exception:
+        log.exception("a bug in the handling of a request; its connection is closed")
+        on_bug()

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import pytest
 
-from agent.supervisor import HEALTHY_SECONDS, Supervisor
+from agent.supervisor import HEALTHY_SECONDS, Supervisor, contain
 from coordinator.log import LedgerCorrupt, LedgerUnavailable
 from protocol.types import Milliseconds
 from storage.object_store import StoreMisconfigured, StoreUnavailable
@@ -128,3 +128,15 @@ async def test_a_name_is_taken_while_its_task_runs(supervisor: Supervisor) -> No
         with pytest.raises(AssertionError, match="task a runs already"):
             supervisor.start("a", Failing())
         await supervisor.stop()
+
+
+async def test_a_bug_in_one_clients_work_ends_that_work_alone(caplog: pytest.LogCaptureFixture) -> None:
+    closed: list[bool] = []
+    await contain(Failing(KeyError("a topic")), lambda: closed.append(True))
+    assert closed == [True]
+    assert "KeyError: 'a topic'" in caplog.text
+
+
+async def test_a_ledger_that_contradicts_itself_is_nobodys_own_trouble() -> None:
+    with pytest.raises(LedgerCorrupt):
+        await contain(Failing(LedgerCorrupt("two heads")), lambda: None)
