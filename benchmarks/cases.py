@@ -65,7 +65,7 @@ class Case:
             case Kind.PRODUCE | Kind.PRODUCE_BULK:
                 return f"{self.kind.value} {shape} {self.compression:<4} {batch}"
             case Kind.PRODUCE_PACED:
-                return f"produce-paced {self.rate * self.value_bytes // 1_000_000} MB/s {shape} {batch}"
+                return f"produce-paced {self.rate * self.value_bytes / 1e6:g} MB/s {shape} {batch}"
             case Kind.LATENCY:
                 return f"latency {self.rate}/s {shape}"
             case Kind.END_TO_END:
@@ -88,7 +88,7 @@ def cases() -> Iterator[Case]:
             batch_bytes=MIB,
             request_bytes=8 * MIB,
         )
-    for value_bytes, rate in ((1000, 10_000), (100, 50_000)):
+    for value_bytes, rate in ((1000, 5_000), (100, 25_000)):
         fast = (PeerName.KAFKA, PeerName.EMBEDDED)
         yield Case(kind=Kind.PRODUCE_PACED, value_bytes=value_bytes, rate=rate, peers=fast)
     for partitions in (1, 16):

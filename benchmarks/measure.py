@@ -23,7 +23,7 @@ WARM_UP_SHARE = 5
 TRIAL_BYTES = 1_000_000
 WARM_UP_MEGABYTES_MAX = 50
 PRODUCE_SECONDS_MAX = 10
-PACED_SECONDS_MIN = 2
+PACED_SECONDS = 10
 END_TO_END_SECONDS_MAX = 20
 _numbers = itertools.count()
 
@@ -76,7 +76,7 @@ def produced_records(bench: Bench, peer: Peer, case: Case) -> int:
         case Kind.PRODUCE | Kind.PRODUCE_BULK:
             return bench.scale.records(case)
         case Kind.PRODUCE_PACED:
-            return max(bench.scale.records(case) // 2, PACED_SECONDS_MIN * case.rate)
+            return PACED_SECONDS * case.rate
         case _:
             return bench.scale.latency_records
 

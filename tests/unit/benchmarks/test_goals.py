@@ -1,6 +1,7 @@
 """Goals judged from literal rows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchmarks.cases import Kind
 from benchmarks.goals import judge
@@ -25,10 +26,21 @@ def test_produce_has_a_goal_for_the_mean_and_one_for_the_slowest_row() -> None:
     assert verdicts(rows, "produce, slowest row") == [("0.60 x", False)]
 
 
+def paced(*, kafka: dict[str, float], embedded: dict[str, float]) -> RowResult:
+    """A row of 1,000 records of 1,000 bytes a second: 1 MB/s."""
+    row = made_row(Kind.PRODUCE_PACED, kafka=kafka, embedded=embedded)
+    return replace(row, case=replace(row.case, rate=1000))
+
+
 def test_cpu_is_compared_at_an_equal_rate() -> None:
     fast = made_row(Kind.PRODUCE, kafka={"cpu_s_per_gb": 4.0}, embedded={"cpu_s_per_gb": 40.0})
-    paced = made_row(Kind.PRODUCE_PACED, kafka={"cpu_s_per_gb": 4.0}, embedded={"cpu_s_per_gb": 2.0})
-    assert verdicts([fast, paced], "CPU to produce") == [("0.50 x", True)]
+    row = paced(kafka={"cpu_s_per_gb": 4.0, "mb_per_s": 0.99}, embedded={"cpu_s_per_gb": 2.0, "mb_per_s": 0.98})
+    assert verdicts([fast, row], "CPU to produce") == [("0.50 x", True)]
+
+
+def test_cpu_is_not_compared_where_one_could_not_follow() -> None:
+    row = paced(kafka={"cpu_s_per_gb": 4.0, "mb_per_s": 1.0}, embedded={"cpu_s_per_gb": 2.0, "mb_per_s": 0.5})
+    assert verdicts([row], "CPU to produce") == [("not measured", None)]
 
 
 def test_produce_through_minio_is_compared_with_raw_puts() -> None:
