@@ -54,24 +54,34 @@ def _run(name: str, options: Sequence[str]) -> bool:
 
 
 def tabulate(output: str) -> str:
-    """JSON lines as columns, a new heading wherever the keys change; other lines as they are."""
+    """JSON lines as columns, other lines as they are. Rows share a heading while one's keys are among the other's."""
     return "\n".join(_blocks(output.splitlines()))
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[str]:
-    rows: list[list[str]] = []
+    rows: list[dict[str, object]] = []
+    heading: list[str] = []
     for line in lines:
         row = _row(line)
-        if rows and (row is None or list(row) != rows[0]):
-            yield aligned(rows, texts=1)
-            rows = []
+        if row is not None and (row.keys() <= set(heading) or row.keys() >= set(heading)):
+            heading = list(row) if len(row) > len(heading) else heading
+            rows.append(row)
+            continue
+        if rows:
+            yield _columns(heading, rows)
+        rows, heading = ([], []) if row is None else ([row], list(row))
         if row is None:
             yield line
-        else:
-            rows = rows or [list(row)]
-            rows.append([f"{value:g}" if isinstance(value, float) else str(value) for value in row.values()])
     if rows:
-        yield aligned(rows, texts=1)
+        yield _columns(heading, rows)
+
+
+def _columns(heading: Sequence[str], rows: Sequence[dict[str, object]]) -> str:
+    return aligned([heading, *([_cell(row.get(key, "-")) for key in heading] for row in rows)], texts=1)
+
+
+def _cell(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _row(line: str) -> dict[str, object] | None:

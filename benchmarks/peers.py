@@ -164,7 +164,8 @@ class PenstockPeer(Peer):
         super().__init__(name, folder)
         self.http = f"127.0.0.1:{free_port()}"
         self._start: list[str | Path] = [PENSTOCK, *(places or ("run", "--data-dir", str(folder / "data")))]
-        self._environment = environment or {}
+        # An installed broker has its modules compiled; a machine that forbids it would pay for that at every start.
+        self._environment = {**(environment or {}), "PYTHONDONTWRITEBYTECODE": ""}
 
     def command(self) -> Sequence[str | Path]:
         return [
