@@ -67,7 +67,7 @@ class Loaded:
 def produced_records(bench: Bench, peer: Peer, case: Case) -> int:
     """How many records `produce` should send: fewer where a trial shows that they would take too long.
 
-    A flush of 250 ms and five small batches in flight leave a client with one partition 0.3 MB/s.
+    Five small batches in flight leave a client with one partition little, where each flush is a PUT over HTTP.
     """
     match case.kind:
         case Kind.PRODUCE if peer.name is PeerName.MINIO:
@@ -96,7 +96,7 @@ def produce(bench: Bench, peer: Peer, case: Case, records: int) -> dict[str, flo
 def end_to_end(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
     records = bench.scale.end_to_end_records
     if peer.name is PeerName.MINIO:
-        # Each waits for a flush of 250 ms.
+        # Each waits for a PUT.
         records = min(records, END_TO_END_SECONDS_MAX * 4)
     with _topic(peer, case.partitions) as topic:
         return bench.tools.end_to_end(peer.bootstrap, topic, records=records, value_bytes=case.value_bytes)
