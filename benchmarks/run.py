@@ -134,7 +134,7 @@ def _peer(name: PeerName, folder: Path, bench: Bench) -> Peer:
             return PenstockPeer(name, folder)
         case PeerName.MINIO:
             ledger, store = f"sqlite://{folder / 'ledger.sqlite'}", f"s3://{BUCKET}/penstock"
-            # Express: at once while nothing is on its way. After 250 ms, the default, one client measures the wait alone.
+            # Express: at once while nothing is on its way. By default one client would measure a wait of 250 ms.
             places = ("agent", "--name", "bench", "--ledger", ledger, "--store", store, "--flush-interval-ms", "0")
             return PenstockPeer(name, folder, places=places, environment=bench.minio.server.settings)
 
