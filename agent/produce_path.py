@@ -66,8 +66,9 @@ class _Flush:
 class ProducePath:
     """The agent's intake. `add` is synchronous; the group's ticket is settled later, in any order.
 
-    Where a put is cheap (the embedded store) the intake is sealed when nothing is on its way and the loop has come
-    round without further records: requests that clients sent together share one flush, and none waits for a timer.
+    Where a put is cheap (the embedded store) the intake is sealed when no put is on its way and the loop has come
+    round without further records: requests that clients sent together share one flush, none waits for a timer, and
+    one flush is put while the one before it is committed.
     Where it is not (S3), bytes and age decide.
     """
 
@@ -149,7 +150,7 @@ class ProducePath:
             return
         elif not self._is_store_cheap:
             self._timer = asyncio.get_running_loop().call_later(self._flush_interval_s, self._seal_open)
-        elif self._unsettled_count == 0:
+        elif not self._flushes:
             self._batches_seen = self._batcher.batch_count
             self._timer = asyncio.get_running_loop().call_soon(self._seal_when_quiet)
 
