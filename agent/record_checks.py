@@ -16,7 +16,7 @@ from agent.record_rules import RecordRules
 from agent.services import Services
 from coordinator.state import TopicState
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
-from protocol.limits import DECOMPRESSED_BYTES_MAX, TIMESTAMP_MS_MAX
+from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_TOLD_MAX, TIMESTAMP_MS_MAX
 from protocol.record_batch import BatchHeader, check_crc, read_header, set_max_timestamp, split_batches
 from protocol.records import BatchSummary, decode_records, validate_records
 from protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
@@ -117,4 +117,5 @@ def _check_summary(
 
 
 def _rows(is_refused: NDArray[np.bool_]) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(is_refused).tolist())
+    """The first records at fault; a batch may hold millions, of which an answer names a thousand."""
+    return tuple(np.flatnonzero(is_refused)[:RECORD_ERRORS_TOLD_MAX].tolist())

@@ -15,8 +15,12 @@ REQUESTS_PIPELINED_MAX = 128
 """Requests of one connection that may await their answers; beyond it the socket is not read."""
 REQUESTS_QUEUED_MAX = 16
 """Requests of one connection that were read and are not taken up; beyond it the socket is not read."""
+REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX = 16 * MIB
+"""Requests of one connection that were read and are not taken up; beyond it its socket is not read."""
 REQUEST_BYTES_QUEUED_MAX = 256 * MIB
-"""Requests of all connections that were read and are not taken up; beyond it no socket is read."""
+"""The same for all connections; beyond it no socket is read on which requests wait already."""
+WRITE_SECONDS_MAX = 60.0
+"""How long a peer may leave its answers unread before its connection is ended."""
 HALF_OPEN_SECONDS_MAX = 600
 """Kafka's connections.max.idle.ms, in seconds."""
 ARRAY_LENGTH_MAX = 1_000_000
@@ -36,6 +40,8 @@ MESSAGE_BYTES_MAX_DEFAULT = MIB + 12
 DECOMPRESSED_BYTES_MAX = 256 * MIB
 """What one record batch may unpack to."""
 RECORDS_PER_BATCH_MAX = 10_000_000
+RECORD_ERRORS_TOLD_MAX = 1_000
+"""Records of a refused batch that an answer names; each is an object until it is sent."""
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 """Beyond it a timestamp does not fit the table's microseconds."""
 

@@ -10,6 +10,7 @@ from agent.record_checks import INLINE_UNPACKED_BYTES_MAX, check_batches
 from agent.record_rules import RecordRules
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
+from protocol.limits import RECORD_ERRORS_TOLD_MAX
 from tests.made_records import Record, make_batch
 
 RULES = RecordRules(
@@ -42,6 +43,12 @@ def test_records_outside_of_the_time_allowed_are_named() -> None:
     error = refusal(batch, RULES)
     assert (error.error_code, error.rows) == (ErrorCode.invalid_timestamp, (1, 3))
     assert len(check_batches(memoryview(batch), replace(RULES, uses_append_time=True), NOW_MS).headers) == 1
+
+
+def test_of_many_records_at_fault_the_first_are_named() -> None:
+    batch = make_batch([Record(offset=n, timestamp=899) for n in range(RECORD_ERRORS_TOLD_MAX + 1)])
+    rules = replace(RULES, message_bytes_max=len(batch))
+    assert refusal(batch, rules).rows == tuple(range(RECORD_ERRORS_TOLD_MAX))
 
 
 def test_two_batches_are_no_produce_request() -> None:
