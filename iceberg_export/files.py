@@ -16,7 +16,7 @@ FOOTER_TAIL_BYTES = 8
 
 class FileUnreadable(StoreError):
     """The bytes are not a Parquet file of ours: the object is corrupt, or the reference to it is wrong. Asking again
-    cannot help; `penstock audit` says which objects are concerned."""
+    cannot help; `penstock inspect object KEY` says whether that object can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """kill -9 of the broker under load, again and again: exactly once, in order, started quickly, nothing left behind.
 
-KILL_ROUNDS=100 make test TESTS=tests/faults/test_kill.py      more rounds
+KILL_ROUNDS=100 make test ARGS=tests/faults/test_kill.py      more rounds
 """
 
 import json
