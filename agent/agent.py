@@ -53,6 +53,9 @@ from storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
+EXIT_SECONDS_MAX = 5.0
+"""For what is still on its way when everything else has ended."""
+
 
 class Agent:
     """Enter to serve, `drain` to stop taking work, leave to end. Implements `agent.http_server.Agent`."""
@@ -103,8 +106,13 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.is_ready = False
+        self._server.abort()
         await self._supervisor.stop()
-        await self._stack.__aexit__(kind, error, traceback)
+        try:
+            async with self._clock.timeout(EXIT_SECONDS_MAX):
+                await self._stack.__aexit__(kind, error, traceback)
+        except TimeoutError:
+            log.warning("gave up on requests to the store that were not answered")
 
     async def _cancel_all(self) -> None:
         await self._supervisor.stop()
@@ -267,7 +275,8 @@ class Agent:
         self.is_ready = False
         try:
             async with self._clock.timeout(self._settings.drain_timeout_s):
-                await self._server.drain(self._settings.drain_timeout_s)
+                # Half of the time for clients, so that the other half is left to end the session.
+                await self._server.drain(self._settings.drain_timeout_s / 2)
                 await self._supervisor.stop(*self._roles())
                 await self._produce.drain()
                 await self._writer.close()

@@ -4,6 +4,7 @@ Rule: this file imports nothing slow, for `penstock run` has a second and a half
 did not work, 2 it was asked for wrongly. Results go to stdout, everything else to stderr.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -48,12 +49,26 @@ def common(*, version: VersionOption = False) -> None:
 
 
 def main() -> None:
-    """The entry point of `.venv/bin/penstock`."""
+    """The entry point of `.venv/bin/penstock`.
+
+    It ends the process without taking the interpreter down: threads of the object store's client may still be letting
+    go of Python objects then, which aborts the process, whatever the command's result was.
+    """
+    exit_code: object
     try:
         app()
+        exit_code = 0
     except CommandFailed as error:
         sys.stderr.write(f"penstock: {error}\n")
-        sys.exit(error.exit_code)
+        exit_code = error.exit_code
+    except SystemExit as leaving:
+        exit_code = leaving.code or 0
+        if not isinstance(exit_code, int):
+            sys.stderr.write(f"{exit_code}\n")
+            exit_code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,20 @@ async def run_agent(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, then drain and return; a second signal ends the process at once."""
     clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
     stopping = asyncio.Event()
-    _watch_signals(stopping)
+    starting = asyncio.current_task()
+    assert starting is not None, "an agent runs as a task"
+    watch = _watch_signals(stopping, starting)
+    try:
+        await _serve(settings, clock, ids, metrics, stopping, watch)
+    except asyncio.CancelledError:
+        if not stopping.is_set():
+            raise
+        log.info("stopped before serving")
+
+
+async def _serve(
+    settings: Settings, clock: Clock, ids: Ids, metrics: Metrics, stopping: asyncio.Event, watch: "_Signals"
+) -> None:
     async with open_ledger(settings, ids) as ledger, open_store(settings, clock, ids, metrics) as store:
         identity = await ledger.identity()
         head = await once_there(ledger.head, clock)
@@ -67,6 +80,7 @@ async def run_agent(settings: Settings) -> None:
             ids=ids,
             metrics=metrics,
         ) as agent:
+            watch.is_serving = True
             _announce(settings, agent.bound, agent.advertised, agent.http, identity.cluster_id)
             await stopping.wait()
             log.info("stopping: answering what was accepted")
@@ -156,18 +170,31 @@ async def load(ledger: Ledger, store: ObjectStore) -> tuple[LedgerStart, Followe
     raise ObjectMissing("the ledger's snapshot is not in the bucket: was something deleted from it?")
 
 
-def _watch_signals(stopping: asyncio.Event) -> None:
-    def stop(number: int) -> None:
-        if stopping.is_set():
+class _Signals:
+    """The first signal asks to stop: by a drain once the agent serves, at once before. The second ends the process."""
+
+    def __init__(self, stopping: asyncio.Event, starting: "asyncio.Task[object]") -> None:
+        self._stopping = stopping
+        self._starting = starting
+        self.is_serving = False
+
+    def stop(self, number: int) -> None:
+        if self._stopping.is_set():
             log.warning("stopping at once: asked twice")
             sys.stderr.flush()
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        stopping.set()
+        self._stopping.set()
+        if not self.is_serving:
+            self._starting.cancel()
 
+
+def _watch_signals(stopping: asyncio.Event, starting: "asyncio.Task[object]") -> _Signals:
+    signals = _Signals(stopping, starting)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
+        loop.add_signal_handler(number, signals.stop, number)
+    return signals
 
 
 def _announce(

@@ -165,17 +165,21 @@ class ProducePath:
     def _now_ns(self) -> int:
         return int(self._clock.monotonic_s() * 1_000_000_000)
 
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _may_start(self) -> bool:
         return len(self._flushes) < INTAKE_PUTS_IN_FLIGHT_MAX
 
     def _seal_open(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
         if not self._batcher.is_empty and self._may_start():
             self._seal()
 
     def _seal(self) -> None:
+        self._cancel_timer()
         session = self._writer.session
         if session != self._session:
             self._session, self._number_next = session, 0

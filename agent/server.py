@@ -18,14 +18,16 @@ from agent.metrics import Metrics
 from agent.services import NoAnswer, Request, Services
 from agent.supervisor import contain
 from coordinator.log import LedgerUnavailable
-from protocol.api_versions import range_of
+from protocol.api_versions import ApiKey, range_of
 from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
 from protocol.limits import (
     CONNECTIONS_MAX,
     HALF_OPEN_SECONDS_MAX,
     REQUEST_BYTES_QUEUED_MAX,
+    REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX,
     REQUESTS_QUEUED_MAX,
+    WRITE_SECONDS_MAX,
 )
 from storage.object_store import Buffer, StoreError
 
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 IDLE_SWEEP_SECONDS = 30.0
 LISTEN_BACKLOG = 1024
+DRAIN_POLL_SECONDS = 0.01
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -50,6 +53,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_sending = False
         self._outgoing: list[Buffer] = []
+        self._queued_bytes = 0
+        self._taken_up_count = 0
+        self._is_fetching = False
+        self._unread_since_s = 0.0
         self.peer = ""
         self.used_s = 0.0
 
@@ -70,8 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         if cut_bytes and not self._server.is_draining:
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
         self._server.unregister(self)
-        self._server.count_queued(-sum(len(frame.body) for frame in self._frames))
-        self._frames.clear()
+        self._drop_queued()
         if self._task is not None:
             self._task.cancel()
 
@@ -88,17 +94,22 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.used_s = self._server.clock.monotonic_s()
         self._frames.extend(frames)
-        self._server.count_queued(sum(len(frame.body) for frame in frames))
+        self._count_queued(sum(len(frame.body) for frame in frames))
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
         self.regulate_reading()
 
     def regulate_reading(self) -> None:
         """Read the socket, or leave what comes to the kernel and so to the client, by what waits already."""
-        should_read = (
-            not self._wire.is_reading_paused
-            and len(self._frames) < REQUESTS_QUEUED_MAX
+        has_share = (
+            self._queued_bytes < REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX
             and self._server.queued_bytes < REQUEST_BYTES_QUEUED_MAX
+        )
+        should_read = (
+            not self._server.is_draining
+            and not self._wire.is_reading_paused
+            and len(self._frames) < REQUESTS_QUEUED_MAX
+            and (has_share or not self._frames)
         )
         if should_read == self._is_reading or self._transport is None or self._transport.is_closing():
             return
@@ -116,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writable = asyncio.get_running_loop().create_future()
+        self._unread_since_s = self._server.clock.monotonic_s()
 
     def resume_writing(self) -> None:
         if self._writable is not None and not self._writable.done():
@@ -123,12 +135,42 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = None
 
     def close(self) -> None:
+        """Close once what was answered is sent."""
+        self._send_now()
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close at once, whatever is unsent: the peer may not be reading."""
+        if self._transport is not None:
+            self._transport.abort()
+
     @property
     def is_idle(self) -> bool:
-        return not self._frames and self._wire.requests_waiting == 0
+        return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing
+
+    @property
+    def is_owed_answer(self) -> bool:
+        """Whether something was taken up whose answer matters: a fetch loses nothing, its client asks again."""
+        return bool(self._outgoing) or self._taken_up_count > (1 if self._is_fetching else 0)
+
+    @property
+    def unread_s(self) -> float:
+        """For how long the peer has left its answers unread."""
+        return 0.0 if self._writable is None else self._server.clock.monotonic_s() - self._unread_since_s
+
+    def stop_reading(self) -> None:
+        """Take up nothing more: what waits was not accepted, and its client asks another time."""
+        self._drop_queued()
+        self.regulate_reading()
+
+    def _drop_queued(self) -> None:
+        self._frames.clear()
+        self._count_queued(-self._queued_bytes)
+
+    def _count_queued(self, more_bytes: int) -> None:
+        self._queued_bytes += more_bytes
+        self._server.count_queued(more_bytes)
 
     def _close_on_bug(self) -> None:
         self._server.metrics.connections_refused.labels("bug").inc()
@@ -148,11 +190,14 @@ class Connection(asyncio.BufferedProtocol):
                 while self._frames:
                     if self._writable is not None:
                         await self._writable
+                    if self._server.is_draining or self._transport is None or self._transport.is_closing():
+                        return
                     frame = self._frames.popleft()
-                    try:
-                        await self._take_up(frame)
-                    finally:
-                        self._server.count_queued(-len(frame.body))
+                    self._count_queued(-len(frame.body))
+                    self._taken_up_count += 1
+                    self._is_fetching = frame.api_key == ApiKey.FETCH
+                    await self._take_up(frame)
+                    self._is_fetching = False
                     self.regulate_reading()
                 self._wanted = asyncio.get_running_loop().create_future()
                 await self._wanted
@@ -198,6 +243,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, buffers: list[Buffer]) -> None:
         """Send soon: answers that become ready together leave in one call."""
+        self._taken_up_count -= 1
         if not self._is_sending:
             self._is_sending = True
             asyncio.get_running_loop().call_soon(self._send_now)
@@ -287,14 +333,24 @@ class KafkaServer:
             idle_before_s = self.clock.monotonic_s() - HALF_OPEN_SECONDS_MAX
             for connection in [c for c in self._connections if c.is_idle and c.used_s < idle_before_s]:
                 connection.close()
+            for connection in [c for c in self._connections if c.unread_s > WRITE_SECONDS_MAX]:
+                log.warning("ended a connection whose peer does not read its answers", extra={"peer": connection.peer})
+                connection.abort()
 
     async def drain(self, seconds_max: float) -> None:
-        """Take no more connections, let what was taken up be answered, then close all."""
+        """Take up nothing more, let what was taken up be answered for at most `seconds_max`, then close all."""
         self.is_draining = True
         for server in self._servers:
             server.close()
+        for connection in list(self._connections):
+            connection.stop_reading()
         deadline_s = self.clock.monotonic_s() + seconds_max
-        while any(not c.is_idle for c in self._connections) and self.clock.monotonic_s() < deadline_s:
-            await self.clock.sleep(0.01)
+        while any(c.is_owed_answer for c in self._connections) and self.clock.monotonic_s() < deadline_s:
+            await self.clock.sleep(DRAIN_POLL_SECONDS)
         for connection in list(self._connections):
             connection.close()
+
+    def abort(self) -> None:
+        """End every connection at once."""
+        for connection in list(self._connections):
+            connection.abort()

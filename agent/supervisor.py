@@ -13,12 +13,13 @@ from typing import Self
 
 from agent.clock import Clock
 from agent.ids import Ids
+from agent.ledger_writer import OutcomeUnknown
 from coordinator.log import LedgerCorrupt, LedgerError
 from storage.object_store import StoreError
 
 log = logging.getLogger(__name__)
 
-ENVIRONMENT_ERRORS = (StoreError, LedgerError, OSError, TimeoutError)
+ENVIRONMENT_ERRORS = (StoreError, LedgerError, OutcomeUnknown, OSError, TimeoutError)
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 30.0
 HEALTHY_SECONDS = 60.0

@@ -61,6 +61,10 @@ BATCHES_PER_COMMIT_MAX = 10_000
 LEDGER_ENTRY_BYTES_MAX = 512 * KIB
 LEDGER_GROUP_ENTRIES_MAX = 100
 LEDGER_GROUP_BYTES_MAX = MIB
+LEDGER_COMMANDS_QUEUED_MAX = 10_000
+"""Commands of one agent that no append carries yet; beyond it a command is refused, and may be tried again."""
+LEDGER_WAIT_SECONDS_MAX = 30.0
+"""How long a request that names no time of its own waits for its command to be applied."""
 SNAPSHOT_ENTRIES_INTERVAL = 10_000
 SNAPSHOT_BYTES_INTERVAL = 16 * MIB
 LEDGER_TAIL_RECORDS_MAX = 1_000
@@ -79,6 +83,10 @@ FETCH_RESPONSE_BYTES_MAX = 55 * MIB
 """Kafka's fetch.max.bytes."""
 FETCH_SESSIONS_MAX = 1_000
 """Kafka's max.incremental.fetch.session.cache.slots."""
+FETCH_SESSION_PARTITIONS_MAX = 10_000
+"""Partitions of one session; a fetch of more is answered without one."""
+FETCH_SESSIONS_PARTITIONS_MAX = 200_000
+"""Partitions of all sessions together."""
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
 
 # Names and topics.

@@ -32,9 +32,9 @@ from storage.object_store import Buffer
 
 API_KEY = 0
 ACKS_NONE = 0
-ACKS_ONE = 1
+ACKS_ALL = -1
 TIMEOUT_MS_MIN_OF_ONE = 30_000
-"""The timeout is for replicas in Kafka: with acks=1 it does not count, and may be 0."""
+"""The timeout is for replicas in Kafka: with acks=1 or 0 it does not count, and may be 0."""
 ACKS_VALID = (-1, 0, 1)
 BEFORE_THE_LOG = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 """Kafka answers these as if it knew nothing of the log. Source: ReplicaManager.appendRecordsToLeader (Kafka 4.3)."""
@@ -44,7 +44,7 @@ NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
-    has_room = await services.produce.wait_for_room(body.timeout_ms / 1000)
+    has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
     for topic_row, topic in enumerate(body.topics):
         found, unknown = await _find_topic(services, topic)
@@ -55,12 +55,18 @@ async def handle(services: Services, request: Request) -> Answer:
             else:
                 place.settle(NOT_IN_TIME)
     if body.acks == ACKS_NONE:
+        if not has_room:
+            raise NoAnswer("the intake is full, and nobody waits for an error")
         refused = pending.refused
         if refused is not None:
             raise NoAnswer(f"{refused.name} for records that nobody waits for")
         return None
     pending.begin()
     return pending.answer
+
+
+def _timeout_s(body: ProduceRequest) -> float:
+    return max(body.timeout_ms, 0 if body.acks == ACKS_ALL else TIMEOUT_MS_MIN_OF_ONE) / 1000
 
 
 class PendingProduce:
@@ -93,9 +99,7 @@ class PendingProduce:
         if self._unsettled_count == 0:
             self._finish()
         else:
-            timeout_ms_min = TIMEOUT_MS_MIN_OF_ONE if self._body.acks == ACKS_ONE else 0
-            timeout_s = max(self._body.timeout_ms, timeout_ms_min) / 1000
-            self._timer = asyncio.get_running_loop().call_later(timeout_s, self._finish)
+            self._timer = asyncio.get_running_loop().call_later(_timeout_s(self._body), self._finish)
 
     def place_settled(self) -> None:
         self._unsettled_count -= 1
