@@ -181,10 +181,14 @@ class FetchPath:
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
     async def _read_chunks(self, found: _Found, read: PartitionRead, bytes_max: int, *, is_first: bool) -> None:
-        """Read on, plan after plan, until the limit cuts a chunk short or the end is reached."""
+        """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
+
+        Archiving may join chunks on both sides of the mark meanwhile: then the mark that is told is raised.
+        """
         offset = read.wanted.fetch_offset
         compression = archive_compression(found.topic, self._broker_configs)
-        while chunks := chunks_from(found.partition, offset, bytes_max - read.record_bytes):
+        mark = read.high_watermark
+        while chunks := chunks_from(found.partition, offset, bytes_max - read.record_bytes, offset_end=mark):
             served_chunks = await self._reader.read(self._metadata.state, chunks, [compression] * len(chunks))
             for chunk, served in zip(chunks, served_chunks, strict=True):
                 at_least_one = is_first and not read.records
@@ -192,6 +196,7 @@ class FetchPath:
                 if part:
                     read.records.append(part)
                     read.record_bytes += len(part)
+                    read.high_watermark = max(read.high_watermark, chunk.offset_end)
                 if not is_rest or read.record_bytes >= bytes_max:
                     return
                 offset = chunk.offset_end
@@ -216,8 +221,12 @@ class FetchPath:
             await self._reader.read(self._metadata.state, chunks, compressions)
 
 
-def chunks_from(partition: PartitionState, offset: int, bytes_max: int) -> list[ChunkRef]:
+def chunks_from(
+    partition: PartitionState, offset: int, bytes_max: int, *, offset_end: int | None = None
+) -> list[ChunkRef]:
     """The chunks that hold `offset` and what follows, until their bytes reach `bytes_max`; at least one.
+
+    With `offset_end` only chunks that begin before it.
 
     How many bytes archived records are served as is not known before they are read, so such a chunk ends the plan.
     """
@@ -226,6 +235,8 @@ def chunks_from(partition: PartitionState, offset: int, bytes_max: int) -> list[
     byte_count = 0
     while row is not None and row < len(partition.index):
         chunk = partition.index.row(row)
+        if offset_end is not None and chunk.offset_first >= offset_end:
+            break
         chunks.append(chunk)
         byte_count += chunk.byte_count
         if byte_count >= bytes_max or chunk.is_archived:

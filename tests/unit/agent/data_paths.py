@@ -1,7 +1,7 @@
 """Produce, fetch and archive over a ledger and a store in memory, wired as an agent wires them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -43,7 +43,9 @@ class DataPaths:
     def __init__(self, parts: Parts, tasks: asyncio.TaskGroup, cache_bytes: int) -> None:
         self.parts = parts
         self.memory = MemoryStore()
-        self.store = FailingStore(self.memory)
+        self.store = FailingStore(self.memory, sleep=self._pause)
+        self.during_pause: Callable[[], Awaitable[object]] | None = None
+        """What happens while a slow operation of the store is under way."""
         self.cache = ChunkCache(bytes_max=cache_bytes)
         self.produce_path = ProducePath(
             store=self.store,
@@ -58,10 +60,11 @@ class DataPaths:
         )
         archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
         topics = TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={})
+        self.reader = ChunkReader(store=self.store, archive=archive, cache=self.cache, tasks=tasks)
         self.fetch_path = FetchPath(
             metadata=parts.metadata,
             topics=topics,
-            reader=ChunkReader(store=self.store, archive=archive, cache=self.cache, tasks=tasks),
+            reader=self.reader,
             clock=parts.clock,
             broker_configs={},
         )
@@ -73,6 +76,10 @@ class DataPaths:
             metrics=parts.metrics,
             policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
         )
+
+    async def _pause(self, _seconds: float) -> None:
+        if self.during_pause is not None:
+            await self.during_pause()
 
     async def produce(self, *batches: bytes) -> list[Acknowledgement]:
         """The answers to batches that came in one after the other, each flushed before the next."""

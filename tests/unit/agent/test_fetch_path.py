@@ -8,7 +8,7 @@ from storage.failing import Fault, FaultKind, Operation
 from storage.object_store import ObjectMeta
 from storage.refs import INTAKE_PREFIX
 from tests.made_commands import TOPIC
-from tests.made_records import Record, make_batch
+from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import DataPaths, data_paths
 
 RECORDS = 40
@@ -68,3 +68,13 @@ async def test_a_store_that_is_away_is_a_retriable_error() -> None:
         paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
         away, back = await paths.fetch(0), await paths.fetch(0)
     assert (away.error_code, back.error_code) == (ErrorCode.not_leader_or_follower, ErrorCode.none)
+
+
+async def test_a_fetch_ends_where_the_log_ended_when_it_was_planned() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(3))
+        paths.during_pause = lambda: paths.produce(batch(3))
+        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        read = await paths.fetch(0)
+    served = read_batches(b"".join(bytes(part) for part in read.records))
+    assert (served.ranges[-1][1], read.high_watermark) == (3, 3)
