@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 from coordinator.chunk_index import ChunkRef
+from protocol.compression import Compression
 from protocol.record_batch import read_header
 
 ChunkKey = Hashable
@@ -52,9 +53,9 @@ class ServedChunk:
         return self.buffer[byte_first : self._byte_ends[end - 1]], end == len(self._byte_ends)
 
 
-def chunk_key(chunk: ChunkRef) -> ChunkKey:
-    """What tells a chunk apart: object ids never come twice."""
-    return (chunk.object_id, chunk.byte_first, chunk.row_first)
+def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
+    """What tells a chunk as it is served apart: object ids never come twice, archived rows are encoded as asked."""
+    return (chunk.object_id, chunk.byte_first, chunk.row_first, compression if chunk.is_archived else None)
 
 
 class ChunkCache:
@@ -67,8 +68,8 @@ class ChunkCache:
         self.hits_count = 0
         self.misses_count = 0
 
-    def get(self, chunk: ChunkRef) -> ServedChunk | None:
-        key = chunk_key(chunk)
+    def get(self, chunk: ChunkRef, compression: Compression = Compression.NONE) -> ServedChunk | None:
+        key = chunk_key(chunk, compression)
         served = self._chunks.get(key)
         if served is None:
             self.misses_count += 1
@@ -77,9 +78,9 @@ class ChunkCache:
         self._chunks.move_to_end(key)
         return served
 
-    def put(self, chunk: ChunkRef, served: ServedChunk) -> None:
+    def put(self, chunk: ChunkRef, served: ServedChunk, compression: Compression = Compression.NONE) -> None:
         """Keep a chunk; one larger than the bound is not kept."""
-        key = chunk_key(chunk)
+        key = chunk_key(chunk, compression)
         if key in self._chunks or len(served.buffer) > self._bytes_max:
             return
         self._chunks[key] = served

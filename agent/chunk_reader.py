@@ -17,7 +17,7 @@ from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch
 from protocol.record_batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP
-from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError, StoreUnavailable
 from storage.read_plan import plan_reads
 from storage.refs import ByteRange, ObjectKind
 
@@ -38,8 +38,13 @@ class _Flight:
     """One chunk on its way to whoever wants it."""
 
     chunk: ChunkRef
+    compression: Compression
     object_key: str
     served: "asyncio.Future[ServedChunk]"
+
+    @property
+    def key(self) -> ChunkKey:
+        return chunk_key(self.chunk, self.compression)
 
 
 class ChunkReader:
@@ -65,24 +70,24 @@ class ChunkReader:
         waiting: list[ServedChunk | asyncio.Future[ServedChunk]] = []
         intake: list[_Flight] = []
         for chunk, compression in zip(chunks, compressions, strict=True):
-            held = self._cache.get(chunk)
+            held = self._cache.get(chunk, compression)
             if held is not None:
                 waiting.append(held)
                 continue
-            key = chunk_key(chunk)
+            key = chunk_key(chunk, compression)
             flight = self._flights.get(key)
             if flight is None:
                 stored = state.objects.get(chunk.object_id)
                 if stored is None:
                     for begun in intake:  # nobody reads these, so nobody may wait for them
-                        del self._flights[chunk_key(begun.chunk)]
+                        del self._flights[begun.key]
                     raise ObjectMissing(f"object {chunk.object_id} is not in the state any more")
-                flight = _Flight(chunk, stored.key, asyncio.get_running_loop().create_future())
+                flight = _Flight(chunk, compression, stored.key, asyncio.get_running_loop().create_future())
                 self._flights[key] = flight
                 if stored.kind is ObjectKind.INTAKE:
                     intake.append(flight)
                 else:
-                    self._tasks.create_task(self._read_archived(flight, compression))
+                    self._tasks.create_task(self._read_archived(flight))
             waiting.append(flight.served)
         if intake:
             self._tasks.create_task(self._read_intake(intake))
@@ -92,42 +97,51 @@ class ChunkReader:
         ranges = [
             ByteRange(key=f.object_key, byte_first=f.chunk.byte_first, byte_count=f.chunk.byte_count) for f in flights
         ]
-        try:
-            for planned in plan_reads(ranges):
-                read = planned.read
+        for planned in plan_reads(ranges):
+            read = planned.read
+            try:
                 data = memoryview(await self._store.get_range(read.key, read.byte_first, read.byte_count))
-                for piece in planned.pieces:
-                    flight = flights[piece.wanted]
-                    # A copy: real offsets are written into it, and the rest of the range is let go.
-                    copied = bytearray(data[piece.byte_first : piece.byte_first + flight.chunk.byte_count])
-                    if len(copied) <= INLINE_BYTES_MAX:
-                        self._land(flight, serve_intake(copied, flight.chunk))
-                    else:
-                        self._land(flight, await run_in_thread(serve_intake, copied, flight.chunk))
-        except InvalidBatch as error:
-            damaged = ObjectDamaged(f"{flights[0].object_key} does not hold what the ledger says: {error}")
-            for flight in flights:
-                self._crash(flight, damaged)
-        except StoreError as error:
-            for flight in flights:
-                self._crash(flight, error)
+            except StoreError as error:
+                # A store that is away is not asked again for the rest: whoever waits asks again.
+                is_away = isinstance(error, StoreUnavailable)
+                for flight in flights if is_away else [flights[piece.wanted] for piece in planned.pieces]:
+                    self._crash(flight, error)
+                if is_away:
+                    return
+                continue
+            for piece in planned.pieces:
+                await self._serve_intake(flights[piece.wanted], data[piece.byte_first :])
 
-    async def _read_archived(self, flight: _Flight, compression: Compression) -> None:
+    async def _serve_intake(self, flight: _Flight, data: memoryview) -> None:
+        """Land the chunk that `data` begins with; a damaged one fails alone."""
+        # A copy: real offsets are written into it, and the rest of the range is let go.
+        copied = bytearray(data[: flight.chunk.byte_count])
         try:
-            batches = await self._archive.read(flight.object_key, flight.chunk, compression)
+            if len(copied) <= INLINE_BYTES_MAX:
+                served = serve_intake(copied, flight.chunk)
+            else:
+                served = await run_in_thread(serve_intake, copied, flight.chunk)
+        except InvalidBatch as error:
+            self._crash(flight, ObjectDamaged(f"{flight.object_key} does not hold what the ledger says: {error}"))
+        else:
+            self._land(flight, served)
+
+    async def _read_archived(self, flight: _Flight) -> None:
+        try:
+            batches = await self._archive.read(flight.object_key, flight.chunk, flight.compression)
         except StoreError as error:
             self._crash(flight, error)
         else:
             self._land(flight, ServedChunk(memoryview(batches)))
 
     def _land(self, flight: _Flight, served: ServedChunk) -> None:
-        self._cache.put(flight.chunk, served)
-        del self._flights[chunk_key(flight.chunk)]
+        self._cache.put(flight.chunk, served, flight.compression)
+        del self._flights[flight.key]
         flight.served.set_result(served)
 
     def _crash(self, flight: _Flight, error: StoreError) -> None:
         if not flight.served.done():
-            del self._flights[chunk_key(flight.chunk)]
+            del self._flights[flight.key]
             flight.served.set_exception(error)
             flight.served.exception()  # seen, even where every caller was cancelled
 
