@@ -1,6 +1,7 @@
 """Incremental fetch sessions (KIP-227): what a consumer asked for last time, so that it need not repeat it.
 
 Rule: sessions live in this agent's memory only and may vanish at any time; a client that is told so starts a new one.
+Their number is bounded, and so is what they hold: a fetch beyond a bound is answered in full, without a session.
 Pure: time and ids come in as arguments.
 Source: org.apache.kafka.server.FetchManager and FetchSession (Kafka 4.3).
 """
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from protocol.errors import ErrorCode
-from protocol.limits import FETCH_SESSIONS_MAX
+from protocol.limits import FETCH_SESSION_PARTITIONS_MAX, FETCH_SESSIONS_MAX, FETCH_SESSIONS_PARTITIONS_MAX
 from protocol.types import TopicId
 
 NO_SESSION = 0
@@ -64,8 +65,17 @@ class FetchPlan:
 class FetchSessions:
     """The sessions of this agent, least recently used first."""
 
-    def __init__(self, *, sessions_max: int = FETCH_SESSIONS_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        sessions_max: int = FETCH_SESSIONS_MAX,
+        session_partitions_max: int = FETCH_SESSION_PARTITIONS_MAX,
+        partitions_max: int = FETCH_SESSIONS_PARTITIONS_MAX,
+    ) -> None:
         self._sessions_max = sessions_max
+        self._session_partitions_max = session_partitions_max
+        self._partitions_max = partitions_max
+        self._partitions_count = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def begin(
@@ -81,7 +91,7 @@ class FetchSessions:
     ) -> FetchPlan:
         """Decide what a request is about. `session_id_new`, positive and free, is used if a session begins."""
         if epoch in (EPOCH_INITIAL, EPOCH_FINAL):
-            self._sessions.pop(session_id, None)
+            self._drop(session_id)
             session = None
             if epoch == EPOCH_INITIAL and wanted:
                 session = self._open(session_id_new, wanted, now_s, uses_topic_ids=uses_topic_ids)
@@ -93,12 +103,18 @@ class FetchSessions:
             return self._refused(ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != uses_topic_ids:
             return self._refused(ErrorCode.fetch_session_topic_id_error)
+        count_before = len(session.wanted)
         self._update(session, wanted, forgotten)
+        self._partitions_count += len(session.wanted) - count_before
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.used_s = now_s
         self._sessions.move_to_end(session_id)
         if not session.wanted:
-            del self._sessions[session_id]
+            self._drop(session_id)
+        elif len(session.wanted) > self._session_partitions_max or self._partitions_count > self._partitions_max:
+            self._drop(session_id)
+            everything = list(session.wanted.values())
+            return FetchPlan(error_code=ErrorCode.none, wanted=everything, session=None, is_full=True)
         return FetchPlan(
             error_code=ErrorCode.none, wanted=list(session.wanted.values()), session=session, is_full=False
         )
@@ -109,15 +125,23 @@ class FetchSessions:
     def _open(
         self, session_id: int, wanted: Sequence[WantedPartition], now_s: float, *, uses_topic_ids: bool
     ) -> FetchSession | None:
-        if len(self._sessions) >= self._sessions_max:
-            oldest = next(iter(self._sessions.values()))
-            if now_s - oldest.used_s < EVICTABLE_AFTER_S:
+        if len(wanted) > self._session_partitions_max:
+            return None
+        while len(self._sessions) >= self._sessions_max or self._partitions_count + len(wanted) > self._partitions_max:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_s - oldest.used_s < EVICTABLE_AFTER_S:
                 return None
-            del self._sessions[oldest.session_id]
+            self._drop(oldest.session_id)
         session = FetchSession(session_id, 1, uses_topic_ids, now_s)
         session.wanted.update((partition.name, partition) for partition in wanted)
         self._sessions[session_id] = session
+        self._partitions_count += len(session.wanted)
         return session
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions_count -= len(session.wanted)
 
     @staticmethod
     def _update(session: FetchSession, wanted: Sequence[WantedPartition], forgotten: Sequence[PartitionName]) -> None:

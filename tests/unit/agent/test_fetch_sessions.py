@@ -140,3 +140,40 @@ def test_a_full_house_drops_the_session_that_was_not_used_for_long() -> None:
     plan = begin(sessions, 0, EPOCH_INITIAL, wanted(0), new=3, now_s=EVICTABLE_AFTER_S)
     assert plan.session is not None
     assert [sessions.is_free(session) for session in (1, 2, 3)] == [False, True, False]
+
+
+def test_a_fetch_of_more_partitions_than_a_session_holds_is_answered_without_one() -> None:
+    sessions = FetchSessions(session_partitions_max=2)
+    plan = begin(sessions, 0, EPOCH_INITIAL, wanted(0), wanted(1), wanted(2))
+    assert (plan.error_code, plan.session, names(plan)) == (ErrorCode.none, None, [0, 1, 2])
+    assert sessions.is_free(5)
+
+
+def test_a_session_that_grows_beyond_the_bound_is_over_and_everything_is_answered() -> None:
+    sessions = FetchSessions(session_partitions_max=2)
+    begin(sessions, 0, EPOCH_INITIAL, wanted(0), wanted(1))
+    plan = begin(sessions, 5, 1, wanted(2))
+    assert (plan.error_code, plan.session, plan.is_full) == (ErrorCode.none, None, True)
+    assert names(plan) == [0, 1, 2]
+    assert sessions.is_free(5)
+
+
+def test_all_sessions_together_hold_a_bounded_number_of_partitions() -> None:
+    sessions = FetchSessions(partitions_max=3)
+    begin(sessions, 0, EPOCH_INITIAL, wanted(0), wanted(1), new=1)
+    assert begin(sessions, 0, EPOCH_INITIAL, wanted(0), wanted(1), new=2).session is None
+    assert begin(sessions, 0, EPOCH_INITIAL, wanted(0), new=3).session is not None
+    begin(sessions, 1, 1, forgotten=[("t", 0)])
+    assert begin(sessions, 0, EPOCH_INITIAL, wanted(0), new=4).session is not None
+    assert begin(sessions, 4, 1, wanted(1)).session is None
+    begin(sessions, 3, EPOCH_FINAL)
+    assert begin(sessions, 0, EPOCH_INITIAL, wanted(0), wanted(1), new=5, now_s=1.0).session is not None
+
+
+def test_partitions_of_sessions_that_were_not_used_for_long_make_room() -> None:
+    sessions = FetchSessions(partitions_max=2)
+    begin(sessions, 0, EPOCH_INITIAL, wanted(0), new=1)
+    begin(sessions, 0, EPOCH_INITIAL, wanted(0), new=2)
+    plan = begin(sessions, 0, EPOCH_INITIAL, wanted(0), wanted(1), new=3, now_s=EVICTABLE_AFTER_S)
+    assert plan.session is not None
+    assert [sessions.is_free(session) for session in (1, 2, 3)] == [True, True, False]
