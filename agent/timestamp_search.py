@@ -13,9 +13,10 @@ from agent.cpu import run_in_thread
 from agent.metadata_loop import MetadataLoop
 from coordinator.state import PartitionState
 from protocol.compression import Compression
+from protocol.errors import InvalidBatch
 from protocol.record_batch import walk_batches
 from protocol.records import decode_records
-from storage.object_store import ObjectMissing, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 
 PLANS_MAX = 3
 
@@ -36,7 +37,8 @@ class TimestampSearch:
     async def find(self, partition: PartitionState, timestamp: int | None) -> RecordAt | None:
         """The first record at or after `timestamp`; with None the first of those with the greatest timestamp.
 
-        None if there is no such record. Raises `StoreUnavailable` when the chunk cannot be read.
+        None if there is no such record. Raises `StoreUnavailable` when the chunk cannot be read now, `ObjectDamaged` or
+        another `StoreError` when it never can.
         """
         for _ in range(PLANS_MAX):
             index = partition.index
@@ -50,7 +52,10 @@ class TimestampSearch:
                 await self._metadata.barrier()
                 continue
             wanted = chunk.max_timestamp if timestamp is None else timestamp
-            return await run_in_thread(first_at_or_after, served, wanted, partition.log_start)
+            try:
+                return await run_in_thread(first_at_or_after, served, wanted, partition.log_start)
+            except InvalidBatch as error:
+                raise ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}") from error
         raise StoreUnavailable("the chunk was replaced each time it was looked up")
 
 

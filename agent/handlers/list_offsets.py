@@ -7,16 +7,20 @@ A partition that is named twice is refused, in one row.
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3).
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from agent.cluster_view import leader_epoch_error
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
+from agent.timestamp_search import TimestampSearch
 from coordinator.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH
-from storage.object_store import Buffer, StoreError
+from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
 
 API_KEY = 2
 LATEST = -1
@@ -75,10 +79,8 @@ async def _partition(
         epoch = wanted.current_leader_epoch if version >= 4 else -1
         error_code = leader_epoch_error(epoch)
         if error_code is ErrorCode.none:
-            try:
-                found = await _offset(services, topic.partitions[wanted.partition_index], wanted.timestamp)
-            except StoreError:
-                error_code = ErrorCode.not_leader_or_follower
+            partition = topic.partitions[wanted.partition_index]
+            error_code, found = await offset_at(services.timestamps, partition, wanted.timestamp)
     timestamp, offset, leader_epoch = found
     return {
         "partition_index": wanted.partition_index,
@@ -89,7 +91,20 @@ async def _partition(
     }
 
 
-async def _offset(services: Services, partition: PartitionState, timestamp: int) -> tuple[int, int, int]:
+async def offset_at(
+    timestamps: TimestampSearch, partition: PartitionState, timestamp: int
+) -> tuple[ErrorCode, tuple[int, int, int]]:
+    """An error, or timestamp, offset and leader epoch. Asking again helps where the store is away, not for damage."""
+    try:
+        return ErrorCode.none, await _offset(timestamps, partition, timestamp)
+    except (StoreUnavailable, ObjectMissing):
+        return ErrorCode.not_leader_or_follower, NOTHING
+    except StoreError as error:
+        log.error("records cannot be read", extra={"reason": str(error)})
+        return ErrorCode.kafka_storage_error, NOTHING
+
+
+async def _offset(timestamps: TimestampSearch, partition: PartitionState, timestamp: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch)."""
     match timestamp:
         case -1:
@@ -99,5 +114,5 @@ async def _offset(services: Services, partition: PartitionState, timestamp: int)
         case -5 | -6:
             return NOTHING
         case _:
-            found = await services.timestamps.find(partition, None if timestamp == MAX_TIMESTAMP else timestamp)
+            found = await timestamps.find(partition, None if timestamp == MAX_TIMESTAMP else timestamp)
             return NOTHING if found is None else (found.timestamp, found.offset, LEADER_EPOCH)

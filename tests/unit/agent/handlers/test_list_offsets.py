@@ -1,0 +1,62 @@
+"""Offsets by time: whether asking again helps is told apart, for an object that is away and one that is damaged."""
+
+from agent.handlers.list_offsets import MAX_TIMESTAMP, NOTHING, offset_at
+from agent.timestamp_search import TimestampSearch
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.record_batch import patch_offsets
+from protocol.types import LEADER_EPOCH
+from storage.failing import Fault, FaultKind, Operation
+from tests.made_commands import TOPIC
+from tests.made_records import Record, make_batch
+from tests.unit.agent.data_paths import DataPaths, data_paths
+
+BATCH = make_batch([Record(offset=n, timestamp=1_000 + n, value=b"x" * 50) for n in range(3)], Compression.ZSTD)
+
+Answer = tuple[ErrorCode, tuple[int, int, int]]
+
+
+async def latest_in_time(paths: DataPaths) -> Answer:
+    metadata = paths.parts.metadata
+    partition = metadata.state.topics[TOPIC].partitions[0]
+    return await offset_at(TimestampSearch(metadata=metadata, reader=paths.reader), partition, MAX_TIMESTAMP)
+
+
+async def with_object(payload: bytes) -> Answer:
+    """The answer where these bytes lie where the batch was."""
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(BATCH)
+        state = paths.parts.metadata.state
+        chunk = state.topics[TOPIC].partitions[0].index.row(0)
+        await paths.memory.put(state.objects[chunk.object_id].key, [bytes(chunk.byte_first), payload])
+        return await latest_in_time(paths)
+
+
+async def test_the_record_with_the_greatest_time_is_found() -> None:
+    assert await with_object(BATCH) == (ErrorCode.none, (1_002, 2, LEADER_EPOCH))
+
+
+async def test_a_damaged_object_is_a_storage_error() -> None:
+    assert await with_object(bytes(len(BATCH))) == (ErrorCode.kafka_storage_error, NOTHING)
+
+
+async def test_records_that_cannot_be_unpacked_are_a_storage_error() -> None:
+    damaged = bytearray(BATCH)
+    patch_offsets(damaged, 0)
+    damaged[61:] = bytes(len(damaged) - 61)
+    assert await with_object(bytes(damaged)) == (ErrorCode.kafka_storage_error, NOTHING)
+
+
+async def test_a_missing_object_and_a_store_that_is_away_are_retriable() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(BATCH)
+        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+        away, back = await latest_in_time(paths), await latest_in_time(paths)
+        (stored,) = paths.parts.metadata.state.objects.values()
+        await paths.memory.delete([stored.key])
+        missing = await latest_in_time(paths)
+    assert (away[0], back[0], missing[0]) == (
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.none,
+        ErrorCode.not_leader_or_follower,
+    )
