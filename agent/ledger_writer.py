@@ -3,7 +3,8 @@
 Rule: an append whose outcome is unknown is repeated, the same bytes under the same numbers, until the ledger answers
 (safety rule S10). A session that was fenced is replaced; what it left undecided is answered as unknown and never
 appended under another session (safety rule S1). A command that no ledger can take is refused to its own submitter; it
-gets no number, and the others of its group are appended.
+gets no number, and the others of its group are appended. So is one that comes when too many wait; one whose submitter
+gave up before it had a number is not appended.
 """
 
 import asyncio
@@ -19,7 +20,12 @@ from coordinator.command_codec import Unwritable, encode
 from coordinator.commands import Command, EndSession, Outcome, Proposal, Refused, StartSession
 from coordinator.log import Entry, Fenced, Ledger, LedgerUnavailable, SessionHeld
 from protocol.errors import ErrorCode
-from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_GROUP_BYTES_MAX, LEDGER_GROUP_ENTRIES_MAX
+from protocol.limits import (
+    LEDGER_COMMANDS_QUEUED_MAX,
+    LEDGER_ENTRY_BYTES_MAX,
+    LEDGER_GROUP_BYTES_MAX,
+    LEDGER_GROUP_ENTRIES_MAX,
+)
 from protocol.types import Milliseconds, SessionId
 
 log = logging.getLogger(__name__)
@@ -65,8 +71,17 @@ class LedgerWriter:
     def submit(self, command: Command) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 
-        A command that cannot be an entry (unreadable, too large) is `Refused` like one that apply refuses.
+        A command that cannot be an entry (unreadable, too large) is `Refused` like one that apply refuses; so is one
+        that finds the queue full, with an error that clients try again after. Cancel the future to give up.
         """
+        if len(self._queue) < LEDGER_COMMANDS_QUEUED_MAX:
+            return self._queued(command)
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        reason = f"{LEDGER_COMMANDS_QUEUED_MAX} commands wait for the ledger: try again later"
+        future.set_result(Refused(error_code=ErrorCode.request_timed_out, reason=reason))
+        return future
+
+    def _queued(self, command: Command) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._queue.append(_Pending(command, future))
         self._wanted.set()
@@ -88,6 +103,7 @@ class LedgerWriter:
             try:
                 await self._append([_Pending(self._start, future)])
             except Fenced:
+                self._metadata.abandon(self.session)
                 continue
             outcome = await future
             if isinstance(outcome, Refused):
@@ -96,7 +112,7 @@ class LedgerWriter:
 
     async def close(self) -> None:
         """End the session cleanly, after everything submitted was appended."""
-        future = self.submit(EndSession(session=self.session))
+        future = self._queued(EndSession(session=self.session))
         await future
         await self._ledger.close_session(self.session)
 
@@ -116,7 +132,9 @@ class LedgerWriter:
     def _take(self) -> list[_Pending]:
         group: list[_Pending] = []
         while self._queue and len(group) < LEDGER_GROUP_ENTRIES_MAX:
-            group.append(self._queue.popleft())
+            pending = self._queue.popleft()
+            if not pending.future.done():
+                group.append(pending)
         return group
 
     async def _append(self, group: list[_Pending]) -> None:

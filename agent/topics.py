@@ -5,9 +5,11 @@ decided at apply; what is checked here spares the ledger an entry that would be 
 Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+from agent.clock import Clock
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -17,8 +19,10 @@ from coordinator.state import TopicState
 from coordinator.topic_configs import InvalidConfig, broker_value, overrides_at_creation, validate_topic_configs
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
-from protocol.limits import PARTITIONS_PER_TOPIC_MAX
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX, PARTITIONS_PER_TOPIC_MAX
 from protocol.types import TopicId
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,23 @@ class TopicError(Exception):
 
     error_code: ErrorCode
     message: str | None = None
+
+
+def deadline_s(clock: Clock, timeout_s: float = 0.0) -> float:
+    """When a request's time is over, on the clock's monotonic time; one that names no time has a usual one."""
+    return clock.monotonic_s() + (timeout_s if timeout_s > 0 else LEDGER_WAIT_SECONDS_MAX)
+
+
+async def before(end_s: float, clock: Clock, work: Awaitable[T]) -> T:
+    """What `work` returns, or a `TopicError` once the clock's monotonic time is `end_s`.
+
+    A command that is in the ledger by then is applied nevertheless, as in Kafka.
+    """
+    try:
+        async with clock.timeout(max(0.0, end_s - clock.monotonic_s())):
+            return await work
+    except TimeoutError as error:
+        raise TopicError(ErrorCode.request_timed_out, "The ledger did not answer in time.") from error
 
 
 class TopicAdmin:

@@ -13,7 +13,7 @@ from typing import Any
 from agent.handlers.config_entries import created_topic_configs
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
-from agent.topics import TopicError
+from agent.topics import TopicError, before, deadline_s
 from coordinator.topic_configs import broker_value
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
@@ -27,12 +27,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = request_body(request.frame)
     mentions = Counter(topic.name for topic in body.topics)
     is_validate_only = body.validate_only
+    end_s = deadline_s(services.clock, body.timeout.total_seconds())
     results = []
     for topic in {topic.name: topic for topic in body.topics}.values():
         try:
             if mentions[topic.name] > 1:
                 raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
-            results.append(await _create(services, topic, is_validate_only=is_validate_only))
+            creation = _create(services, topic, is_validate_only=is_validate_only)
+            results.append(await before(end_s, services.clock, creation))
         except TopicError as error:
             results.append(
                 {

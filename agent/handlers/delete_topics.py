@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
-from agent.topics import TopicError
+from agent.topics import TopicError, before, deadline_s
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
 from storage.object_store import Buffer
@@ -24,12 +24,13 @@ Mention = tuple[str | None, uuid.UUID | None]
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = request_body(request.frame)
+    end_s = deadline_s(services.clock, body.timeout.total_seconds())
     if request.frame.api_version >= 6:
         wanted = [(topic.name, topic.topic_id) for topic in body.topics]
     else:
         wanted = [(name, None) for name in body.topic_names]
     mentions = merge_mentions(wanted, await _names_of_ids(services, wanted))
-    results = [await _delete(services, name, topic_id, count) for (name, topic_id), count in mentions.items()]
+    results = [await _delete(services, name, topic_id, count, end_s) for (name, topic_id), count in mentions.items()]
     return answer(request.frame, {"responses": results})
 
 
@@ -49,7 +50,9 @@ async def _names_of_ids(services: Services, wanted: Sequence[Mention]) -> dict[u
     return {topic_id: topic.name for topic_id, topic in found.items() if topic is not None}
 
 
-async def _delete(services: Services, name: str | None, topic_id: uuid.UUID | None, mentions: int) -> dict[str, Any]:
+async def _delete(
+    services: Services, name: str | None, topic_id: uuid.UUID | None, mentions: int, end_s: float
+) -> dict[str, Any]:
     result: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_code": ErrorCode.none, "error_message": None}
     try:
         if mentions > 1:
@@ -65,7 +68,7 @@ async def _delete(services: Services, name: str | None, topic_id: uuid.UUID | No
             unknown = ErrorCode.unknown_topic_id
         if topic is None:
             raise TopicError(unknown, "This server does not host this topic.")
-        await services.topics.delete(topic)
+        await before(end_s, services.clock, services.topics.delete(topic))
     except TopicError as error:
         return result | {"error_code": error.error_code, "error_message": error.message}
     return result | {"name": topic.name, "topic_id": uuid.UUID(bytes=topic.topic_id)}

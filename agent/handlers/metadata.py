@@ -14,7 +14,7 @@ from agent.cluster_view import brokers
 from agent.handlers.authorized_operations import NOT_ASKED, on_cluster, on_topic
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
-from agent.topics import TopicError
+from agent.topics import TopicError, before, deadline_s
 from coordinator.state import TopicState
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
@@ -39,7 +39,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         topics = [_topic(topic, leader_id) for topic in services.state.topics.values()]
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
-        told = [await _wanted(services, wanted, version, may_create=may_create) for wanted in once.values()]
+        creation_end_s = deadline_s(services.clock) if may_create else None
+        told = [await _wanted(services, wanted, version, creation_end_s) for wanted in once.values()]
         topics = list({(topic["name"], topic["topic_id"]): topic for topic in told}.values())
     if version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations:
         topics = [
@@ -64,7 +65,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     )
 
 
-async def _wanted(services: Services, wanted: Any, version: int, *, may_create: bool) -> dict[str, Any]:
+async def _wanted(services: Services, wanted: Any, version: int, creation_end_s: float | None) -> dict[str, Any]:
+    """What the client is told of one topic; without a deadline none is created."""
     leader_id = services.node_id
     topic_id = wanted.topic_id if version >= 10 else None
     nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
@@ -81,10 +83,11 @@ async def _wanted(services: Services, wanted: Any, version: int, *, may_create: 
             validate_topic_name(wanted.name)
         except InvalidTopicName:
             return _missing(wanted.name, None, ErrorCode.invalid_topic_exception)
-        if not may_create:
+        if creation_end_s is None:
             return _missing(wanted.name, None, ErrorCode.unknown_topic_or_partition)
         try:
-            topic = await services.topics.auto_create(wanted.name)
+            creation = services.topics.auto_create(wanted.name)
+            topic = await before(creation_end_s, services.clock, creation)
         except TopicError as error:
             return _missing(wanted.name, None, error.error_code)
     return _topic(topic, leader_id)

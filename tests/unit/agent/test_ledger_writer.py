@@ -1,10 +1,11 @@
 """What cannot be written to the ledger is refused to whoever submitted it, and to nobody else."""
 
+import asyncio
 from random import Random
 
 from coordinator.commands import AllocateProducerIds, CreateTopic, Done, ProducerIdsAllocated, Refused
 from protocol.errors import ErrorCode
-from protocol.limits import LEDGER_ENTRY_BYTES_MAX
+from protocol.limits import LEDGER_COMMANDS_QUEUED_MAX, LEDGER_ENTRY_BYTES_MAX
 from tests.made_commands import Batch, Chunk, commit, create
 from tests.unit.agent.ledger_parts import running_parts
 
@@ -46,3 +47,31 @@ async def test_a_command_whose_entry_would_be_too_large_is_refused() -> None:
         assert refused.error_code is ErrorCode.invalid_request
         assert f"{LEDGER_ENTRY_BYTES_MAX} is the most" in refused.reason
         assert await parts.writer.submit(create()) == Done()
+
+
+async def test_a_command_that_finds_the_queue_full_is_refused_at_once_and_those_before_it_are_applied() -> None:
+    async with running_parts() as parts:
+        queued = [parts.writer.submit(AllocateProducerIds(count=1)) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        refused = parts.writer.submit(create())
+        assert refused.done()
+        outcome = refused.result()
+        assert isinstance(outcome, Refused)
+        assert outcome.error_code is ErrorCode.request_timed_out
+        assert all(isinstance(outcome, ProducerIdsAllocated) for outcome in await asyncio.gather(*queued))
+        assert await parts.writer.submit(create()) == Done()
+
+
+async def test_a_session_ends_also_behind_a_full_queue() -> None:
+    async with running_parts() as parts:
+        queued = [parts.writer.submit(AllocateProducerIds(count=1)) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        session = parts.writer.session
+        await parts.writer.close()
+        assert session not in parts.metadata.state.sessions
+        assert all(future.done() for future in queued)
+
+
+async def test_a_command_whose_submitter_gave_up_before_it_had_a_number_is_not_appended() -> None:
+    async with running_parts() as parts:
+        parts.writer.submit(AllocateProducerIds(count=5)).cancel()
+        await parts.writer.submit(create())
+        assert parts.metadata.state.producer_id_next == 0

@@ -120,3 +120,19 @@ async def test_a_closed_writer_has_ended_its_session() -> None:
         await parts.writer.close()
         assert session not in parts.metadata.state.sessions
         assert await ledger.is_session_ended("a", session)
+
+
+async def test_a_session_that_ends_before_its_first_entry_leaves_nobody_waiting() -> None:
+    ledger = MemoryLedger()
+    first: list[SessionId] = []
+
+    async def expire_the_first(session: SessionId, _entries: Sequence[Entry]) -> Fate:
+        if not first:
+            first.append(session)
+            ledger.core.expire(session)
+        return Fate.APPLIED
+
+    ledger.fate_of_append = expire_the_first
+    async with running_parts(ledger) as parts:
+        assert parts.writer.session > first[0]
+        assert list(parts.metadata.abandon(first[0])) == []

@@ -2,8 +2,12 @@
 
 import asyncio
 
-from agent.producer_ids import BLOCK_COUNT, ProducerIdBlock
+import pytest
+
+from agent.producer_ids import BLOCK_COUNT, AllocationRefused, ProducerIdBlock
 from coordinator.memory_log import MemoryLedger
+from protocol.limits import LEDGER_COMMANDS_QUEUED_MAX
+from tests.made_commands import create
 from tests.unit.agent.ledger_parts import running_parts
 
 
@@ -32,3 +36,13 @@ async def test_what_is_left_of_a_block_is_never_used_again() -> None:
         await parts.writer.close()
     async with running_parts(ledger) as parts:
         assert await ProducerIdBlock(writer=parts.writer).take() == BLOCK_COUNT
+
+
+async def test_nobody_gets_an_id_while_too_many_commands_wait_and_everybody_does_afterwards() -> None:
+    async with running_parts() as parts:
+        block = ProducerIdBlock(writer=parts.writer)
+        queued = [parts.writer.submit(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        with pytest.raises(AllocationRefused):
+            await block.take()
+        await asyncio.gather(*queued)
+        assert await block.take() == 0

@@ -2,11 +2,13 @@
 
 import pytest
 
+from agent.clock import SystemClock
 from agent.ids import SystemIds
-from agent.topics import TopicAdmin, TopicError
+from agent.topics import TopicAdmin, TopicError, before, deadline_s
 from coordinator.commands import Done
+from coordinator.memory_log import MemoryLedger
 from protocol.errors import ErrorCode
-from protocol.limits import CONFIG_VALUE_CHARS_MAX
+from protocol.limits import CONFIG_VALUE_CHARS_MAX, LEDGER_WAIT_SECONDS_MAX
 from tests.made_commands import create
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
@@ -37,3 +39,23 @@ async def test_configs_that_do_not_fit_are_invalid_and_the_ledger_does_not_see_t
         assert len(refused.value.message or "") < 500
         assert await parts.ledger.head() == head
         assert await parts.writer.submit(create()) == Done()
+
+
+async def test_a_ledger_that_is_away_for_longer_than_the_request_waits_is_told_as_a_timeout() -> None:
+    ledger = MemoryLedger()
+    clock = SystemClock()
+    async with running_parts(ledger) as parts:
+        ledger.is_reachable = False
+        creation = admin(parts).create("t", partition_count=1, configs={})
+        with pytest.raises(TopicError) as refused:
+            await before(deadline_s(clock, 0.01), clock, creation)
+        assert refused.value.error_code is ErrorCode.request_timed_out
+        ledger.is_reachable = True
+        created = await before(deadline_s(clock), clock, admin(parts).create("u", partition_count=1, configs={}))
+        assert created.name == "u"
+
+
+async def test_a_request_that_names_no_time_has_the_usual_one() -> None:
+    async with running_parts() as parts:
+        assert deadline_s(parts.clock, -1.0) == deadline_s(parts.clock) == LEDGER_WAIT_SECONDS_MAX
+        assert deadline_s(parts.clock, 2.5) == 2.5

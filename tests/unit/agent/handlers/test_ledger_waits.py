@@ -1,0 +1,126 @@
+"""A ledger that does not answer in the time that a request has is told, and holds up no connection."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from agent.chunk_reader import ChunkReader
+from agent.cpu import run_in_thread
+from agent.fetch_sessions import FetchSessions
+from agent.handlers import create_topics, delete_topics, init_producer_id, metadata
+from agent.ids import SystemIds
+from agent.producer_ids import ProducerIdBlock
+from agent.record_rules import RecordRulesOfTopics
+from agent.services import Request, Services
+from agent.timestamp_search import TimestampSearch
+from agent.topics import TopicAdmin
+from coordinator.log import Entry
+from coordinator.memory_log import Fate, MemoryLedger
+from iceberg_export.parquet_reader import ParquetReader
+from protocol.connection import RequestFrame
+from protocol.errors import ErrorCode
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX
+from protocol.types import SessionId
+from storage.object_store import Buffer
+from tests.unit.agent.data_paths import data_paths
+from tests.unit.agent.ledger_parts import ManualClock
+
+TIMED_OUT = struct.pack(">h", ErrorCode.request_timed_out)
+NOT_AVAILABLE = struct.pack(">h", ErrorCode.coordinator_not_available)
+TIMEOUT = struct.pack(">i", 2_500)
+
+
+class Impatient(ManualClock):
+    """Every wait is over soon; how long it was to be is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        self.waits.append(seconds)
+        return asyncio.timeout(0.01)
+
+
+async def never(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    await asyncio.Event().wait()
+    return Fate.LOST
+
+
+@asynccontextmanager
+async def stalled(clock: Impatient) -> AsyncIterator[Services]:
+    """What handlers use, with a topic `t` and a ledger that answers no append from now on."""
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        parts = paths.parts
+        assert isinstance(parts.ledger, MemoryLedger)
+        parts.ledger.fate_of_append = never
+        archive = ParquetReader(store=paths.store, run_in_thread=run_in_thread)
+        reader = ChunkReader(store=paths.store, archive=archive, cache=paths.cache, tasks=tasks)
+        yield Services(
+            cluster_id="c",
+            node_id=1,
+            metadata=parts.metadata,
+            writer=parts.writer,
+            produce=paths.produce_path,
+            record_rules=RecordRulesOfTopics({}),
+            fetch=paths.fetch_path,
+            fetch_sessions=FetchSessions(),
+            timestamps=TimestampSearch(metadata=parts.metadata, reader=reader),
+            producer_ids=ProducerIdBlock(writer=parts.writer),
+            topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
+            broker_configs={},
+            metrics=parts.metrics,
+            clock=clock,
+            ids=SystemIds(),
+        )
+
+
+def request(api_key: int, version: int, body: bytes) -> Request:
+    frame = RequestFrame(
+        number=0,
+        api_key=api_key,
+        api_version=version,
+        correlation_id=5,
+        client_id="",
+        header_bytes=10,
+        body=memoryview(body),
+    )
+    return Request(frame=frame, listener="PLAINTEXT", peer="p")
+
+
+def joined(answer: Sequence[Buffer]) -> bytes:
+    return b"".join(bytes(part) for part in answer)
+
+
+async def test_a_topic_that_is_not_created_within_the_requests_time_is_told_as_timed_out() -> None:
+    clock = Impatient()
+    topics = b"\0\0\0\1\0\1u" + b"\0\0\0\1\0\1" + bytes(4) + bytes(4)
+    async with stalled(clock) as services:
+        answer = joined(await create_topics.handle(services, request(19, 2, topics + TIMEOUT + b"\0")))
+        assert b"\0\1u" + TIMED_OUT in answer
+        assert clock.waits == [2.5]
+
+
+async def test_a_topic_that_is_not_deleted_within_the_requests_time_is_told_as_timed_out() -> None:
+    clock = Impatient()
+    async with stalled(clock) as services:
+        answer = joined(await delete_topics.handle(services, request(20, 1, b"\0\0\0\1\0\1t" + TIMEOUT)))
+        assert b"\0\1t" + TIMED_OUT in answer
+        assert clock.waits == [2.5]
+
+
+async def test_a_topic_that_metadata_cannot_create_in_time_is_told_as_timed_out() -> None:
+    clock = Impatient()
+    async with stalled(clock) as services:
+        answer = joined(await metadata.handle(services, request(3, 4, b"\0\0\0\1\0\1u\1")))
+        assert TIMED_OUT + b"\0\1u" in answer
+        assert clock.waits == [LEDGER_WAIT_SECONDS_MAX]
+
+
+async def test_a_producer_that_gets_no_id_in_time_is_told_to_come_again() -> None:
+    clock = Impatient()
+    async with stalled(clock) as services:
+        answer = joined(await init_producer_id.handle(services, request(22, 0, b"\xff\xff" + TIMEOUT)))
+        assert answer[8:10] == NOT_AVAILABLE
+        assert clock.waits == [LEDGER_WAIT_SECONDS_MAX]
