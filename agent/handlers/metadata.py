@@ -7,16 +7,20 @@ Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3)
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agent.cluster_view import brokers
-from agent.handlers.authorized_operations import NOT_ASKED, on_cluster, on_topic
+from agent.cpu import run_in_thread
+from agent.handlers.authorized_operations import on_cluster, on_topic
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
 from coordinator.state import TopicState
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH, TopicId
 from storage.object_store import Buffer
@@ -27,6 +31,19 @@ LAST_WITH_CLUSTER_OPERATIONS = 10
 FIRST_WITH_NULL_NAMES = 12
 """Versions 10 and 11 take an id but have no word for a topic without a name: Kafka fails there, here it is empty."""
 
+INLINE_PARTITIONS_MAX = 2_000
+"""Topics and partitions that are answered on the loop, in about 10 ms; more of them are answered in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is told of one topic, copied from the state."""
+
+    name: str | None
+    topic_id: uuid.UUID | None
+    error_code: ErrorCode = ErrorCode.none
+    partition_count: int = 0
+
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = request_body(request.frame)
@@ -36,79 +53,81 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     leader_id = services.node_id
     if body.topics is None or (version == 0 and not body.topics):
         await services.metadata.barrier()
-        topics = [_topic(topic, leader_id) for topic in services.state.topics.values()]
+        topics = [_told(topic) for topic in services.state.topics.values()]
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
         creation_end_s = deadline_s(services.clock) if may_create else None
         told = [await _wanted(services, wanted, version, creation_end_s) for wanted in once.values()]
-        topics = list({(topic["name"], topic["topic_id"]): topic for topic in told}.values())
-    if version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations:
-        topics = [
-            topic | {"topic_authorized_operations": on_topic(is_asked=not topic["error_code"])} for topic in topics
-        ]
+        topics = list({(topic.name, topic.topic_id): topic for topic in told}.values())
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
-    return answer(
-        request.frame,
-        {
-            "brokers": [
-                {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.zone}
-                for broker in alive
-            ],
-            "cluster_id": services.cluster_id,
-            "controller_id": alive[0].node_id if alive else -1,
-            "topics": topics,
-            "cluster_authorized_operations": on_cluster(
-                is_asked=has_cluster_operations and body.include_cluster_authorized_operations
-            ),
-            "error_code": ErrorCode.none,
-        },
-    )
+    values = {
+        "brokers": [
+            {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.zone}
+            for broker in alive
+        ],
+        "cluster_id": services.cluster_id,
+        "controller_id": alive[0].node_id if alive else -1,
+        "cluster_authorized_operations": on_cluster(
+            is_asked=has_cluster_operations and body.include_cluster_authorized_operations
+        ),
+        "error_code": ErrorCode.none,
+    }
+    are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
+    build = partial(_answer, request.frame, values, topics, leader_id, are_operations_asked=are_operations_asked)
+    if sum(1 + topic.partition_count for topic in topics) <= INLINE_PARTITIONS_MAX:
+        return build()
+    return await run_in_thread(build)
 
 
-async def _wanted(services: Services, wanted: Any, version: int, creation_end_s: float | None) -> dict[str, Any]:
+def _answer(
+    frame: RequestFrame,
+    values: Mapping[str, Any],
+    topics: Sequence[_Told],
+    leader_id: int,
+    *,
+    are_operations_asked: bool,
+) -> Sequence[Buffer]:
+    """The response's bytes; runs in a thread where they are many, so it is given copies alone."""
+    told = [_topic(topic, leader_id, are_operations_asked=are_operations_asked) for topic in topics]
+    return answer(frame, {**values, "topics": told})
+
+
+async def _wanted(services: Services, wanted: Any, version: int, creation_end_s: float | None) -> _Told:
     """What the client is told of one topic; without a deadline none is created."""
-    leader_id = services.node_id
     topic_id = wanted.topic_id if version >= 10 else None
     nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
     if topic_id is not None:
         topic = await services.topics.by_id(TopicId(topic_id.bytes))
         if topic is None:
-            return _missing(nameless, topic_id, ErrorCode.unknown_topic_id)
-        return _topic(topic, leader_id)
+            return _Told(nameless, topic_id, ErrorCode.unknown_topic_id)
+        return _told(topic)
     if wanted.name is None:
-        return _missing(nameless, None, ErrorCode.unknown_topic_id)
+        return _Told(nameless, None, ErrorCode.unknown_topic_id)
     topic = await services.topics.by_name(wanted.name)
     if topic is None:
         try:
             validate_topic_name(wanted.name)
         except InvalidTopicName:
-            return _missing(wanted.name, None, ErrorCode.invalid_topic_exception)
+            return _Told(wanted.name, None, ErrorCode.invalid_topic_exception)
         if creation_end_s is None:
-            return _missing(wanted.name, None, ErrorCode.unknown_topic_or_partition)
+            return _Told(wanted.name, None, ErrorCode.unknown_topic_or_partition)
         try:
             creation = services.topics.auto_create(wanted.name)
             topic = await before(creation_end_s, services.clock, creation)
         except TopicError as error:
-            return _missing(wanted.name, None, error.error_code)
-    return _topic(topic, leader_id)
+            return _Told(wanted.name, None, error.error_code)
+    return _told(topic)
 
 
-def _missing(name: str | None, topic_id: uuid.UUID | None, error_code: ErrorCode) -> dict[str, Any]:
+def _told(topic: TopicState) -> _Told:
+    return _Told(topic.name, uuid.UUID(bytes=topic.topic_id), partition_count=len(topic.partitions))
+
+
+def _topic(topic: _Told, leader_id: int, *, are_operations_asked: bool) -> dict[str, Any]:
     return {
-        "error_code": error_code,
-        "name": name,
-        "topic_id": topic_id,
-        "is_internal": False,
-        "partitions": [],
-        "topic_authorized_operations": NOT_ASKED,
-    }
-
-
-def _topic(topic: TopicState, leader_id: int) -> dict[str, Any]:
-    return {
-        "error_code": ErrorCode.none,
+        "error_code": topic.error_code,
         "name": topic.name,
-        "topic_id": uuid.UUID(bytes=topic.topic_id),
+        "topic_id": topic.topic_id,
         "is_internal": False,
         "partitions": [
             {
@@ -120,7 +139,7 @@ def _topic(topic: TopicState, leader_id: int) -> dict[str, Any]:
                 "isr_nodes": [leader_id],
                 "offline_replicas": [],
             }
-            for index in range(len(topic.partitions))
+            for index in range(topic.partition_count)
         ],
-        "topic_authorized_operations": NOT_ASKED,
+        "topic_authorized_operations": on_topic(is_asked=are_operations_asked and not topic.error_code),
     }
