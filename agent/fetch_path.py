@@ -29,8 +29,16 @@ from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavail
 
 log = logging.getLogger(__name__)
 
+PARTITIONS_PER_TURN = 2_000
+"""Partitions of one fetch that are gone through before other tasks have their turn."""
 PLANS_MAX = 3
 """How often a read is planned again before the client is told to ask again itself."""
+
+BEHIND_PERHAPS = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.offset_out_of_range,
+)
 
 
 @dataclass(slots=True)
@@ -53,8 +61,24 @@ class _Found:
 
     topic: TopicState
     partition: PartitionState
+    number: int
     is_diverging: bool = False
     """The consumer read this epoch beyond its end."""
+
+    @property
+    def key(self) -> tuple[TopicId, PartitionIndex]:
+        return self.topic.topic_id, PartitionIndex(self.number)
+
+
+@dataclass(slots=True)
+class _Request:
+    """One fetch under way."""
+
+    wanted: Sequence[WantedPartition]
+    bytes_min: int
+    bytes_max: int
+    is_confirmed: bool | None = None
+    """Whether its barrier was answered; None where none was taken so far."""
 
 
 class FetchPath:
@@ -80,49 +104,85 @@ class FetchPath:
     ) -> list[PartitionRead]:
         """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over."""
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
-        await self._wait(wanted, max_wait_ms, bytes_min, bytes_max)
+        request = _Request(wanted, min(bytes_min, bytes_max), bytes_max)
+        await self._wait(request, self._clock.monotonic_s() + max_wait_ms / 1000)
         if len(wanted) > 1:
-            await self._read_ahead(wanted, bytes_max)
+            await self._read_ahead(request)
         reads: list[PartitionRead] = []
         bytes_left = bytes_max
-        for partition in wanted:
-            read = await self._read(partition, bytes_left, is_first=bytes_left == bytes_max)
+        for number, partition in enumerate(wanted, 1):
+            read = await self._read(request, partition, bytes_left, is_first=bytes_left == bytes_max)
             bytes_left -= read.record_bytes
             reads.append(read)
+            await self._yield_at(number)
         return reads
 
-    async def _wait(self, wanted: Sequence[WantedPartition], max_wait_ms: int, bytes_min: int, bytes_max: int) -> None:
+    async def _yield_at(self, number: int) -> None:
+        """Let others run after every so many partitions."""
+        if number % PARTITIONS_PER_TURN == 0:
+            await self._clock.sleep(0)
+
+    async def _wait(self, request: "_Request", deadline_s: float) -> None:
         """Return when there is something to say: an error, enough bytes, or the end of the wait."""
-        deadline_s = self._clock.monotonic_s() + max_wait_ms / 1000
         while True:
-            available, keys, has_error = 0, [], False
-            for partition in wanted:
-                found = await self._find(partition)
+            each_found: list[_Found] = []
+            for number, partition in enumerate(request.wanted, 1):
+                found = await self._find(request, partition)
                 if isinstance(found, ErrorCode) or found.is_diverging:
-                    has_error = True
-                    break
-                keys.append((found.topic.topic_id, PartitionIndex(partition.partition)))
-                available += _available_bytes(found.partition, partition.fetch_offset, bytes_max - available)
-            remaining_s = deadline_s - self._clock.monotonic_s()
-            if has_error or available >= bytes_min or remaining_s <= 0 or not keys:
+                    return
+                each_found.append(found)
+                await self._yield_at(number)
+            if not each_found or self._clock.monotonic_s() >= deadline_s:
                 return
-            growth = self._metadata.watch(keys)
+            # Watched before it is counted: what is committed in between wakes the wait.
+            growth = self._metadata.watch([found.key for found in each_found])
             try:
-                async with self._clock.timeout(remaining_s):
+                if await self._is_enough(request, each_found):
+                    return
+                async with self._clock.timeout(deadline_s - self._clock.monotonic_s()):
                     await growth.wait()
             except TimeoutError:
                 return
             finally:
                 self._metadata.unwatch(growth)
 
-    async def _find(self, wanted: WantedPartition, *, is_confirmed: bool = False) -> "_Found | ErrorCode":
-        """The partition if `wanted` can be read from it; a barrier is taken before anything is called unknown.
+    async def _is_enough(self, request: "_Request", each_found: Sequence["_Found"]) -> bool:
+        """Whether there is something to say now: enough bytes, or a topic that was deleted meanwhile."""
+        available = 0
+        for number, (partition, found) in enumerate(zip(request.wanted, each_found, strict=True), 1):
+            if found.topic.topic_id not in self._metadata.state.topics:
+                return True
+            available += _available_bytes(found.partition, partition.fetch_offset, request.bytes_max - available)
+            if available >= request.bytes_min:
+                return True
+            await self._yield_at(number)
+        return available >= request.bytes_min
 
-        `is_confirmed`: the barrier was taken for the offset.
+    async def _find(self, request: "_Request", wanted: WantedPartition) -> "_Found | ErrorCode":
+        """The partition if `wanted` can be read from it.
+
+        Before anything is called unknown or out of range a barrier is taken, one for all of a request.
         """
-        topic = await self.topic_of(wanted)
+        found = self._find_now(wanted)
+        if not _needs_barrier(found):
+            return found
+        if request.is_confirmed is None:
+            try:
+                await self._metadata.barrier()
+                request.is_confirmed = True
+            except LedgerUnavailable:
+                request.is_confirmed = False
+            found = self._find_now(wanted)
+        return found if request.is_confirmed or not _needs_barrier(found) else ErrorCode.not_leader_or_follower
+
+    def _find_now(self, wanted: WantedPartition) -> "_Found | ErrorCode":
+        """The partition, or why it cannot be read, as far as this agent has applied the ledger."""
+        by_id = isinstance(wanted.topic, bytes)
+        if isinstance(wanted.topic, str):
+            topic = self._topics.known(wanted.topic)
+        else:
+            topic = self._metadata.state.topics.get(TopicId(wanted.topic))
         if topic is None:
-            by_id = isinstance(wanted.topic, bytes)
             return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
         if not 0 <= wanted.partition < len(topic.partitions):
             return ErrorCode.unknown_topic_or_partition
@@ -130,30 +190,19 @@ class FetchPath:
         if epoch_error is not ErrorCode.none:
             return epoch_error
         partition = topic.partitions[wanted.partition]
-        if wanted.fetch_offset > partition.log_end and not is_confirmed:
-            try:
-                await self._metadata.barrier()
-            except LedgerUnavailable:
-                return ErrorCode.not_leader_or_follower
-            return await self._find(wanted, is_confirmed=True)
         if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > partition.log_end:
-            return _Found(topic, partition, is_diverging=True)
+            return _Found(topic, partition, wanted.partition, is_diverging=True)
         is_epoch_unknown = wanted.last_fetched_epoch > LEADER_EPOCH
         if is_epoch_unknown or not partition.log_start <= wanted.fetch_offset <= partition.log_end:
             return ErrorCode.offset_out_of_range
-        return _Found(topic, partition)
+        return _Found(topic, partition, wanted.partition)
 
-    async def topic_of(self, wanted: WantedPartition) -> TopicState | None:
-        """The topic, by name or id, after a barrier where this agent does not know it."""
-        if isinstance(wanted.topic, str):
-            return self._topics.known(wanted.topic) or await self._topics.by_name(wanted.topic)
-        topic_id = TopicId(wanted.topic)
-        return self._metadata.state.topics.get(topic_id) or await self._topics.by_id(topic_id)
-
-    async def _read(self, wanted: WantedPartition, bytes_left: int, *, is_first: bool) -> PartitionRead:
+    async def _read(
+        self, request: "_Request", wanted: WantedPartition, bytes_left: int, *, is_first: bool
+    ) -> PartitionRead:
         """Read one partition, planning again where an object is gone meanwhile."""
         for _ in range(PLANS_MAX):
-            found = await self._find(wanted)
+            found = await self._find(request, wanted)
             if isinstance(found, ErrorCode):
                 return PartitionRead(wanted, found)
             partition = found.partition
@@ -201,21 +250,25 @@ class FetchPath:
                     return
                 offset = chunk.offset_end
 
-    async def _read_ahead(self, wanted: Sequence[WantedPartition], bytes_max: int) -> None:
+    async def _read_ahead(self, request: "_Request") -> None:
         """Read what several partitions want at once, so that neighbours in one object are one request.
 
         What fails here fails again where its partition is read, and is answered there.
         """
         chunks: list[ChunkRef] = []
         compressions: list[Compression] = []
-        for partition in wanted:
-            topic = await self.topic_of(partition)
-            if topic is None or not 0 <= partition.partition < len(topic.partitions) or bytes_max <= 0:
+        bytes_max = request.bytes_max
+        for number, partition in enumerate(request.wanted, 1):
+            await self._yield_at(number)
+            if bytes_max <= 0:
+                break
+            found = await self._find(request, partition)
+            if isinstance(found, ErrorCode) or found.is_diverging:
                 continue
             limit = min(bytes_max, partition.partition_max_bytes)
-            planned = chunks_from(topic.partitions[partition.partition], partition.fetch_offset, limit)
+            planned = chunks_from(found.partition, partition.fetch_offset, limit)
             chunks += planned
-            compressions += [archive_compression(topic, self._broker_configs)] * len(planned)
+            compressions += [archive_compression(found.topic, self._broker_configs)] * len(planned)
             bytes_max -= sum(chunk.byte_count for chunk in planned)
         with suppress(StoreError):
             await self._reader.read(self._metadata.state, chunks, compressions)
@@ -249,6 +302,13 @@ def archive_compression(topic: TopicState, broker_configs: dict[str, str]) -> Co
     """How archived records are compressed when they are served: as the topic says, or not at all by default."""
     name = effective(topic.configs, broker_configs, "compression.type")
     return Compression[name.upper()] if name.upper() in Compression.__members__ else Compression.NONE
+
+
+def _needs_barrier(found: _Found | ErrorCode) -> bool:
+    """Whether this may be so only because this agent is behind (safety rule S4)."""
+    if isinstance(found, _Found):
+        return found.is_diverging
+    return found in BEHIND_PERHAPS
 
 
 def _available_bytes(partition: PartitionState, offset: int, bytes_wanted: int) -> int:

@@ -14,6 +14,7 @@ from agent.fetch_sessions import WantedPartition
 from agent.ids import SystemIds
 from agent.produce_path import Acknowledgement, ProducePath
 from agent.topics import TopicAdmin
+from coordinator.log import Ledger
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
 from protocol.limits import MIB
@@ -110,9 +111,11 @@ class DataPaths:
 
 
 @asynccontextmanager
-async def data_paths(*, cache_bytes: int = 64 * MIB, timestamp_type: str = "CreateTime") -> AsyncIterator[DataPaths]:
+async def data_paths(
+    *, cache_bytes: int = 64 * MIB, timestamp_type: str = "CreateTime", ledger: Ledger | None = None
+) -> AsyncIterator[DataPaths]:
     """Paths whose topic exists."""
-    async with running_parts() as parts, asyncio.TaskGroup() as tasks:
+    async with running_parts(ledger) as parts, asyncio.TaskGroup() as tasks:
         configs = (("message.timestamp.type", timestamp_type),)
         await parts.writer.submit(replace(create(), configs=configs))
         yield DataPaths(parts, tasks, cache_bytes)

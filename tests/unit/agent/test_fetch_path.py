@@ -1,13 +1,22 @@
 """What consumers are given: whole batches, none skipped, whatever the limit and wherever the records lie."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
 import pytest
 
+from agent.fetch_path import PARTITIONS_PER_TURN
+from agent.fetch_sessions import WantedPartition
+from coordinator.log import Head
+from coordinator.memory_log import MemoryLedger
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
+from protocol.types import TopicId
 from storage.failing import Fault, FaultKind, Operation
 from storage.object_store import ObjectMeta
 from storage.refs import INTAKE_PREFIX
-from tests.made_commands import TOPIC
+from tests.made_commands import TOPIC, create
 from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import DataPaths, data_paths
 
@@ -78,3 +87,58 @@ async def test_a_fetch_ends_where_the_log_ended_when_it_was_planned() -> None:
         read = await paths.fetch(0)
     served = read_batches(b"".join(bytes(part) for part in read.records))
     assert (served.ranges[-1][1], read.high_watermark) == (3, 3)
+
+
+class HeadLedger(MemoryLedger):
+    """Counts how often it is asked for its head, and lets something happen at the first time."""
+
+    heads_count = 0
+    at_first_head: Callable[[], Awaitable[object]] | None = None
+
+    async def head(self) -> Head:
+        self.heads_count += 1
+        if self.heads_count == 1 and self.at_first_head is not None:
+            await self.at_first_head()
+        return await super().head()
+
+
+def consumer_of(topic: str, offset: int = 0, partition: int = 0) -> WantedPartition:
+    return WantedPartition(topic, partition, offset, 1 << 20, -1, -1)
+
+
+async def test_what_is_committed_while_a_fetch_looks_at_another_partition_wakes_it() -> None:
+    ledger = HeadLedger()
+    async with data_paths(ledger=ledger) as paths:
+
+        async def grow() -> None:
+            await paths.produce(batch(3))
+            await paths.parts.writer.submit(replace(create(), topic_id=TopicId(b"u" * 16), name="u"))
+
+        ledger.at_first_head = grow
+        async with asyncio.timeout(5):
+            reads = await paths.fetch_path.fetch(
+                [consumer_of("t"), consumer_of("u")], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20
+            )
+    assert [read.high_watermark for read in reads] == [3, 0]
+    assert reads[0].record_bytes > 0
+
+
+async def test_a_fetch_does_not_wait_for_more_bytes_than_it_may_have() -> None:
+    async with data_paths() as paths:
+        await paths.produce(batch(3))
+        async with asyncio.timeout(5):
+            reads = await paths.fetch_path.fetch(
+                [consumer_of("t")], max_wait_ms=60_000, bytes_min=1 << 20, bytes_max=100
+            )
+    assert reads[0].record_bytes > 0
+
+
+async def test_many_unknown_partitions_take_one_barrier_and_leave_others_their_turn() -> None:
+    ledger = HeadLedger()
+    async with data_paths(ledger=ledger) as paths:
+        wanted = [consumer_of("gone", partition=n) for n in range(2 * PARTITIONS_PER_TURN)]
+        reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
+        turns = paths.parts.clock.slept.count(0)
+    assert {read.error_code for read in reads} == {ErrorCode.unknown_topic_or_partition}
+    assert ledger.heads_count == 1
+    assert turns >= 2
