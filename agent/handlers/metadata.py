@@ -88,7 +88,19 @@ def _answer(
     are_operations_asked: bool,
 ) -> Sequence[Buffer]:
     """The response's bytes; runs in a thread where they are many, so it is given copies alone."""
-    told = [_topic(topic, leader_id, are_operations_asked=are_operations_asked) for topic in topics]
+    # Partitions of one index are the same in every topic, so each is made once.
+    partitions = _partitions(max((topic.partition_count for topic in topics), default=0), leader_id)
+    told = [
+        {
+            "error_code": topic.error_code,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": False,
+            "partitions": partitions[: topic.partition_count],
+            "topic_authorized_operations": on_topic(is_asked=are_operations_asked and not topic.error_code),
+        }
+        for topic in topics
+    ]
     return answer(frame, {**values, "topics": told})
 
 
@@ -123,23 +135,16 @@ def _told(topic: TopicState) -> _Told:
     return _Told(topic.name, uuid.UUID(bytes=topic.topic_id), partition_count=len(topic.partitions))
 
 
-def _topic(topic: _Told, leader_id: int, *, are_operations_asked: bool) -> dict[str, Any]:
-    return {
-        "error_code": topic.error_code,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": False,
-        "partitions": [
-            {
-                "error_code": ErrorCode.none,
-                "partition_index": index,
-                "leader_id": leader_id,
-                "leader_epoch": LEADER_EPOCH,
-                "replica_nodes": [leader_id],
-                "isr_nodes": [leader_id],
-                "offline_replicas": [],
-            }
-            for index in range(topic.partition_count)
-        ],
-        "topic_authorized_operations": on_topic(is_asked=are_operations_asked and not topic.error_code),
-    }
+def _partitions(count: int, leader_id: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "error_code": ErrorCode.none,
+            "partition_index": index,
+            "leader_id": leader_id,
+            "leader_epoch": LEADER_EPOCH,
+            "replica_nodes": [leader_id],
+            "isr_nodes": [leader_id],
+            "offline_replicas": [],
+        }
+        for index in range(count)
+    ]
