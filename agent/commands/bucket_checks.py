@@ -12,11 +12,10 @@ from agent.clock import SystemClock
 from agent.commands.machine_checks import Finding, Verdict
 from agent.ids import SystemIds
 from agent.settings import Settings
+from protocol.limits import CLOCK_SKEW_MS_MAX
 from storage.object_store import ObjectStore, StoreError, StoreMisconfigured
 from storage.retrying import RetryPolicy
 
-CLOCK_SKEW_MS_MAX = 10_000
-"""Beyond it an agent proposes no time (safety rule S2)."""
 CONNECT_SECONDS_MAX = 3.0
 STORE_RETRY_SECONDS_MAX = 5.0
 """A person waits for the answer; an agent goes on for longer."""
