@@ -20,6 +20,7 @@ class PeerName(Enum):
 
 
 ALL_PEERS = (PeerName.KAFKA, PeerName.EMBEDDED, PeerName.MINIO)
+FAST_PEERS = (PeerName.KAFKA, PeerName.EMBEDDED)
 
 
 class Kind(Enum):
@@ -38,8 +39,14 @@ class Kind(Enum):
     """Penstock from Parquet with cold caches; Kafka, which has no such thing, from memory."""
     RAW_PUT = "raw-put"
     """What MinIO takes without a broker before it."""
+    METADATA = "metadata"
+    """Chunk references applied, and a state of many of them: what a process of its own takes, without a broker."""
+    OBJECT_REQUESTS = "object-requests"
+    """With the default flush interval and produced at 100 MB/s: PUTs, and GETs of three readers after a restart."""
     IDLE = "idle"
     """Start-up, and what an idle broker takes."""
+    COLD_START = "cold-start"
+    """Start-up where nothing of the program is in the system's page cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,11 @@ class Case:
     is_in_quick: bool = True
 
     @property
+    def plain_name(self) -> str:
+        """The name without the blanks that align it."""
+        return " ".join(self.name.split())
+
+    @property
     def name(self) -> str:
         batch = f"{self.batch_bytes // MIB} MiB" if self.batch_bytes >= MIB else f"{self.batch_bytes // KIB} KiB"
         shape = f"{self.value_bytes:>4} B p{self.partitions:<2}"
@@ -72,7 +84,7 @@ class Case:
                 return f"end-to-end {self.value_bytes:>4} B"
             case Kind.CONSUME_MEMORY | Kind.CONSUME_ARCHIVE:
                 return f"{self.kind.value} {shape} {self.compression}"
-            case Kind.RAW_PUT | Kind.IDLE:
+            case Kind.RAW_PUT | Kind.METADATA | Kind.OBJECT_REQUESTS | Kind.IDLE | Kind.COLD_START:
                 return str(self.kind.value)
 
 
@@ -89,15 +101,25 @@ def cases() -> Iterator[Case]:
             request_bytes=8 * MIB,
         )
     for value_bytes, rate in ((1000, 5_000), (100, 25_000)):
-        fast = (PeerName.KAFKA, PeerName.EMBEDDED)
-        yield Case(kind=Kind.PRODUCE_PACED, value_bytes=value_bytes, rate=rate, peers=fast)
+        yield Case(kind=Kind.PRODUCE_PACED, value_bytes=value_bytes, rate=rate, peers=FAST_PEERS)
     for partitions in (1, 16):
         yield Case(kind=Kind.LATENCY, value_bytes=1000, partitions=partitions, rate=1000, linger_ms=0)
     for value_bytes in (100, 1000):
         yield Case(kind=Kind.END_TO_END, value_bytes=value_bytes)
     yield from _consume()
     yield Case(kind=Kind.RAW_PUT, peers=(PeerName.MINIO,))
+    yield Case(kind=Kind.METADATA, peers=(PeerName.EMBEDDED,))
+    yield Case(
+        kind=Kind.OBJECT_REQUESTS,
+        value_bytes=1000,
+        partitions=16,
+        batch_bytes=MIB,
+        request_bytes=8 * MIB,
+        rate=100_000,
+        peers=(PeerName.MINIO,),
+    )
     yield Case(kind=Kind.IDLE)
+    yield Case(kind=Kind.COLD_START, peers=(PeerName.EMBEDDED,))
 
 
 def _produce() -> Iterator[Case]:
@@ -111,18 +133,20 @@ def _produce() -> Iterator[Case]:
                         partitions=partitions,
                         compression=compression,
                         batch_bytes=batch_bytes,
+                        # A codec more tells nothing new of the store.
+                        peers=FAST_PEERS if compression == "lz4" else ALL_PEERS,
                         is_in_quick=compression != "lz4",
                     )
 
 
 def _consume() -> Iterator[Case]:
     for kind in (Kind.CONSUME_MEMORY, Kind.CONSUME_ARCHIVE):
-        for value_bytes, compression, partitions in (
-            (1000, "none", 1),
-            (1000, "none", 16),
-            (1000, "zstd", 16),
-            (100, "none", 16),
-            (100, "zstd", 16),
+        for value_bytes, compression, partitions, peers in (
+            (1000, "none", 1, FAST_PEERS),
+            (1000, "none", 16, ALL_PEERS),
+            (1000, "zstd", 16, FAST_PEERS),
+            (100, "none", 16, FAST_PEERS),
+            (100, "zstd", 16, ALL_PEERS),
         ):
             yield Case(
                 kind=kind,
@@ -131,5 +155,6 @@ def _consume() -> Iterator[Case]:
                 compression=compression,
                 batch_bytes=256 * KIB,
                 linger_ms=20,
+                peers=peers,
                 is_in_quick=partitions == 16,
             )

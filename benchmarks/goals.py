@@ -17,7 +17,10 @@ CONSUME_MIN, CPU_CONSUME_MAX = 1.0, 1.5
 ARCHIVE_CONSUME_MIN, ARCHIVE_CONSUME_MB_PER_CPU_S_MIN = 0.5, 200.0
 LATENCY_P50_MS_MAX, LATENCY_P99_MS_MAX, END_TO_END_P50_MS_MAX = 5.0, 25.0, 8.0
 ARCHIVE_MB_PER_CPU_S_MIN = 150.0
-IDLE_CPU_PERCENT_MAX, IDLE_RSS_MIB_MAX, START_SECONDS_MAX = 1.0, 300.0, 1.5
+CHUNKS_PER_S_MIN, LOAD_SECONDS_MAX, CHUNK_BYTES_MAX = 300_000.0, 5.0, 250.0
+IDLE_CPU_PERCENT_MAX, IDLE_RSS_MIB_MAX, IDLE_OBJECT_REQUESTS_MAX, START_SECONDS_MAX = 1.0, 300.0, 0.0, 1.5
+PUTS_PER_GIB_MAX, GETS_PER_OBJECT_MAX = 60.0, 1.0
+"""With the default flush interval, 100 MB/s on one agent; three readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +47,33 @@ def judge(rows: Sequence[RowResult]) -> Iterator[Goal]:
         ("archive pass, MB/s a core", "archive_mb_per_cpu_s", ARCHIVE_MB_PER_CPU_S_MIN),
     ):
         yield _smallest(text, _figures(archive, metric), least)
+    metadata = _of(rows, Kind.METADATA)
+    yield _smallest("chunk references applied a second", _figures(metadata, "chunks_per_s"), CHUNKS_PER_S_MIN)
     latency, end_to_end, idle = _of(rows, Kind.LATENCY), _of(rows, Kind.END_TO_END), _of(rows, Kind.IDLE)
     for text, found, metric, most in (
+        ("load of a million chunks, s", metadata, "load_s", LOAD_SECONDS_MAX),
+        ("memory of a chunk, bytes", metadata, "memory_bytes_per_chunk", CHUNK_BYTES_MAX),
         ("latency at 1,000 records/s, p50 ms", latency, "p50_ms", LATENCY_P50_MS_MAX),
         ("latency at 1,000 records/s, p99 ms", latency, "p99_ms", LATENCY_P99_MS_MAX),
         ("end to end, p50 ms", end_to_end, "p50_ms", END_TO_END_P50_MS_MAX),
         ("idle, % of a core", idle, "cpu_percent", IDLE_CPU_PERCENT_MAX),
         ("idle, MiB resident", idle, "rss_mib", IDLE_RSS_MIB_MAX),
+        ("idle, object requests", idle, "object_requests", IDLE_OBJECT_REQUESTS_MAX),
         ("start of penstock run, s", idle, "start_s", START_SECONDS_MAX),
+        (
+            "start of penstock run with a cold page cache, s",
+            _of(rows, Kind.COLD_START),
+            "cold_start_s",
+            START_SECONDS_MAX,
+        ),
     ):
         yield _largest(text, _figures(found, metric), most)
+    requests = _of(rows, Kind.OBJECT_REQUESTS)
+    for text, metric, most in (
+        ("MinIO at 100 MB/s, flush of 250 ms, PUTs per GiB", "puts_per_gib", PUTS_PER_GIB_MAX),
+        ("MinIO, three readers after a restart, GETs per object", "gets_per_object", GETS_PER_OBJECT_MAX),
+    ):
+        yield _largest(text, _figures(requests, metric, PeerName.MINIO), most)
 
 
 def _produce(fast: Sequence[RowResult], paced: Sequence[RowResult]) -> Iterator[Goal]:
@@ -115,10 +135,14 @@ def _mean_at_most(text: str, values: Sequence[float], most: float) -> Goal:
     )
 
 
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def _smallest(text: str, values: Sequence[float], least: float) -> Goal:
     return Goal(
-        text=f"{text}, every row >= {least:g}",
-        measured=f"{min(values):.3g}" if values else "not measured",
+        text=f"{text}, every row >= {_number(least)}",
+        measured=_number(min(values)) if values else "not measured",
         is_met=min(values) >= least if values else None,
     )
 
@@ -126,6 +150,6 @@ def _smallest(text: str, values: Sequence[float], least: float) -> Goal:
 def _largest(text: str, values: Sequence[float], most: float) -> Goal:
     return Goal(
         text=f"{text}, every row <= {most:g}",
-        measured=f"{max(values):.3g}" if values else "not measured",
+        measured=_number(max(values)) if values else "not measured",
         is_met=max(values) <= most if values else None,
     )

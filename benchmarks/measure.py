@@ -12,35 +12,17 @@ from dataclasses import dataclass, replace
 from urllib.request import Request, urlopen
 
 from benchmarks import process_usage
-from benchmarks.cases import MIB, Case, Kind, PeerName
+from benchmarks.cases import MIB, Case, Kind
 from benchmarks.java_tools import JavaTools
 from benchmarks.minio import MinioServer
 from benchmarks.peers import Peer, PenstockPeer
+from benchmarks.schedule import Scale
 
 ARCHIVE_SECONDS_MAX = 300
 WARM_UP_SHARE = 5
 """A fifth of what is produced warms the client and is not counted in its figures."""
-TRIAL_BYTES = 1_000_000
-WARM_UP_MEGABYTES_MAX = 50
-PRODUCE_SECONDS_MAX = 10
-PACED_SECONDS = 10
-END_TO_END_SECONDS_MAX = 20
+WARM_UP_MEGABYTES_MAX, WARM_UP_PRODUCE_SECONDS_MAX = 50, 1.0
 _numbers = itertools.count()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """How much work a measurement is."""
-
-    megabytes: int
-    latency_records: int
-    end_to_end_records: int
-    idle_seconds: float
-
-    def records(self, case: Case) -> int:
-        """For an unlimited rate: as many as `megabytes`; of small ones half as many bytes, for they take longer."""
-        megabytes = self.megabytes if case.value_bytes >= 1000 else self.megabytes // 2
-        return megabytes * 1_000_000 // case.value_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,26 +46,10 @@ class Loaded:
     """What loading them showed: the archive pass."""
 
 
-def produced_records(bench: Bench, peer: Peer, case: Case) -> int:
-    """How many records `produce` should send: fewer where a trial shows that they would take too long.
-
-    Five small batches in flight leave a client with one partition little, where each flush is a PUT over HTTP.
-    """
-    match case.kind:
-        case Kind.PRODUCE if peer.name is PeerName.MINIO:
-            trial = produce(bench, peer, case, TRIAL_BYTES // case.value_bytes)
-            return min(bench.scale.records(case), int(trial["records_per_s"] * PRODUCE_SECONDS_MAX))
-        case Kind.PRODUCE | Kind.PRODUCE_BULK:
-            return bench.scale.records(case)
-        case Kind.PRODUCE_PACED:
-            return PACED_SECONDS * case.rate
-        case _:
-            return bench.scale.latency_records
-
-
-def produce(bench: Bench, peer: Peer, case: Case, records: int) -> dict[str, float]:
+def produce(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
     """PRODUCE, PRODUCE_BULK, PRODUCE_PACED and LATENCY."""
-    with _topic(peer, case.partitions) as topic:
+    records = bench.scale.records(case, peer.name)
+    with topic_of(peer, case.partitions) as topic:
         process_usage.reset_peak(peer.pid)
         before = peer.cpu_seconds()
         figures = bench.tools.produce(
@@ -94,19 +60,17 @@ def produce(bench: Bench, peer: Peer, case: Case, records: int) -> dict[str, flo
 
 
 def end_to_end(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
-    records = bench.scale.end_to_end_records
-    if peer.name is PeerName.MINIO:
-        # Each waits for a PUT.
-        records = min(records, END_TO_END_SECONDS_MAX * 4)
-    with _topic(peer, case.partitions) as topic:
+    records = bench.scale.records(case, peer.name)
+    with topic_of(peer, case.partitions) as topic:
         return bench.tools.end_to_end(peer.bootstrap, topic, records=records, value_bytes=case.value_bytes)
 
 
 @contextmanager
 def loaded(bench: Bench, peer: Peer, case: Case) -> Iterator[Loaded]:
     """Topics full of records for CONSUME_MEMORY and CONSUME_ARCHIVE; in the archive where the case asks for it."""
-    warm_records, records = bench.scale.records(case) // 4, bench.scale.records(case)
-    with _topic(peer, case.partitions) as warm_topic, _topic(peer, case.partitions) as topic:
+    records = bench.scale.records(case, peer.name)
+    warm_records = records // 4
+    with topic_of(peer, case.partitions) as warm_topic, topic_of(peer, case.partitions) as topic:
         figures: dict[str, float] = {}
         for name, count in ((warm_topic, warm_records), (topic, records)):
             bench.tools.produce(peer.bootstrap, name, case, records=count, warm_up_records=0)
@@ -135,36 +99,27 @@ def consume(bench: Bench, peer: Peer, case: Case, topics: Loaded) -> dict[str, f
     return figures | topics.figures
 
 
-def idle(bench: Bench, peer: Peer) -> dict[str, float]:
-    """Start-up with what is there, then CPU and memory of a broker with no client."""
-    peer.restart()
-    peer.settle()
-    before, began = peer.cpu_seconds(), time.monotonic()
-    time.sleep(bench.scale.idle_seconds)
-    share = (peer.cpu_seconds() - before) / (time.monotonic() - began)
-    return {
-        "start_s": peer.start_seconds,
-        "cpu_percent": share * 100,
-        "rss_mib": process_usage.memory_mib(peer.pid),
-    }
-
-
 def warm_up(bench: Bench, peer: Peer) -> None:
     """Runs through what will be measured, so that compilers and caches have seen it."""
-    megabytes = min(bench.scale.megabytes, WARM_UP_MEGABYTES_MAX)
-    warm = replace(bench, scale=replace(bench.scale, megabytes=megabytes))
+    scale = replace(
+        bench.scale,
+        megabytes=min(bench.scale.megabytes, WARM_UP_MEGABYTES_MAX),
+        produce_seconds=min(bench.scale.produce_seconds, WARM_UP_PRODUCE_SECONDS_MAX),
+    )
+    warm = replace(bench, scale=scale)
     for case in (
         Case(kind=Kind.PRODUCE, value_bytes=1000, batch_bytes=MIB),
         Case(kind=Kind.PRODUCE, value_bytes=1000, partitions=16),
     ):
-        produce(warm, peer, case, produced_records(warm, peer, case))
+        produce(warm, peer, case)
     case = Case(kind=Kind.CONSUME_MEMORY, value_bytes=1000, compression="zstd", batch_bytes=MIB)
     with loaded(warm, peer, case) as topics:
         consume(warm, peer, case, topics)
 
 
 @contextmanager
-def _topic(peer: Peer, partitions: int) -> Iterator[str]:
+def topic_of(peer: Peer, partitions: int) -> Iterator[str]:
+    """A new topic's name; it is deleted at the end."""
     name = f"bench-{next(_numbers)}"
     peer.create_topic(name, partitions)
     try:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -165,6 +165,7 @@ class PenstockPeer(Peer):
         self.http = f"127.0.0.1:{free_port()}"
         self._start: list[str | Path] = [PENSTOCK, *(places or ("run", "--data-dir", str(folder / "data")))]
         # An installed broker has its modules compiled; a machine that forbids it would pay for that at every start.
+        self._options: Sequence[str] = ()
         self._environment = {**(environment or {}), "PYTHONDONTWRITEBYTECODE": ""}
 
     def command(self) -> Sequence[str | Path]:
@@ -172,7 +173,19 @@ class PenstockPeer(Peer):
             *self._start,
             *("--listen", self.bootstrap, "--http", self.http, "--log-level", "warning"),
             *("--archive-interval-s", "86400", "--archive-bytes", "256MiB", "--gc-grace-s", str(RELEASED_SECONDS)),
+            *self._options,
         ]
+
+    @contextlib.contextmanager
+    def restarted_with(self, options: Sequence[str]) -> Iterator[None]:
+        """Restarts it with options that win over its own, and at the end without them."""
+        self._options = options
+        self.restart()
+        try:
+            yield
+        finally:
+            self._options = ()
+            self.restart()
 
     def environment(self) -> Mapping[str, str]:
         return self._environment

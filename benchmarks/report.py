@@ -19,7 +19,10 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     Kind.CONSUME_MEMORY: ("mb_per_s", "cpu_s_per_gb", "peak_rss_mib"),
     Kind.CONSUME_ARCHIVE: ("mb_per_s", "cpu_s_per_gb", "archive_mb_per_s", "archive_mb_per_cpu_s"),
     Kind.RAW_PUT: ("mb_per_s", "p50_ms"),
-    Kind.IDLE: ("start_s", "cpu_percent", "rss_mib"),
+    Kind.METADATA: ("chunks_per_s", "load_s", "memory_bytes_per_chunk"),
+    Kind.OBJECT_REQUESTS: ("puts_per_gib", "gets_per_object", "mb_per_s"),
+    Kind.IDLE: ("start_s", "cpu_percent", "rss_mib", "object_requests"),
+    Kind.COLD_START: ("cold_start_s",),
 }
 UNITS = {
     "mb_per_s": "MB/s",
@@ -32,7 +35,14 @@ UNITS = {
     "p99_ms": "p99 ms",
     "avg_ms": "mean ms",
     "start_s": "start s",
+    "cold_start_s": "start s",
     "cpu_percent": "CPU %",
+    "chunks_per_s": "chunks/s applied",
+    "load_s": "load s, a million chunks",
+    "memory_bytes_per_chunk": "bytes a chunk",
+    "puts_per_gib": "PUTs/GiB",
+    "gets_per_object": "GETs per object",
+    "object_requests": "object requests",
 }
 HEADER = ("row", "metric", "better", "Kafka", "Penstock", "ratio", "with MinIO", "ratio")
 MEANS = (Kind.PRODUCE, Kind.PRODUCE_BULK, Kind.PRODUCE_PACED, Kind.CONSUME_MEMORY, Kind.CONSUME_ARCHIVE)

@@ -3,13 +3,16 @@
 Rule: holds no path, no address and no name of the machine, so that a result may be committed and compared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.cases import Case, PeerName
 from benchmarks.figures import medians, ratio
 
-LOWER_IS_BETTER = ("_ms", "_s_per_gb", "_us_per_record", "_mib", "_percent", "start_s")
+LOWER_IS_BETTER = (
+    *("_ms", "_s_per_gb", "_us_per_record", "_mib", "_percent", "start_s", "load_s"),
+    *("bytes_per_chunk", "object_requests", "puts_per_gib", "gets_per_object"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,7 @@ class RowResult:
     def as_json(self) -> dict[str, object]:
         case = self.case
         return {
-            "name": " ".join(case.name.split()),
+            "name": case.plain_name,
             "kind": case.kind.value,
             "value_bytes": case.value_bytes,
             "partitions": case.partitions,
@@ -43,6 +46,22 @@ class RowResult:
             "medians": {peer.value: _rounded(medians(rounds)) for peer, rounds in self.rounds.items()},
             "rounds": {peer.value: [_rounded(figures) for figures in rounds] for peer, rounds in self.rounds.items()},
         }
+
+
+def read_row(row: Mapping[str, object], cases: Mapping[str, Case]) -> RowResult | None:
+    """What `as_json` wrote; `cases`: by plain name. None for a row that is not measured any more.
+
+    Raises `TypeError`, `ValueError` or `KeyError` where this is no such row.
+    """
+    case = cases.get(str(row["name"]))
+    found = row["rounds"]
+    if case is None or not isinstance(found, dict):
+        return None
+    rounds = {
+        PeerName(peer): [{str(metric): float(value) for metric, value in figures.items()} for figures in measured]
+        for peer, measured in found.items()
+    }
+    return RowResult(case=case, rounds=rounds, failure=str(row["failure"]))
 
 
 def is_lower_better(metric: str) -> bool:

@@ -16,14 +16,15 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from benchmarks import measure
+from benchmarks import measure, measure_agent
 from benchmarks.cases import Case, Kind, PeerName
 from benchmarks.java_tools import JavaTools
-from benchmarks.measure import Bench, Scale
+from benchmarks.measure import Bench
 from benchmarks.minio import BUCKET, MinioServer
 from benchmarks.peers import KafkaPeer, Peer, PenstockPeer
 from benchmarks.report import row_line
 from benchmarks.results import RowResult
+from benchmarks.schedule import Progress, Scale, rounds_of, row_seconds
 from benchmarks.tool_output import UnreadableOutput
 from tests.processes import ProcessFailed
 
@@ -77,12 +78,16 @@ def started(scale: Scale, names: Sequence[PeerName], round_count: int) -> Iterat
 
 def measure_rows(run: Run, cases: Sequence[Case], deadline: float) -> Iterator[RowResult]:
     """Measures row after row. Rows that would begin after `deadline` (monotonic seconds) are left out."""
+    names = list(run.peers)
+    progress = Progress(expected=[row_seconds(case, run.bench.scale, names, run.round_count) for case in cases])
     for number, case in enumerate(cases, start=1):
-        if time.monotonic() > deadline:
-            say(f"the time is over: {len(cases) - number + 1} rows are left out")
+        began = time.monotonic()
+        if began > deadline:
+            say(f"the time is over: {len(cases) - number + 1} rows are left out; --resume measures them")
             return
         row = measure_row(run, case)
-        say(f"[{number}/{len(cases)}] {row_line(row)}")
+        progress.done(time.monotonic() - began)
+        say(f"[{number}/{len(cases)}, {progress.seconds_left / 60:.0f} min left] {row_line(row)}")
         yield row
 
 
@@ -100,10 +105,14 @@ def measure_row(run: Run, case: Case) -> RowResult:
 def _rounds(run: Run, case: Case) -> Iterator[tuple[PeerName, dict[str, float]]]:
     peers = [run.peers[name] for name in case.peers if name in run.peers]
     for peer in run.peers.values():
-        peer.start()
+        if case.kind is Kind.COLD_START:
+            # What a process has loaded stays in the page cache.
+            peer.stop()
+        else:
+            peer.start()
     with ExitStack() as stack:
         measurements = [(peer.name, stack.enter_context(_measurement(run.bench, peer, case))) for peer in peers]
-        for _ in range(1 if case.kind is Kind.IDLE else run.round_count):
+        for _ in range(rounds_of(case, run.round_count)):
             for name, measurement in measurements:
                 yield name, measurement()
 
@@ -116,14 +125,21 @@ def _measurement(bench: Bench, peer: Peer, case: Case) -> Iterator[Callable[[], 
             with measure.loaded(bench, peer, case) as topics:
                 yield lambda: measure.consume(bench, peer, case, topics)
         case Kind.IDLE:
-            yield lambda: measure.idle(bench, peer)
+            yield lambda: measure_agent.idle(bench, peer)
         case Kind.RAW_PUT:
             yield lambda: bench.minio.measure_puts(bench.scale.megabytes)
         case Kind.END_TO_END:
             yield lambda: measure.end_to_end(bench, peer, case)
         case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.PRODUCE_PACED | Kind.LATENCY:
-            records = measure.produced_records(bench, peer, case)
-            yield lambda: measure.produce(bench, peer, case, records)
+            yield lambda: measure.produce(bench, peer, case)
+        case Kind.METADATA:
+            yield lambda: measure_agent.metadata(bench)
+        case Kind.OBJECT_REQUESTS:
+            assert isinstance(peer, PenstockPeer)
+            yield lambda: measure_agent.object_requests(bench, peer, case)
+        case Kind.COLD_START:
+            assert isinstance(peer, PenstockPeer)
+            yield lambda: measure_agent.cold_start(peer)
 
 
 def _peer(name: PeerName, folder: Path, bench: Bench) -> Peer:

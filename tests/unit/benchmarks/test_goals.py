@@ -59,3 +59,32 @@ def test_a_bound_holds_for_every_row() -> None:
 def test_the_slowest_archive_counts() -> None:
     rows = [made_row(Kind.CONSUME_ARCHIVE, embedded={"mb_per_cpu_s": speed}) for speed in (500.0, 199.0)]
     assert verdicts(rows, "consume from the cold archive, MB/s a core") == [("199", False)]
+
+
+def test_apply_and_load_have_a_goal_each() -> None:
+    figures = {"chunks_per_s": 290_000.0, "load_s": 0.3, "memory_bytes_per_chunk": 61.0}
+    rows = [made_row(Kind.METADATA, embedded=figures)]
+    assert verdicts(rows, "chunk references applied a second") == [("290,000", False)]
+    assert verdicts(rows, "load of a million chunks") == [("0.3", True)]
+    assert verdicts(rows, "memory of a chunk") == [("61", True)]
+
+
+def test_an_idle_broker_asks_for_no_object() -> None:
+    for requests, is_met in ((0.0, True), (1.0, False)):
+        rows = [made_row(Kind.IDLE, kafka={"cpu_percent": 2.0}, embedded={"object_requests": requests})]
+        assert verdicts(rows, "idle, object requests") == [(f"{requests:g}", is_met)]
+
+
+def test_a_cold_start_has_a_goal_of_its_own() -> None:
+    rows = [
+        made_row(Kind.IDLE, embedded={"start_s": 1.0}),
+        made_row(Kind.COLD_START, embedded={"cold_start_s": 2.0}),
+    ]
+    assert verdicts(rows, "start of penstock run, s") == [("1", True)]
+    assert verdicts(rows, "start of penstock run with a cold page cache") == [("2", False)]
+
+
+def test_object_requests_are_those_of_the_agent_with_minio() -> None:
+    rows = [made_row(Kind.OBJECT_REQUESTS, minio={"puts_per_gib": 128.0, "gets_per_object": 1.0})]
+    assert verdicts(rows, "MinIO at 100 MB/s") == [("128", False)]
+    assert verdicts(rows, "MinIO, three readers") == [("1", True)]

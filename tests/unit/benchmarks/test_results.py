@@ -28,7 +28,18 @@ def test_rows_without_a_ratio_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "expected"), [("mb_per_s", False), ("p99_ms", True), ("cpu_s_per_gb", True), ("mb_per_cpu_s", False)]
+    ("metric", "expected"),
+    [
+        ("mb_per_s", False),
+        ("p99_ms", True),
+        ("cpu_s_per_gb", True),
+        ("mb_per_cpu_s", False),
+        ("cold_start_s", True),
+        ("chunks_per_s", False),
+        ("memory_bytes_per_chunk", True),
+        ("puts_per_gib", True),
+        ("object_requests", True),
+    ],
 )
 def test_what_is_better_follows_from_the_unit(metric: str, *, expected: bool) -> None:
     assert is_lower_better(metric) is expected
