@@ -24,8 +24,8 @@ from tools.steps import SetupFailed
 FULL = Scale(
     produce_seconds=2.5,
     megabytes=200,
-    latency_records=5_000,
-    end_to_end_records=1_500,
+    latency_records=4_000,
+    end_to_end_records=1_000,
     idle_seconds=20,
     chunks=1_000_000,
 )
@@ -61,10 +61,10 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace, chosen: Sequence[Case], before: Sequence[RowResult]) -> int:
-    """Measures what is chosen and not among the rows `before`; a row that failed is measured again."""
+    """Measures what is chosen and not among the rows `before`, which are kept."""
     scale = _scale(options)
     round_count = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-    rows = [row for row in before if not row.failure]
+    rows = rows_to_keep(before, chosen)
     cases_left = cases_to_measure(chosen, rows)
     names = [name for name in PeerName if any(name in _peers(case, options) for case in cases_left)]
     minutes = run_seconds(cases_left, scale, names, round_count) / 60
@@ -89,6 +89,12 @@ def _run(options: argparse.Namespace, chosen: Sequence[Case], before: Sequence[R
     if rows:
         say(f"every figure: benchmarks/results/{options.name}.json")
     return 1 if is_interrupted or any(row.failure for row in rows) else 0
+
+
+def rows_to_keep(rows: Sequence[RowResult], chosen: Sequence[Case]) -> list[RowResult]:
+    """All but those that failed and are chosen to be measured again."""
+    names = {case.name for case in chosen}
+    return [row for row in rows if not row.failure or row.case.name not in names]
 
 
 def cases_to_measure(chosen: Sequence[Case], rows: Sequence[RowResult]) -> list[Case]:

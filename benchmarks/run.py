@@ -4,6 +4,7 @@ Rule: progress goes to stderr. Whatever happens, the processes are ended and the
 """
 
 import concurrent.futures
+import math
 import re
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def measure_rows(run: Run, cases: Sequence[Case], deadline: float) -> Iterator[R
             return
         row = measure_row(run, case)
         progress.done(time.monotonic() - began)
-        say(f"[{number}/{len(cases)}, {progress.seconds_left / 60:.0f} min left] {row_line(row)}")
+        say(f"[{number}/{len(cases)}, {math.ceil(progress.seconds_left / 60)} min left] {row_line(row)}")
         yield row
 
 

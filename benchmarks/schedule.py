@@ -11,14 +11,14 @@ from benchmarks.cases import MIB, Case, Kind, PeerName
 CLIENT_SECONDS = 2.5
 """A Java client's start, a topic's making and deletion, and the wait until the broker is quiet."""
 CONSUMED_MB_PER_S, LOADED_MB_PER_S = 250.0, 100.0
-"""Per second and peer, with the small files of a restart."""
-RESTART_SECONDS = 3.0
+"""By and large, of the slower peer."""
+RESTART_SECONDS = 6.0
 PEER_SECONDS, TOOLS_SECONDS = 18.0, 8.0
-PACED_SECONDS = 10
-OBJECT_REQUEST_SECONDS = 25.0
+PACED_SECONDS = 8
+OBJECT_REQUEST_SECONDS = 12.0
 METADATA_SECONDS = 15.0
 COLD_START_SECONDS = 8.0
-IDLE_SETTLING_SECONDS = 25.0
+IDLE_SETTLING_SECONDS = 5.0
 END_TO_END_MS = {PeerName.KAFKA: 1.0, PeerName.EMBEDDED: 2.0, PeerName.MINIO: 6.0}
 PRODUCED_MB_PER_S: dict[tuple[int, bool, bool], float] = {
     (1000, False, False): 20,

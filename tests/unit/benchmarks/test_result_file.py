@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import result_file
-from benchmarks.__main__ import FULL, cases_to_measure, in_order
+from benchmarks.__main__ import FULL, cases_to_measure, in_order, rows_to_keep
 from benchmarks.cases import Case, Kind, PeerName, cases
 from benchmarks.report import render
 from benchmarks.result_file import UnreadableResult, read, write
@@ -69,6 +69,11 @@ def test_what_is_no_result_is_refused(folder: Path, text: str | None) -> None:
 
 def test_a_resumed_run_measures_what_is_missing() -> None:
     assert cases_to_measure([FIRST, SECOND, THIRD], [found(SECOND)]) == [FIRST, THIRD]
+
+
+def test_a_row_that_failed_is_kept_until_it_is_measured_again() -> None:
+    rows = [found(FIRST), found(SECOND, failure="OSError: no"), found(THIRD, failure="OSError: no")]
+    assert rows_to_keep(rows, [FIRST, SECOND]) == [rows[0], rows[2]]
 
 
 def test_rows_stand_in_the_order_of_the_table() -> None:
