@@ -30,6 +30,7 @@ from agent.node_ids import node_id_of
 from agent.produce_path import ProducePath
 from agent.producer_expiry import ProducerExpiry
 from agent.producer_ids import ProducerIdBlock
+from agent.read_budget import ReadBudget
 from agent.record_rules import RecordRulesOfTopics
 from agent.server import KafkaServer
 from agent.services import Services
@@ -48,6 +49,7 @@ from coordinator.log import Ledger, LedgerError, LedgerIdentity, LedgerStart
 from coordinator.state import ClusterState
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
+from protocol.limits import FETCH_READS_BYTES_MAX
 from protocol.records import warm_kernels
 from storage.object_store import ObjectStore
 
@@ -199,7 +201,12 @@ class Agent:
             produce=self._produce,
             record_rules=RecordRulesOfTopics(settings.broker_configs),
             fetch=FetchPath(
-                metadata=metadata, topics=topics, reader=reader, clock=clock, broker_configs=settings.broker_configs
+                metadata=metadata,
+                topics=topics,
+                reader=reader,
+                budget=ReadBudget(bytes_max=FETCH_READS_BYTES_MAX),
+                clock=clock,
+                broker_configs=settings.broker_configs,
             ),
             fetch_sessions=FetchSessions(),
             timestamps=TimestampSearch(metadata=metadata, reader=reader),

@@ -78,6 +78,10 @@ class ChunkCache:
         self._chunks.move_to_end(key)
         return served
 
+    def holds(self, chunk: ChunkRef, compression: Compression = Compression.NONE) -> bool:
+        """Whether `get` would find the chunk now; this is no use of it."""
+        return chunk_key(chunk, compression) in self._chunks
+
     def put(self, chunk: ChunkRef, served: ServedChunk, compression: Compression = Compression.NONE) -> None:
         """Keep a chunk; one larger than the bound is not kept."""
         key = chunk_key(chunk, compression)

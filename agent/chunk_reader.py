@@ -1,7 +1,8 @@
 """Reads chunks for consumers: from memory, from intake objects, from the archive's Parquet files.
 
 Rule: a chunk that several requests want at once is read once. Neighbouring ranges of one object are read together. What
-is missing in the bucket raises `ObjectMissing`: whoever planned the read plans again from a barrier (safety rule S6).
+can be read is served up to what cannot, and that is told to whoever asks for it first of all. What is missing in the
+bucket raises `ObjectMissing`: whoever planned the read plans again from a barrier (safety rule S6).
 """
 
 import asyncio
@@ -62,10 +63,33 @@ class ChunkReader:
     async def read(
         self, state: ClusterState, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
     ) -> list[ServedChunk]:
-        """The chunks, in order; `compressions` says how to re-encode each of those that are archived.
+        """The chunks, in order, up to the first that cannot be read; at least one.
 
-        Cancelling one caller leaves the reads to the others. Raises `ObjectMissing` (plan again from a barrier),
-        `ObjectDamaged`, `StoreUnavailable` or another `StoreError`.
+        `compressions` says how to re-encode each of those that are archived. Cancelling one caller leaves the reads to
+        the others. Where the very first cannot be read this raises `ObjectMissing` (plan again from a barrier),
+        `ObjectDamaged`, `StoreUnavailable` or another `StoreError`; none for no chunks.
+        """
+        served: list[ServedChunk] = []
+        try:
+            for waiting in self._begin(state, chunks, compressions):
+                if isinstance(waiting, asyncio.Future):
+                    waiting = await asyncio.shield(waiting)
+                served.append(waiting)
+        except StoreError:
+            if not served:
+                raise
+        return served
+
+    def holds(self, chunk: ChunkRef, compression: Compression) -> bool:
+        """Whether the chunk is in memory, so that serving it takes no more."""
+        return self._cache.holds(chunk, compression)
+
+    def _begin(
+        self, state: ClusterState, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
+    ) -> list[ServedChunk | asyncio.Future[ServedChunk]]:
+        """Begin to read what is neither held nor on its way, up to the first whose object is gone from the state.
+
+        Raises `ObjectMissing` where that is the first one.
         """
         waiting: list[ServedChunk | asyncio.Future[ServedChunk]] = []
         intake: list[_Flight] = []
@@ -79,9 +103,9 @@ class ChunkReader:
             if flight is None:
                 stored = state.objects.get(chunk.object_id)
                 if stored is None:
-                    for begun in intake:  # nobody reads these, so nobody may wait for them
-                        del self._flights[begun.key]
-                    raise ObjectMissing(f"object {chunk.object_id} is not in the state any more")
+                    if not waiting:
+                        raise ObjectMissing(f"object {chunk.object_id} is not in the state any more")
+                    break  # what was begun is read all the same: others may wait for it already
                 flight = _Flight(chunk, compression, stored.key, asyncio.get_running_loop().create_future())
                 self._flights[key] = flight
                 if stored.kind is ObjectKind.INTAKE:
@@ -91,7 +115,7 @@ class ChunkReader:
             waiting.append(flight.served)
         if intake:
             self._tasks.create_task(self._read_intake(intake))
-        return [await asyncio.shield(w) if isinstance(w, asyncio.Future) else w for w in waiting]
+        return waiting
 
     async def _read_intake(self, flights: Sequence[_Flight]) -> None:
         ranges = [

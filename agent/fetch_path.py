@@ -2,20 +2,21 @@
 
 Rule: a fetch beyond the end that this agent knows takes a barrier first (safety rule S4); a missing object means plan
 again, never an empty answer (S6). Waiting is for the state's change, not for timers. Whole batches only, and at least
-one however small the limit.
+one however small the limit. What has to be read takes its share of one budget for all fetches first.
 Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
 """
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
+from agent.chunk_cache import ServedChunk
 from agent.chunk_reader import ChunkReader
 from agent.clock import Clock
 from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
 from agent.fetch_sessions import WantedPartition
 from agent.metadata_loop import MetadataLoop
+from agent.read_budget import ReadBudget, Share
 from agent.topics import TopicAdmin
 from coordinator.chunk_index import ChunkRef
 from coordinator.log import LedgerUnavailable
@@ -77,8 +78,19 @@ class _Request:
     wanted: Sequence[WantedPartition]
     bytes_min: int
     bytes_max: int
+    wait_s: float
     is_confirmed: bool | None = None
     """Whether its barrier was answered; None where none was taken so far."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The chunks that a fetch is going to read first, of all its partitions."""
+
+    chunks: list[ChunkRef] = field(default_factory=list)
+    compressions: list[Compression] = field(default_factory=list)
+    bytes_to_read: int = 0
+    """About what is not in memory yet."""
 
 
 class FetchPath:
@@ -90,28 +102,54 @@ class FetchPath:
         metadata: MetadataLoop,
         topics: TopicAdmin,
         reader: ChunkReader,
+        budget: ReadBudget,
         clock: Clock,
         broker_configs: dict[str, str],
     ) -> None:
         self._metadata = metadata
         self._topics = topics
         self._reader = reader
+        self._budget = budget
         self._clock = clock
         self._broker_configs = broker_configs
 
     async def fetch(
         self, wanted: Sequence[WantedPartition], *, max_wait_ms: int, bytes_min: int, bytes_max: int
     ) -> list[PartitionRead]:
-        """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over."""
+        """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over.
+
+        What is not in memory is read when there is room for it; if there is none for `max_wait_ms`, the answers tell
+        errors and marks, and no records.
+        """
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
-        request = _Request(wanted, min(bytes_min, bytes_max), bytes_max)
-        await self._wait(request, self._clock.monotonic_s() + max_wait_ms / 1000)
-        if len(wanted) > 1:
-            await self._read_ahead(request)
+        request = _Request(wanted, min(bytes_min, bytes_max), bytes_max, max_wait_ms / 1000)
+        await self._wait(request, self._clock.monotonic_s() + request.wait_s)
+        plan = await self._plan(request)
+        share = await self._share(request, plan)
+        if share is None:
+            return await self._read_all(request, None)
+        with share:
+            if len(wanted) > 1:
+                # What fails here fails again where its partition is read, and is answered there.
+                await self._read_counted(share, plan.chunks, plan.compressions, is_more=True)
+            return await self._read_all(request, share)
+
+    async def _share(self, request: "_Request", plan: "_Plan") -> Share | None:
+        """Room for what is to be read, in turn; None if its turn does not come in as long as the fetch may wait."""
+        share = self._budget.take_now(plan.bytes_to_read)
+        if share is not None or request.wait_s <= 0:
+            return share
+        try:
+            async with self._clock.timeout(request.wait_s):
+                return await self._budget.take(plan.bytes_to_read)
+        except TimeoutError:
+            return None
+
+    async def _read_all(self, request: "_Request", share: Share | None) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
-        bytes_left = bytes_max
-        for number, partition in enumerate(wanted, 1):
-            read = await self._read(request, partition, bytes_left, is_first=bytes_left == bytes_max)
+        bytes_left = request.bytes_max
+        for number, partition in enumerate(request.wanted, 1):
+            read = await self._read(request, share, partition, bytes_left, is_first=bytes_left == request.bytes_max)
             bytes_left -= read.record_bytes
             reads.append(read)
             await self._yield_at(number)
@@ -198,9 +236,9 @@ class FetchPath:
         return _Found(topic, partition, wanted.partition)
 
     async def _read(
-        self, request: "_Request", wanted: WantedPartition, bytes_left: int, *, is_first: bool
+        self, request: "_Request", share: Share | None, wanted: WantedPartition, bytes_left: int, *, is_first: bool
     ) -> PartitionRead:
-        """Read one partition, planning again where an object is gone meanwhile."""
+        """Read one partition, planning again where an object is gone meanwhile; without a share only its marks."""
         for _ in range(PLANS_MAX):
             found = await self._find(request, wanted)
             if isinstance(found, ErrorCode):
@@ -211,10 +249,10 @@ class FetchPath:
                 read.is_diverging = True
                 return read
             bytes_max = min(bytes_left, wanted.partition_max_bytes)
-            if wanted.fetch_offset == partition.log_end or (bytes_max <= 0 and not is_first):
+            if share is None or wanted.fetch_offset == partition.log_end or (bytes_max <= 0 and not is_first):
                 return read
             try:
-                await self._read_chunks(found, read, bytes_max, is_first=is_first)
+                await self._read_chunks(share, found, read, bytes_max, is_first=is_first)
             except ObjectMissing:
                 await self._metadata.barrier()
                 continue
@@ -229,17 +267,21 @@ class FetchPath:
             return read
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
-    async def _read_chunks(self, found: _Found, read: PartitionRead, bytes_max: int, *, is_first: bool) -> None:
+    async def _read_chunks(
+        self, share: Share, found: _Found, read: PartitionRead, bytes_max: int, *, is_first: bool
+    ) -> None:
         """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
 
+        Where a chunk cannot be read, what comes before it is the answer; a fetch that begins with it gets the error.
         Archiving may join chunks on both sides of the mark meanwhile: then the mark that is told is raised.
         """
         offset = read.wanted.fetch_offset
         compression = archive_compression(found.topic, self._broker_configs)
         mark = read.high_watermark
         while chunks := chunks_from(found.partition, offset, bytes_max - read.record_bytes, offset_end=mark):
-            served_chunks = await self._reader.read(self._metadata.state, chunks, [compression] * len(chunks))
-            for chunk, served in zip(chunks, served_chunks, strict=True):
+            is_more = bool(read.records)
+            served_chunks = await self._read_counted(share, chunks, [compression] * len(chunks), is_more=is_more)
+            for chunk, served in zip(chunks, served_chunks, strict=False):
                 at_least_one = is_first and not read.records
                 part, is_rest = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)
                 if part:
@@ -249,14 +291,35 @@ class FetchPath:
                 if not is_rest or read.record_bytes >= bytes_max:
                     return
                 offset = chunk.offset_end
+            if read.records and len(served_chunks) < len(chunks):
+                return
 
-    async def _read_ahead(self, request: "_Request") -> None:
-        """Read what several partitions want at once, so that neighbours in one object are one request.
+    async def _read_counted(
+        self, share: Share, chunks: Sequence[ChunkRef], compressions: Sequence[Compression], *, is_more: bool
+    ) -> list[ServedChunk]:
+        """`ChunkReader.read`; what was not in memory counts as part of the share.
 
-        What fails here fails again where its partition is read, and is answered there.
+        With `is_more` there is an answer without them: none are returned where the first cannot be read, or where there
+        is no room for them.
         """
-        chunks: list[ChunkRef] = []
-        compressions: list[Compression] = []
+        missing = [n for n, chunk in enumerate(chunks) if not self._reader.holds(chunk, compressions[n])]
+        if is_more and not share.has_room_for(sum(chunks[n].byte_count for n in missing)):
+            return []
+        try:
+            served_chunks = await self._reader.read(self._metadata.state, chunks, compressions)
+        except StoreError:
+            if is_more:
+                return []
+            raise
+        share.count(sum(len(served_chunks[n].buffer) for n in missing if n < len(served_chunks)))
+        return served_chunks
+
+    async def _plan(self, request: "_Request") -> "_Plan":
+        """What several partitions want can be read at once, so that neighbours in one object are one request.
+
+        How much archived records come to is not known before: they are taken for as much as the consumer accepts.
+        """
+        plan = _Plan()
         bytes_max = request.bytes_max
         for number, partition in enumerate(request.wanted, 1):
             await self._yield_at(number)
@@ -267,11 +330,14 @@ class FetchPath:
                 continue
             limit = min(bytes_max, partition.partition_max_bytes)
             planned = chunks_from(found.partition, partition.fetch_offset, limit)
-            chunks += planned
-            compressions += [archive_compression(found.topic, self._broker_configs)] * len(planned)
+            compression = archive_compression(found.topic, self._broker_configs)
+            for chunk in planned:
+                if not self._reader.holds(chunk, compression):
+                    plan.bytes_to_read += max(chunk.byte_count, limit) if chunk.is_archived else chunk.byte_count
+            plan.chunks += planned
+            plan.compressions += [compression] * len(planned)
             bytes_max -= sum(chunk.byte_count for chunk in planned)
-        with suppress(StoreError):
-            await self._reader.read(self._metadata.state, chunks, compressions)
+        return plan
 
 
 def chunks_from(

@@ -18,7 +18,12 @@ REQUESTS_QUEUED_MAX = 16
 REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX = 16 * MIB
 """Requests of one connection that were read and are not taken up; beyond it its socket is not read."""
 REQUEST_BYTES_QUEUED_MAX = 256 * MIB
-"""The same for all connections; beyond it no socket is read on which requests wait already."""
+"""Requests of all connections that are arriving with a buffer of their own, were read, or are being taken up; beyond it
+no socket is read on which requests wait already, and large requests wait, but for one at a time."""
+RECEIVE_STALLED_SECONDS_MAX = 10.0
+"""For how long a large request may hardly grow while others wait for the memory that it holds."""
+RECEIVE_PROGRESS_BYTES_MIN = 64 * KIB
+"""By how much it has to grow in that time."""
 WRITE_SECONDS_MAX = 60.0
 """How long a peer may leave its answers unread before its connection is ended."""
 HALF_OPEN_SECONDS_MAX = 600
@@ -57,6 +62,14 @@ INTAKE_BUFFER_BYTES_MAX = 64 * MIB
 INTAKE_PUTS_IN_FLIGHT_MAX = 8
 BATCHES_PER_COMMIT_MAX = 10_000
 
+# Packs of the embedded store.
+PACK_BYTES_TARGET = 64 * MIB
+"""A pack that has this size is followed by another."""
+PACK_GROUP_BYTES_MAX = 16 * MIB
+"""Puts that wait are written and synced together up to this, plus one object."""
+PACKS_SPARE_MAX = 4
+"""Files without objects that are kept to be written again."""
+
 # Ledger.
 LEDGER_ENTRY_BYTES_MAX = 512 * KIB
 LEDGER_GROUP_ENTRIES_MAX = 100
@@ -88,6 +101,8 @@ FETCH_SESSION_PARTITIONS_MAX = 10_000
 FETCH_SESSIONS_PARTITIONS_MAX = 200_000
 """Partitions of all sessions together."""
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
+FETCH_READS_BYTES_MAX = 256 * MIB
+"""What all fetches together may be reading; beyond it a fetch waits for its turn, or answers without records."""
 
 # Names and topics.
 TOPIC_NAME_CHARS_MAX = 249

@@ -45,6 +45,10 @@ def test_a_fetch_can_answer_with_the_greatest_batch() -> None:
     assert limits.MESSAGE_BYTES_MAX_DEFAULT <= limits.FETCH_RESPONSE_BYTES_MAX
 
 
+def test_several_fetches_of_the_greatest_size_can_be_read_at_once() -> None:
+    assert 2 * limits.FETCH_RESPONSE_BYTES_MAX <= limits.FETCH_READS_BYTES_MAX
+
+
 def test_a_batch_of_the_greatest_size_can_be_unpacked() -> None:
     assert limits.MESSAGE_BYTES_MAX_DEFAULT <= limits.DECOMPRESSED_BYTES_MAX
 

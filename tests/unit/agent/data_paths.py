@@ -13,6 +13,7 @@ from agent.fetch_path import FetchPath, PartitionRead
 from agent.fetch_sessions import WantedPartition
 from agent.ids import SystemIds
 from agent.produce_path import Acknowledgement, ProducePath
+from agent.read_budget import ReadBudget
 from agent.topics import TopicAdmin
 from coordinator.log import Ledger
 from iceberg_export.parquet_reader import ParquetReader
@@ -41,7 +42,7 @@ class Ticket:
 class DataPaths:
     """One topic `t` with one partition."""
 
-    def __init__(self, parts: Parts, tasks: asyncio.TaskGroup, cache_bytes: int) -> None:
+    def __init__(self, parts: Parts, tasks: asyncio.TaskGroup, cache_bytes: int, budget_bytes: int) -> None:
         self.parts = parts
         self.memory = MemoryStore()
         self.store = FailingStore(self.memory, sleep=self._pause)
@@ -62,10 +63,12 @@ class DataPaths:
         archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
         topics = TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={})
         self.reader = ChunkReader(store=self.store, archive=archive, cache=self.cache, tasks=tasks)
+        self.budget = ReadBudget(bytes_max=budget_bytes)
         self.fetch_path = FetchPath(
             metadata=parts.metadata,
             topics=topics,
             reader=self.reader,
+            budget=self.budget,
             clock=parts.clock,
             broker_configs={},
         )
@@ -112,10 +115,14 @@ class DataPaths:
 
 @asynccontextmanager
 async def data_paths(
-    *, cache_bytes: int = 64 * MIB, timestamp_type: str = "CreateTime", ledger: Ledger | None = None
+    *,
+    cache_bytes: int = 64 * MIB,
+    budget_bytes: int = 64 * MIB,
+    timestamp_type: str = "CreateTime",
+    ledger: Ledger | None = None,
 ) -> AsyncIterator[DataPaths]:
     """Paths whose topic exists."""
     async with running_parts(ledger) as parts, asyncio.TaskGroup() as tasks:
         configs = (("message.timestamp.type", timestamp_type),)
         await parts.writer.submit(replace(create(), configs=configs))
-        yield DataPaths(parts, tasks, cache_bytes)
+        yield DataPaths(parts, tasks, cache_bytes, budget_bytes)

@@ -64,6 +64,17 @@ def test_a_chunk_is_found_again_and_counted() -> None:
     assert (cache.hits_count, cache.misses_count) == (1, 2)
 
 
+def test_to_look_whether_a_chunk_is_held_is_no_use_of_it() -> None:
+    chunk = served()
+    cache, (first, second, third) = ChunkCache(bytes_max=2 * len(chunk.buffer)), refs(3)
+    cache.put(first, chunk)
+    cache.put(second, chunk)
+    assert [cache.holds(ref) for ref in (first, second, third)] == [True, True, False]
+    cache.put(third, chunk)
+    assert [cache.holds(ref) for ref in (first, second, third)] == [False, True, True]
+    assert (cache.hits_count, cache.misses_count) == (0, 0)
+
+
 def test_the_least_recently_used_chunk_goes_first() -> None:
     chunk = served()
     cache, (first, second, third) = ChunkCache(bytes_max=2 * len(chunk.buffer)), refs(3)

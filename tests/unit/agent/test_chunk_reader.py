@@ -1,11 +1,15 @@
-"""Chunks read together: what is damaged fails alone, and each is served in the compression that was asked for."""
+"""Chunks read together: what can be read is served up to what cannot, each in the compression that was asked for."""
 
 import asyncio
+
+import pytest
 
 from agent.chunk_cache import ServedChunk
 from protocol.compression import Compression
 from protocol.record_batch import walk_batches
-from storage.object_store import ObjectDamaged
+from protocol.types import ObjectId
+from storage.failing import Fault, FaultKind, Operation
+from storage.object_store import ObjectDamaged, ObjectMissing
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch
 from tests.unit.agent.data_paths import data_paths
@@ -28,6 +32,57 @@ async def test_a_damaged_chunk_fails_alone_among_those_read_with_it() -> None:
     assert isinstance(both, ObjectDamaged)
     assert isinstance(alone, list)
     assert alone[0].buffer == BATCH
+
+
+async def test_what_can_be_read_is_served_up_to_what_cannot() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(BATCH, BATCH, BATCH)
+        state = paths.parts.metadata.state
+        index = state.topics[TOPIC].partitions[0].index
+        first, damaged, last = (index.row(row) for row in range(3))
+        await paths.memory.put(state.objects[damaged.object_id].key, [bytes(damaged.byte_first + len(BATCH))])
+        served = await paths.reader.read(state, [first, damaged, last], [Compression.NONE] * 3)
+    assert [chunk.buffer for chunk in served] == [BATCH]
+
+
+async def test_a_read_that_meets_an_object_out_of_the_state_leaves_nothing_that_others_wait_for_in_vain() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(BATCH)
+        state = paths.parts.metadata.state
+        good = state.topics[TOPIC].partitions[0].index.row(0)
+        gone = good._replace(object_id=ObjectId(999))
+        async with asyncio.timeout(5):
+            served = await paths.reader.read(state, [good, gone], [Compression.NONE] * 2)
+            with pytest.raises(ObjectMissing, match="999"):
+                await paths.reader.read(state, [gone, good], [Compression.NONE] * 2)
+            again = await paths.reader.read(state, [good], [Compression.NONE])
+    assert [chunk.buffer for chunk in (*served, *again)] == [BATCH, BATCH]
+
+
+async def test_a_read_whose_only_caller_gives_up_is_finished_for_the_next() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(BATCH)
+        state = paths.parts.metadata.state
+        row = state.topics[TOPIC].partitions[0].index.row(0)
+        is_reading, go_on = asyncio.Event(), asyncio.Event()
+
+        async def pause() -> None:
+            is_reading.set()
+            await go_on.wait()
+
+        paths.during_pause = pause
+        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            given_up = tasks.create_task(paths.reader.read(state, [row], [Compression.NONE]))
+            await is_reading.wait()
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            # A second request to the store would strike this fault.
+            paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+            go_on.set()
+            served = await paths.reader.read(state, [row], [Compression.NONE])
+    assert given_up.cancelled()
+    assert [chunk.buffer for chunk in served] == [BATCH]
 
 
 async def test_archived_rows_are_served_in_the_compression_of_each_request() -> None:

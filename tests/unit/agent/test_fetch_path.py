@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from agent.fetch_path import PARTITIONS_PER_TURN
+from agent.clock import SystemClock
+from agent.fetch_path import PARTITIONS_PER_TURN, FetchPath
 from agent.fetch_sessions import WantedPartition
+from agent.ids import SystemIds
+from agent.topics import TopicAdmin
 from coordinator.log import Head
 from coordinator.memory_log import MemoryLedger
 from protocol.compression import Compression
@@ -61,6 +64,57 @@ async def test_a_damaged_object_is_an_error_and_not_an_end() -> None:
         await paths.memory.put(found.key, [b"\x00" * found.size_bytes])
         read = await paths.fetch(0)
     assert (read.error_code, read.record_bytes) == (ErrorCode.kafka_storage_error, 0)
+
+
+async def lose(paths: DataPaths, key: str) -> None:
+    await paths.memory.delete([key])
+
+
+async def damage(paths: DataPaths, key: str) -> None:
+    await paths.memory.put(key, [bytes((await paths.memory.head(key)).size_bytes)])
+
+
+async def take_away(paths: DataPaths, key: str) -> None:
+    paths.store.script(*[Fault(kind=FaultKind.BEFORE, operation=Operation.GET, key_prefix=key)] * 2)
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+@pytest.mark.parametrize(
+    ("harm", "error_code"),
+    [
+        (damage, ErrorCode.kafka_storage_error),
+        (lose, ErrorCode.not_leader_or_follower),
+        (take_away, ErrorCode.not_leader_or_follower),
+    ],
+)
+async def test_what_comes_before_a_chunk_that_cannot_be_read_is_served_and_the_next_fetch_is_told(
+    harm: Callable[[DataPaths, str], Awaitable[None]], error_code: ErrorCode, *, is_archived: bool
+) -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        for _ in range(3):
+            await paths.produce(batch(3))
+            if is_archived:
+                await paths.archiver.archive_topic(TOPIC)
+        state = paths.parts.metadata.state
+        second = state.topics[TOPIC].partitions[0].index.row(1)
+        await harm(paths, state.objects[second.object_id].key)
+        before, at, beyond = await paths.fetch(0), await paths.fetch(3), await paths.fetch(6)
+    assert (before.error_code, before.high_watermark) == (ErrorCode.none, 9)
+    assert read_batches(b"".join(bytes(part) for part in before.records)).ranges[-1][1] == 3
+    assert (at.error_code, at.record_bytes) == (error_code, 0)
+    assert (beyond.error_code, beyond.record_bytes > 0) == (ErrorCode.none, True)
+
+
+async def test_a_partition_that_cannot_be_read_leaves_the_others_of_a_fetch_theirs() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(3), batch(3))
+        state = paths.parts.metadata.state
+        first = state.topics[TOPIC].partitions[0].index.row(0)
+        await damage(paths, state.objects[first.object_id].key)
+        wanted = [consumer_of("t", offset) for offset in (0, 3)]
+        reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
+    assert [read.error_code for read in reads] == [ErrorCode.kafka_storage_error, ErrorCode.none]
+    assert [read.record_bytes > 0 for read in reads] == [False, True]
 
 
 async def test_a_missing_object_is_an_error_and_not_an_end() -> None:
@@ -142,3 +196,110 @@ async def test_many_unknown_partitions_take_one_barrier_and_leave_others_their_t
     assert {read.error_code for read in reads} == {ErrorCode.unknown_topic_or_partition}
     assert ledger.heads_count == 1
     assert turns >= 2
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 64 << 20])
+async def test_a_consumer_gets_everything_through_the_smallest_budget(cache_bytes: int) -> None:
+    async with data_paths(cache_bytes=cache_bytes, budget_bytes=1) as paths:
+        for _ in range(2):
+            await paths.produce(batch(RECORDS))
+            await paths.archiver.archive_topic(TOPIC)
+        await paths.produce(batch(RECORDS), batch(RECORDS))
+        records = await paths.consume(partition_bytes_max=1 << 20)
+        held = paths.budget.bytes_held
+    assert [record.offset for record in records] == list(range(4 * RECORDS))
+    assert held == 0
+
+
+async def test_what_is_in_memory_is_served_while_others_read_all_that_may_be_read() -> None:
+    async with data_paths(budget_bytes=1_000) as paths:
+        await paths.produce(batch(3))
+        with await paths.budget.take(1_000):
+            read = await paths.fetch(0)
+    assert (read.error_code, read.record_bytes > 0) == (ErrorCode.none, True)
+
+
+async def test_a_fetch_that_may_not_wait_for_its_turn_tells_marks_and_errors_and_no_records() -> None:
+    async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths:
+        await paths.produce(batch(3))
+        wanted = [consumer_of("t"), consumer_of("gone")]
+        with await paths.budget.take(1_000):
+            (full, gone) = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
+        freed = await paths.fetch(0)
+    assert (full.error_code, full.record_bytes, full.high_watermark) == (ErrorCode.none, 0, 3)
+    assert gone.error_code is ErrorCode.unknown_topic_or_partition
+    assert freed.record_bytes > 0
+
+
+async def test_a_fetch_whose_turn_does_not_come_in_time_answers_without_records() -> None:
+    async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths:
+        await paths.produce(batch(3))
+        fetch_path = FetchPath(
+            metadata=paths.parts.metadata,
+            topics=TopicAdmin(
+                metadata=paths.parts.metadata, writer=paths.parts.writer, ids=SystemIds(), broker_configs={}
+            ),
+            reader=paths.reader,
+            budget=paths.budget,
+            clock=SystemClock(),
+            broker_configs={},
+        )
+        with await paths.budget.take(1_000):
+            (read,) = await fetch_path.fetch([consumer_of("t")], max_wait_ms=1, bytes_min=1, bytes_max=1 << 20)
+            waiting = paths.budget.waiting_count
+    assert (read.error_code, read.record_bytes, read.high_watermark) == (ErrorCode.none, 0, 3)
+    assert waiting == 0
+
+
+async def test_fetches_read_as_their_turn_comes_and_one_that_is_cancelled_holds_up_nobody() -> None:
+    async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths, asyncio.TaskGroup() as tasks:
+        await paths.produce(batch(3))
+        fetches = []
+        with await paths.budget.take(1_000):
+            for number in range(1, 4):
+                fetch = paths.fetch_path.fetch([consumer_of("t")], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20)
+                fetches.append(tasks.create_task(fetch))
+                while paths.budget.waiting_count < number:
+                    await paths.parts.clock.sleep(0)
+            fetches[0].cancel()
+        async with asyncio.timeout(5):
+            answers = [await fetch for fetch in fetches[1:]]
+        held = paths.budget.bytes_held
+    assert [reads[0].record_bytes > 0 for reads in answers] == [True, True]
+    assert fetches[0].cancelled()
+    assert held == 0
+
+
+async def test_a_fetch_that_is_given_up_while_it_reads_gives_its_share_back() -> None:
+    async with data_paths(cache_bytes=0) as paths, asyncio.TaskGroup() as tasks:
+        await paths.produce(batch(3))
+        is_reading, go_on = asyncio.Event(), asyncio.Event()
+
+        async def pause() -> None:
+            is_reading.set()
+            await go_on.wait()
+
+        paths.during_pause = pause
+        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        fetch = tasks.create_task(paths.fetch(0))
+        await is_reading.wait()
+        held = paths.budget.bytes_held
+        fetch.cancel()
+        await asyncio.wait([fetch])
+        left = paths.budget.bytes_held
+        go_on.set()
+    assert held > 0
+    assert left == 0
+
+
+async def test_a_fetch_of_the_archive_goes_on_past_what_is_in_memory_only_where_there_is_room() -> None:
+    async with data_paths(budget_bytes=1_000) as paths:
+        for _ in range(2):
+            await paths.produce(batch(RECORDS))
+            await paths.archiver.archive_topic(TOPIC)
+        await paths.fetch(0, partition_bytes_max=1_000)
+        with await paths.budget.take(1_000):
+            full = await paths.fetch(0)
+        freed = await paths.fetch(0)
+    ends = [read_batches(b"".join(bytes(part) for part in read.records)).ranges[-1][1] for read in (full, freed)]
+    assert ends == [RECORDS, 2 * RECORDS]

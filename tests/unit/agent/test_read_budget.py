@@ -1,0 +1,160 @@
+"""Who may read: first come, first served, one always, and nothing is kept by those who gave up."""
+
+import asyncio
+
+import pytest
+
+from agent.read_budget import ReadBudget, Share
+from tests.unit.agent.ledger_parts import ManualClock
+
+
+class Readers:
+    """Readers that take shares of a budget of 100 bytes, each as a task, and how far they got."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self.budget = ReadBudget(bytes_max=100)
+        self.let_in: list[int] = []
+        self.shares: dict[int, Share] = {}
+        self._tasks = tasks
+
+    async def begin(self, byte_count: int) -> asyncio.Task[None]:
+        task = self._tasks.create_task(self._take(byte_count))
+        await self.settle()
+        return task
+
+    async def end(self, byte_count: int) -> None:
+        with self.shares.pop(byte_count):
+            pass
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let every task go on as far as it can."""
+        for _ in range(3):
+            await ManualClock().sleep(0)
+
+    async def _take(self, byte_count: int) -> None:
+        self.shares[byte_count] = await self.budget.take(byte_count)
+        self.let_in.append(byte_count)
+
+
+async def test_who_fits_does_not_wait() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        await readers.begin(60)
+        await readers.begin(40)
+        assert (readers.let_in, readers.budget.bytes_held, readers.budget.waiting_count) == ([60, 40], 100, 0)
+
+
+async def test_readers_are_let_in_as_they_came_also_where_a_later_one_would_fit_sooner() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        for byte_count in (60, 30, 70, 5, 6):
+            await readers.begin(byte_count)
+        assert (readers.let_in, readers.budget.waiting_count) == ([60, 30], 3)
+        await readers.end(30)
+        assert readers.let_in == [60, 30]
+        await readers.end(60)
+        assert readers.let_in == [60, 30, 70, 5, 6]
+        for byte_count in (70, 5, 6):
+            await readers.end(byte_count)
+        assert (readers.budget.bytes_held, readers.budget.waiting_count) == (0, 0)
+
+
+async def test_one_that_is_larger_than_the_budget_reads_alone() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        for byte_count in (1, 500, 2):
+            await readers.begin(byte_count)
+        assert readers.let_in == [1]
+        await readers.end(1)
+        assert readers.let_in == [1, 500]
+        await readers.end(500)
+        assert readers.let_in == [1, 500, 2]
+
+
+async def test_what_needs_no_memory_waits_for_nobody() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        for byte_count in (100, 10, 0):
+            await readers.begin(byte_count)
+        assert readers.let_in == [100, 0]
+        await readers.end(100)
+
+
+async def test_nobody_takes_a_share_at_once_past_those_who_wait() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        await readers.begin(90)
+        await readers.begin(20)
+        assert readers.budget.take_now(5) is None
+        await readers.end(90)
+        assert readers.budget.take_now(5) is not None
+
+
+async def test_one_that_gives_up_leaves_its_place_to_the_next() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        await readers.begin(60)
+        waiting = await readers.begin(70)
+        await readers.begin(40)
+        waiting.cancel()
+        await readers.settle()
+        assert (readers.let_in, readers.budget.bytes_held, readers.budget.waiting_count) == ([60, 40], 100, 0)
+
+
+async def test_one_that_has_given_up_is_passed_over_also_before_it_knows() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        await readers.begin(60)
+        waiting = await readers.begin(70)
+        await readers.begin(80)
+        waiting.cancel()
+        await readers.end(60)
+        assert (readers.let_in, readers.budget.bytes_held, readers.budget.waiting_count) == ([60, 80], 80, 0)
+
+
+async def test_one_that_gives_up_as_its_turn_comes_gives_its_share_to_the_next() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        await readers.begin(60)
+        waiting = await readers.begin(70)
+        await readers.begin(80)
+        with readers.shares[60]:
+            pass
+        assert readers.budget.bytes_held == 70
+        waiting.cancel()
+        await readers.settle()
+        assert (readers.let_in, readers.budget.bytes_held, readers.budget.waiting_count) == ([60, 80], 80, 0)
+
+
+async def test_a_share_is_given_back_by_a_reader_that_fails() -> None:
+    budget = ReadBudget(bytes_max=100)
+    with pytest.raises(ValueError, match="damaged"), await budget.take(60):
+        raise ValueError("damaged")
+    assert budget.bytes_held == 0
+
+
+async def test_what_was_read_beyond_a_share_is_held_too_and_given_back_with_it() -> None:
+    budget = ReadBudget(bytes_max=100)
+    with await budget.take(60) as share:
+        share.count(50)
+        assert budget.bytes_held == 60
+        share.count(80)
+        assert budget.bytes_held == 130
+        assert budget.take_now(1) is None
+    assert budget.bytes_held == 0
+
+
+async def test_a_share_has_room_for_more_while_that_fits_and_nobody_waits() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        await readers.begin(60)
+        share = readers.shares[60]
+        assert share.has_room_for(100)
+        assert not share.has_room_for(101)
+        share.count(50)
+        assert share.has_room_for(50)
+        await readers.begin(41)
+        assert share.has_room_for(10)
+        assert not share.has_room_for(11)
+        await readers.end(60)
