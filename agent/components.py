@@ -36,7 +36,9 @@ from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerStart, LedgerUnavailable
 from storage.metered import MeteredStore
 from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
+from storage.refs import INTAKE_PREFIX
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.routed_store import RoutedStore
 
 log = logging.getLogger(__name__)
 
@@ -121,9 +123,17 @@ async def open_store(
     adapter: ObjectStore
     match url:
         case FileUrl(path=path):
-            from storage.local_store import LocalStore
+            from storage.local_store import PACKS_FOLDER, LocalStore
+            from storage.pack_store import PackStore
 
-            adapter = LocalStore(Path(path), is_durable=settings.is_durable)
+            files = LocalStore(Path(path), is_durable=settings.is_durable)
+            packs = PackStore(
+                Path(path) / PACKS_FOLDER,
+                now_ms=clock.now_ms,
+                new_nonce=ids.new_uuid,
+                is_durable=settings.is_durable,
+            )
+            adapter = RoutedStore(INTAKE_PREFIX, packs, files)
         case S3Url():
             from storage.s3_store import S3Settings, S3Store
 

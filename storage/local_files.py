@@ -1,16 +1,26 @@
-"""The few file operations that the local store is made of, each one or two system calls.
+"""The few file operations that the local stores are made of, each one or two system calls, and what their errors mean.
 
-Rule: blocking; callers run it in a thread. A file counts as written only after `sync_file`, a name (of a file or a
-directory) only after `sync_directory` of the directory that holds it: tests replace this class by one that loses
-everything else.
+Rule: blocking; callers run it in a thread. A file counts as written only after `sync_file` or `sync_data`, a name (of a
+file or a directory) only after `sync_directory` of the directory that holds it: tests replace this class by one that
+loses everything else.
 """
 
+import errno
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from storage.object_store import Buffer
+from storage.object_store import (
+    Buffer,
+    ObjectExists,
+    ObjectMissing,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
+
+_HOPELESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
+"""Errors that asking again does not cure; a full disk or a failing one may get well."""
 
 _PARTS_PER_WRITE = os.sysconf("SC_IOV_MAX")
 _FILE_MODE = 0o644
@@ -30,8 +40,32 @@ class Files:
             while rest:
                 rest = _after(rest, os.writev(descriptor, rest))
 
+    def open_existing(self, path: str, *, is_writing: bool = False) -> int:
+        """A descriptor of a file that is there. The caller closes it."""
+        return os.open(path, (os.O_RDWR if is_writing else os.O_RDONLY) | os.O_CLOEXEC)
+
+    def write_at(self, descriptor: int, parts: Sequence[Buffer], position: int) -> None:
+        """Write all of `parts` from `position` on, gathered by the kernel: nothing is joined."""
+        for first in range(0, len(parts), _PARTS_PER_WRITE):
+            rest = parts[first : first + _PARTS_PER_WRITE]
+            while rest:
+                written = os.pwritev(descriptor, rest, position)
+                position += written
+                rest = _after(rest, written)
+
+    def read_at(self, descriptor: int, byte_count: int, position: int) -> bytes:
+        """Up to `byte_count` bytes from `position`; fewer at the end of the file."""
+        return os.pread(descriptor, byte_count, position)
+
+    def truncate(self, descriptor: int, file_bytes: int) -> None:
+        os.ftruncate(descriptor, file_bytes)
+
     def sync_file(self, descriptor: int) -> None:
         os.fsync(descriptor)
+
+    def sync_data(self, descriptor: int) -> None:
+        """Make what was written durable, and of the file's other properties only what is needed to read it."""
+        _sync_data(descriptor)
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
@@ -70,6 +104,27 @@ class Files:
             return os.pread(descriptor, byte_count, byte_first)
         finally:
             os.close(descriptor)
+
+
+_sync_data = getattr(os, "fdatasync", os.fsync)
+"""macOS has no fdatasync."""
+
+
+@contextmanager
+def errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
+    """Turn an `OSError` into the `StoreError` that says what the caller should do."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise ObjectExists(f"{key} exists") from error
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        if is_read:
+            raise ObjectMissing(f"{key} does not exist") from error
+        raise StoreMisconfigured(f"{key}: {error.strerror}: a key must not be the folder of another one") from error
+    except OSError as error:
+        if error.errno in _HOPELESS:
+            raise StoreMisconfigured(f"{key}: {error.strerror}: check the directory and its permissions") from error
+        raise StoreUnavailable(f"{key}: {error.strerror}: the put or read can be repeated") from error
 
 
 def _after(parts: Sequence[Buffer], written: int) -> Sequence[Buffer]:

@@ -11,18 +11,17 @@ start. Blocking calls run in two bounded pools, so that reads of cold files do n
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 from storage.keys import check_key, check_prefix
-from storage.local_files import Files
+from storage.local_files import Files, errors_of
 from storage.object_store import (
     Buffer,
-    ObjectExists,
     ObjectMeta,
     ObjectMissing,
     StoreMisconfigured,
@@ -30,13 +29,13 @@ from storage.object_store import (
 )
 
 INCOMPLETE_FOLDER = ".incomplete"
+PACKS_FOLDER = ".packs"
+"""Of the `PackStore` that has the intake."""
+OWN_FOLDERS = frozenset({INCOMPLETE_FOLDER, PACKS_FOLDER})
 WRITE_THREADS = 8
 READ_THREADS = 8
 EMPTY_FOLDER_DEPTH = 3
 """How deep empty folders are looked for: `intake/SESSION` and `lake/TOPIC/data`."""
-
-_HOPELESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
-"""Errors that asking again does not cure; a full disk or a failing one may get well."""
 
 _Result = TypeVar("_Result")
 
@@ -61,7 +60,7 @@ class LocalStore:
         self._writers = ThreadPoolExecutor(WRITE_THREADS, "store-write")
         self._readers = ThreadPoolExecutor(READ_THREADS, "store-read")
         if is_writer:
-            with _errors_of(str(root)):
+            with errors_of(str(root)):
                 self._prepare()
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
@@ -120,8 +119,8 @@ class LocalStore:
             raise StoreMisconfigured(f"{self._root} was opened for reading only")
 
     def _path(self, key: str) -> str:
-        if key.startswith(INCOMPLETE_FOLDER + "/") or key == INCOMPLETE_FOLDER:
-            raise StoreMisconfigured(f"{key!r} lies in {INCOMPLETE_FOLDER!r}, which this store keeps for itself")
+        if key.split("/", 1)[0] in OWN_FOLDERS:
+            raise StoreMisconfigured(f"{key!r} lies in a folder that this store keeps for itself")
         return f"{self._root}/{key}"
 
     # From here on: blocking, in a thread.
@@ -160,7 +159,7 @@ class LocalStore:
         target = self._path(key)
         folder = os.path.dirname(target)
         incomplete = f"{self._root}/{INCOMPLETE_FOLDER}/{next(self._serial):x}"
-        with _errors_of(key):
+        with errors_of(key):
             self._make_folder(folder)
             is_moved = False
             try:
@@ -187,18 +186,18 @@ class LocalStore:
             self._files.close(descriptor)
 
     def _get(self, key: str) -> bytes:
-        with _errors_of(key, is_read=True):
+        with errors_of(key, is_read=True):
             return self._files.read(self._path(key))
 
     def _get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        with _errors_of(key, is_read=True):
+        with errors_of(key, is_read=True):
             found = self._files.read_range(self._path(key), byte_first, byte_count)
         if len(found) != byte_count:
             raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
         return found
 
     def _head(self, key: str) -> ObjectMeta:
-        with _errors_of(key, is_read=True):
+        with errors_of(key, is_read=True):
             status = os.stat(self._path(key))
             if not os.path.isfile(self._path(key)):
                 raise FileNotFoundError(errno.ENOENT, "a directory is no object", key)
@@ -211,17 +210,17 @@ class LocalStore:
         """The keys and prefixes in one directory, last first by whole keys: a directory's name ends with `/`."""
         found: Sequence[str] = ()
         with (
-            _errors_of(prefix, is_read=True),
+            errors_of(prefix, is_read=True),
             suppress(FileNotFoundError, NotADirectoryError),
             os.scandir(f"{self._root}/{prefix}") as entries,
         ):
             found = [f"{prefix}{entry.name}/" if entry.is_dir() else prefix + entry.name for entry in entries]
-        return sorted((key for key in found if key != INCOMPLETE_FOLDER + "/"), reverse=True)
+        return sorted((key for key in found if key.rstrip("/") not in OWN_FOLDERS), reverse=True)
 
     def _delete(self, keys: Sequence[str]) -> None:
         """Not synced: a deleted object that a crash brings back is deleted again by the next pass of the cleaner."""
         for key in keys:
-            with _errors_of(key), suppress(FileNotFoundError, NotADirectoryError):
+            with errors_of(key), suppress(FileNotFoundError, NotADirectoryError):
                 self._files.unlink(self._path(key))
 
 
@@ -229,26 +228,9 @@ def _remove_empty_folders(folder: str, *, depth: int) -> None:
     """Drop the folders that sessions and topics left empty. Lists no deeper than those, so that a start stays quick."""
     if depth < EMPTY_FOLDER_DEPTH:
         with os.scandir(folder) as entries:
-            below = [entry.path for entry in entries if entry.is_dir() and entry.name != INCOMPLETE_FOLDER]
+            below = [entry.path for entry in entries if entry.is_dir() and entry.name not in OWN_FOLDERS]
         for path in below:
             _remove_empty_folders(path, depth=depth + 1)
     if depth:
         with suppress(OSError):
             os.rmdir(folder)
-
-
-@contextmanager
-def _errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
-    """Turn an `OSError` into the `StoreError` that says what the caller should do."""
-    try:
-        yield
-    except FileExistsError as error:
-        raise ObjectExists(f"{key} exists") from error
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        if is_read:
-            raise ObjectMissing(f"{key} does not exist") from error
-        raise StoreMisconfigured(f"{key}: {error.strerror}: a key must not be the folder of another one") from error
-    except OSError as error:
-        if error.errno in _HOPELESS:
-            raise StoreMisconfigured(f"{key}: {error.strerror}: check the directory and its permissions") from error
-        raise StoreUnavailable(f"{key}: {error.strerror}: the put or read can be repeated") from error

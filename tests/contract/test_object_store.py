@@ -5,6 +5,7 @@ A backend joins by a function in `BACKENDS`.
 
 import asyncio
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from storage.caching import CachingStore
 from storage.failing import FailingStore
-from storage.local_store import LocalStore
+from storage.local_store import PACKS_FOLDER, LocalStore
 from storage.memory_store import MemoryStore
 from storage.metered import MeteredStore
 from storage.object_store import (
@@ -24,7 +25,10 @@ from storage.object_store import (
     StoreMisconfigured,
     StoreUnavailable,
 )
+from storage.pack_store import PackStore
+from storage.refs import INTAKE_PREFIX
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.routed_store import RoutedStore
 from storage.s3_store import S3Settings, S3Store
 from tests.services import Minio
 
@@ -75,10 +79,25 @@ def on_s3(folder: Path, request: pytest.FixtureRequest) -> ObjectStore:
     return S3Store(S3Settings.from_environment(f"s3://{bucket}/some/prefix", minio.settings))
 
 
+def packs(folder: Path, *, is_durable: bool = True) -> PackStore:
+    return PackStore(
+        folder, now_ms=lambda: time.time_ns() // 1_000_000, new_nonce=lambda: os.urandom(16), is_durable=is_durable
+    )
+
+
+def with_packs(folder: Path) -> ObjectStore:
+    """As the embedded broker has it."""
+    files = LocalStore(folder)
+    return RoutedStore(INTAKE_PREFIX, packs(folder / PACKS_FOLDER), files)
+
+
 BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], ObjectStore]] = {
     "memory": lambda folder, request: MemoryStore(),
     "local": lambda folder, request: LocalStore(folder / "store"),
     "local unsynced": lambda folder, request: LocalStore(folder / "store", is_durable=False),
+    "packs": lambda folder, request: packs(folder / "packs"),
+    "packs unsynced": lambda folder, request: packs(folder / "packs", is_durable=False),
+    "local with packs": lambda folder, request: with_packs(folder / "store"),
     "s3": on_s3,
     "memory retrying": lambda folder, request: retrying(MemoryStore()),
     "memory caching": lambda folder, request: caching(MemoryStore()),

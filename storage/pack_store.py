@@ -1,0 +1,204 @@
+"""A bucket of many small objects that share files: the intake of the embedded store.
+
+Rule: puts that come while others are written wait, and are then written and synced together. What is where is known in
+memory and belongs to the event loop; files are touched by threads. Why not a file for each object: docs/adr/0007.
+
+One process opens a folder at a time: the ledger's lock sees to that.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from protocol.limits import PACK_GROUP_BYTES_MAX
+from storage.keys import check_key, check_prefix
+from storage.local_files import Files, errors_of
+from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
+from storage.packs import Pack, PackFolder, PackObject, Place
+
+READ_THREADS = 8
+
+
+class PackStore:
+    """An `ObjectStore` in the directory `folder`, whose parent exists.
+
+    `now_ms` is the time since 1970; `new_nonce` gives 16 bytes that nobody can guess. `is_durable=False` leaves out
+    every sync: a crash of the machine (not of the process) may lose objects. Raises `StoreMisconfigured` or
+    `StoreUnavailable` where the folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        now_ms: Callable[[], int],
+        new_nonce: Callable[[], bytes],
+        is_durable: bool = True,
+        files: Files | None = None,
+    ) -> None:
+        files = Files() if files is None else files
+        self._packs = PackFolder(str(folder), new_nonce=new_nonce, is_durable=is_durable, files=files)
+        self._now_ms = now_ms
+        self._writer = ThreadPoolExecutor(1, "pack-write")
+        self._readers = ThreadPoolExecutor(READ_THREADS, "pack-read")
+        self._waiting: deque[PackObject] = deque()
+        self._under_way: dict[str, asyncio.Future[None]] = {}
+        self._is_writing = False
+        self._newest: Pack | None = None
+        """Where the last group went: the only pack that is kept without objects."""
+        with errors_of(str(folder)):
+            files.make_directory(str(folder))
+            if is_durable:
+                files.sync_directory(os.path.dirname(folder))
+            self._index = self._packs.open()
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        """A cancelled put goes on in its thread: `parts` must not change until the store is closed."""
+        check_key(key)
+        while (earlier := self._under_way.get(key)) is not None:
+            await asyncio.wait([earlier])
+        if if_absent and key in self._index:
+            raise ObjectExists(f"{key} exists")
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way[key] = outcome
+        self._waiting.append(PackObject(key=key, parts=parts, modified_ms=self._now_ms()))
+        if not self._is_writing:
+            self._write_waiting()
+        await asyncio.shield(outcome)
+
+    async def get(self, key: str) -> bytes:
+        check_key(key)
+        place = self._place(key)
+        return await self._read(key, place, 0, place.payload_bytes)
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        check_key(key)
+        place = self._place(key)
+        within = min(byte_count, max(place.payload_bytes - byte_first, 0))
+        if within != byte_count:
+            raise StoreUnavailable(f"{key} has {within} instead of {byte_count} bytes from byte {byte_first}")
+        return await self._read(key, place, byte_first, byte_count)
+
+    async def head(self, key: str) -> ObjectMeta:
+        check_key(key)
+        return _meta(key, self._place(key))
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+        """What is put or deleted meanwhile may be missing."""
+        check_prefix(prefix)
+        for key in sorted(key for key in self._index if key.startswith(prefix)):
+            place = self._index.get(key)
+            if place is not None:
+                yield _meta(key, place)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            check_key(key)
+        doomed = {key: self._index.pop(key) for key in dict.fromkeys(keys) if key in self._index}
+        if doomed:
+            marked = asyncio.get_running_loop().run_in_executor(self._readers, self._mark_dead, doomed)
+            marked.add_done_callback(partial(self._forget, doomed))
+            await asyncio.shield(marked)
+
+    async def server_time_ms(self) -> int | None:
+        """None: a directory has no clock but this machine's."""
+        return None
+
+    async def close(self) -> None:
+        """Carry out what was begun, cancelled puts included, and give the threads back."""
+        while self._under_way:
+            await asyncio.wait(self._under_way.values())
+        await asyncio.to_thread(self._shut_down)
+
+    def _place(self, key: str) -> Place:
+        place = self._index.get(key)
+        if place is None:
+            raise ObjectMissing(f"{key} does not exist")
+        return place
+
+    async def _read(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
+        reading = partial(self._read_place, key, place, byte_first, byte_count)
+        found = await asyncio.get_running_loop().run_in_executor(self._readers, reading)
+        if len(found) != byte_count:
+            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
+        return found
+
+    def _write_waiting(self) -> None:
+        """Hand what waits to the writer's thread, as much as goes together."""
+        group = [self._waiting.popleft()]
+        group_bytes = 0
+        while self._waiting and group_bytes < PACK_GROUP_BYTES_MAX:
+            group_bytes += sum(map(len, group[-1].parts))
+            group.append(self._waiting.popleft())
+        self._is_writing = True
+        written = asyncio.get_running_loop().run_in_executor(self._writer, self._append, group)
+        written.add_done_callback(partial(self._settle, group))
+
+    def _settle(self, group: Sequence[PackObject], written: "asyncio.Future[Sequence[Place]]") -> None:
+        outcomes = [self._under_way.pop(stored.key) for stored in group]
+        failure = written.exception()
+        if failure is None:
+            self._keep(group, written.result())
+        for outcome in outcomes:
+            if failure is None:
+                outcome.set_result(None)
+            else:
+                outcome.set_exception(failure)
+        self._is_writing = False
+        if self._waiting:
+            self._write_waiting()
+
+    def _keep(self, group: Sequence[PackObject], places: Sequence[Place]) -> None:
+        before, self._newest = self._newest, places[0].pack
+        for stored, place in zip(group, places, strict=True):
+            place.pack.live_count += 1
+            replaced = self._index.get(stored.key)
+            self._index[stored.key] = place
+            if replaced is not None:
+                self._count_out(replaced.pack)
+        if before is not None:
+            self._take_back_empty(before)
+
+    def _forget(self, doomed: Mapping[str, Place], marked: asyncio.Future[None]) -> None:
+        """Objects are marked dead; where that failed they are there as before, to be deleted another time."""
+        if marked.exception() is not None:
+            for key, place in doomed.items():
+                self._index.setdefault(key, place)
+            return
+        for place in doomed.values():
+            self._count_out(place.pack)
+
+    def _count_out(self, pack: Pack) -> None:
+        pack.live_count -= 1
+        self._take_back_empty(pack)
+
+    def _take_back_empty(self, pack: Pack) -> None:
+        if pack.live_count == 0 and pack is not self._newest:
+            self._readers.submit(self._packs.take_back, pack)
+
+    # From here on: blocking, in a thread.
+
+    def _append(self, group: Sequence[PackObject]) -> Sequence[Place]:
+        with errors_of(group[0].key):
+            return self._packs.append(group)
+
+    def _read_place(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
+        with errors_of(key, is_read=True):
+            return self._packs.read(key, place, byte_first, byte_count)
+
+    def _mark_dead(self, doomed: Mapping[str, Place]) -> None:
+        with errors_of(next(iter(doomed))):
+            self._packs.mark_dead(list(doomed.values()))
+
+    def _shut_down(self) -> None:
+        self._writer.shutdown()
+        self._readers.shutdown()
+        self._packs.close()
+
+
+def _meta(key: str, place: Place) -> ObjectMeta:
+    return ObjectMeta(key=key, size_bytes=place.payload_bytes, modified_ms=place.modified_ms)

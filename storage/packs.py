@@ -1,0 +1,263 @@
+"""The folder of packs: appends objects to the newest one, finds them again after a crash, and takes files back.
+
+Rule: blocking. `append` is called by one thread at a time, the rest by any. An object counts once its pack is synced,
+and a pack once the folder is; a pack whose sync failed is never written again, because the failed sync may have dropped
+its pages. A start never writes to a pack of an earlier one. Bytes: `storage.pack_format`.
+"""
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from protocol.limits import PACK_BYTES_TARGET, PACKS_SPARE_MAX
+from storage.keys import KEY_BYTES_MAX
+from storage.local_files import Files
+from storage.object_store import Buffer
+from storage.pack_format import (
+    DEAD,
+    PACK_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    STATE_POSITION,
+    PackRecord,
+    encode_pack_header,
+    encode_record_header,
+    padding,
+    read_nonce,
+    read_record,
+)
+
+_NAME_DIGITS = 16
+_SUFFIX = ".pack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackObject:
+    """What is to be appended."""
+
+    key: str
+    parts: Sequence[Buffer]
+    modified_ms: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Pack:
+    """A file of the folder. `live_count` is its owner's: how many of its objects can be asked for."""
+
+    number: int
+    nonce: bytes
+    live_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an object lies; positions are the file's."""
+
+    pack: Pack
+    record_first: int
+    payload_first: int
+    payload_bytes: int
+    modified_ms: int
+
+
+class PackFolder:
+    """The packs of `folder`, to which nobody else writes. `new_nonce` gives 16 bytes that nobody can guess."""
+
+    def __init__(self, folder: str, *, new_nonce: Callable[[], bytes], is_durable: bool, files: Files) -> None:
+        self._folder = folder
+        self._new_nonce = new_nonce
+        self._is_durable = is_durable
+        self._files = files
+        self._spare: deque[int] = deque()
+        self._number_next = 0
+        self._pack: Pack | None = None
+        self._descriptor = -1
+        self._end = 0
+
+    def open(self) -> dict[str, Place]:
+        """Everything that is there. What a crash cut off goes, and packs without objects become spare ones."""
+        numbers = sorted(
+            int(name.removesuffix(_SUFFIX), 16) for name in os.listdir(self._folder) if name.endswith(_SUFFIX)
+        )
+        found: dict[str, Place] = {}
+        for number in numbers:
+            for key, place in self._scan(number, is_newest=number == numbers[-1]):
+                replaced = found.get(key)
+                if replaced is not None:
+                    replaced.pack.live_count -= 1
+                place.pack.live_count += 1
+                found[key] = place
+        live = {place.pack.number for place in found.values()}
+        for number in numbers:
+            if number not in live:
+                self._take_back(number)
+        self._number_next = numbers[-1] + 1 if numbers else 0
+        return found
+
+    def append(self, objects: Sequence[PackObject]) -> list[Place]:
+        """Write and sync all of `objects` by one call each. After an `OSError` none of them counts."""
+        if self._pack is None or self._end >= PACK_BYTES_TARGET:
+            self._begin_pack()
+        pack = self._pack
+        assert pack is not None
+        parts: list[Buffer] = []
+        position = self._end
+        if not position:
+            parts.append(encode_pack_header(pack.number, pack.nonce))
+            position = PACK_HEADER_BYTES
+        places: list[Place] = []
+        for stored in objects:
+            place = _add_record(parts, stored, pack, position)
+            places.append(place)
+            position = place.payload_first + place.payload_bytes + len(parts[-1])
+        self._write(parts)
+        self._end = position
+        return places
+
+    def read(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
+        """Bytes of the object at `place`. `FileNotFoundError` where its pack has been taken back since."""
+        descriptor = self._files.open_existing(self._path(place.pack.number))
+        try:
+            found = self._files.read_at(descriptor, byte_count, place.payload_first + byte_first)
+            # Asked after the payload: a pack is written from its beginning, so a header that stands vouches for it.
+            header = self._files.read_at(descriptor, place.payload_first - place.record_first, place.record_first)
+        finally:
+            self._files.close(descriptor)
+        record = read_record(header, place.pack.nonce)
+        if record is None or record.key != key:
+            raise FileNotFoundError(errno.ENOENT, "its pack was taken back", key)
+        return found
+
+    def mark_dead(self, places: Sequence[Place]) -> None:
+        """Let a later start forget these objects. Not synced: what a crash brings back is deleted again."""
+        by_pack: dict[int, list[Place]] = {}
+        for place in places:
+            by_pack.setdefault(place.pack.number, []).append(place)
+        for number, marked in by_pack.items():
+            descriptor = self._files.open_existing(self._path(number), is_writing=True)
+            try:
+                for place in marked:
+                    self._files.write_at(descriptor, [DEAD], place.record_first + STATE_POSITION)
+            finally:
+                self._files.close(descriptor)
+
+    def take_back(self, pack: Pack) -> None:
+        """Use the file of a pack without objects again, or remove it. It must not be the one that is written."""
+        self._take_back(pack.number)
+
+    def close(self) -> None:
+        if self._pack is not None:
+            self._files.close(self._descriptor)
+            self._pack = None
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number:0{_NAME_DIGITS}x}{_SUFFIX}"
+
+    def _begin_pack(self) -> None:
+        """The file of a spare pack under a new name, else a new one: blocks that exist are quicker to write."""
+        self.close()
+        number = self._number_next
+        self._number_next += 1
+        path = self._path(number)
+        try:
+            self._files.rename(self._path(self._spare.popleft()), path)
+        except IndexError:
+            descriptor = self._files.create(path)
+        else:
+            descriptor = self._files.open_existing(path, is_writing=True)
+        if self._is_durable:
+            self._files.sync_directory(self._folder)
+        self._pack = Pack(number=number, nonce=self._new_nonce())
+        self._descriptor = descriptor
+        self._end = 0
+
+    def _write(self, parts: Sequence[Buffer]) -> None:
+        is_written = False
+        try:
+            self._files.write_at(self._descriptor, parts, self._end)
+            is_written = True
+            if self._is_durable:
+                self._files.sync_data(self._descriptor)
+        except OSError:
+            self._cut(is_sync_failed=is_written)
+            raise
+
+    def _cut(self, *, is_sync_failed: bool) -> None:
+        """Take away what a failed append has left. After a failed sync, or where that fails too, the pack is over."""
+        is_over = is_sync_failed
+        try:
+            self._files.truncate(self._descriptor, self._end)
+        except OSError:
+            is_over = True
+        if is_over:
+            self.close()
+
+    def _take_back(self, number: int) -> None:
+        if len(self._spare) < PACKS_SPARE_MAX:
+            self._spare.append(number)
+        else:
+            with suppress(OSError):  # the next start finds it without objects
+                self._files.unlink(self._path(number))
+
+    def _scan(self, number: int, *, is_newest: bool) -> list[tuple[str, Place]]:
+        """The live objects of a pack. The newest is cut where a crash has torn it, and made durable as it stands."""
+        found: list[tuple[str, Place]] = []
+        position = 0
+        descriptor = self._files.open_existing(self._path(number), is_writing=True)
+        try:
+            nonce = read_nonce(self._files.read_at(descriptor, PACK_HEADER_BYTES, 0), number)
+            if nonce is not None:
+                pack = Pack(number=number, nonce=nonce)
+                position = PACK_HEADER_BYTES
+                while (record := self._record_at(descriptor, position, nonce, is_checked=is_newest)) is not None:
+                    if record.is_live:
+                        found.append((record.key, _place(record, pack, position)))
+                    position += record.record_bytes
+            if is_newest:
+                self._files.truncate(descriptor, position)
+                if self._is_durable:
+                    self._files.sync_file(descriptor)
+        finally:
+            self._files.close(descriptor)
+        return found
+
+    def _record_at(self, descriptor: int, position: int, nonce: bytes, *, is_checked: bool) -> PackRecord | None:
+        """The record at `position`; None where there is none, or, if it is checked, where its payload is not whole."""
+        record = read_record(self._files.read_at(descriptor, RECORD_HEADER_BYTES + KEY_BYTES_MAX, position), nonce)
+        if record is None or not is_checked:
+            return record
+        payload = self._files.read_at(descriptor, record.payload_bytes, position + record.payload_first)
+        return record if len(payload) == record.payload_bytes and crc32c(payload) == record.payload_crc else None
+
+
+def _place(record: PackRecord, pack: Pack, position: int) -> Place:
+    return Place(
+        pack=pack,
+        record_first=position,
+        payload_first=position + record.payload_first,
+        payload_bytes=record.payload_bytes,
+        modified_ms=record.modified_ms,
+    )
+
+
+def _add_record(parts: list[Buffer], stored: PackObject, pack: Pack, position: int) -> Place:
+    """Add an object to what is written next, to stand at `position`; padding comes last."""
+    payload_bytes = crc = 0
+    for part in stored.parts:
+        payload_bytes += len(part)
+        crc = crc32c(part, crc)
+    header = encode_record_header(stored.key, pack.nonce, payload_bytes, crc, stored.modified_ms)
+    parts.append(header)
+    parts.extend(stored.parts)
+    parts.append(padding(len(header) + payload_bytes))
+    return Place(
+        pack=pack,
+        record_first=position,
+        payload_first=position + len(header),
+        payload_bytes=payload_bytes,
+        modified_ms=stored.modified_ms,
+    )
