@@ -2,7 +2,9 @@
 
 Rule: requests of one connection are taken up one after the other, in order; a Produce is taken up once its records are
 in the intake, and answered later, so that pipelined requests share a flush. Sockets are not read while requests wait
-beyond their bound, nor answers written into a peer that does not read.
+beyond their bound, nor answers written into a peer that does not read. A request counts into the memory of all
+(`protocol.request_memory`) until it is taken up, a large one from its size on: once that has memory it is read to its
+end, so what holds memory never waits for more.
 """
 
 import asyncio
@@ -24,16 +26,17 @@ from protocol.errors import MalformedRequest
 from protocol.limits import (
     CONNECTIONS_MAX,
     HALF_OPEN_SECONDS_MAX,
-    REQUEST_BYTES_QUEUED_MAX,
+    RECEIVE_PROGRESS_BYTES_MIN,
+    RECEIVE_STALLED_SECONDS_MAX,
     REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX,
     REQUESTS_QUEUED_MAX,
     WRITE_SECONDS_MAX,
 )
+from protocol.request_memory import RequestMemory
 from storage.object_store import Buffer, StoreError
 
 log = logging.getLogger(__name__)
 
-IDLE_SWEEP_SECONDS = 30.0
 LISTEN_BACKLOG = 1024
 DRAIN_POLL_SECONDS = 0.01
 
@@ -43,6 +46,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, server: "KafkaServer", listener: str) -> None:
         self._server = server
+        self._memory = server.memory
         self.listener = listener
         self._wire = ServerConnection()
         self._frames: deque[RequestFrame] = deque()
@@ -53,7 +57,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_sending = False
         self._outgoing: list[Buffer] = []
-        self._queued_bytes = 0
+        self._held_bytes = 0
+        self._claimed_bytes = 0
+        self._is_taking_up = False
         self._taken_up_count = 0
         self._is_fetching = False
         self._unread_since_s = 0.0
@@ -76,8 +82,10 @@ class Connection(asyncio.BufferedProtocol):
         cut_bytes = self._wire.receive_eof()
         if cut_bytes and not self._server.is_draining:
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
-        self._server.unregister(self)
         self._drop_queued()
+        self._hold(-self._claimed_bytes)
+        self._claimed_bytes = 0
+        self._server.unregister(self)
         if self._task is not None:
             self._task.cancel()
 
@@ -91,27 +99,27 @@ class Connection(asyncio.BufferedProtocol):
             self._close_malformed(error)
             return
         if not frames:
+            if self._wire.large_frame_bytes and not self._claimed_bytes:
+                self.regulate_reading()
             return
         self.used_s = self._server.clock.monotonic_s()
         self._frames.extend(frames)
-        self._count_queued(sum(len(frame.body) for frame in frames))
+        more_bytes = len(frames[0].body) if len(frames) == 1 else sum(len(frame.body) for frame in frames)
+        if self._claimed_bytes:
+            more_bytes -= self._claimed_bytes
+            self._claimed_bytes = 0
+            del self._server.receiving[self]
+        self._hold(more_bytes)
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
         self.regulate_reading()
 
     def regulate_reading(self) -> None:
         """Read the socket, or leave what comes to the kernel and so to the client, by what waits already."""
-        has_share = (
-            self._queued_bytes < REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX
-            and self._server.queued_bytes < REQUEST_BYTES_QUEUED_MAX
-        )
-        should_read = (
-            not self._server.is_draining
-            and not self._wire.is_reading_paused
-            and len(self._frames) < REQUESTS_QUEUED_MAX
-            and (has_share or not self._frames)
-        )
-        if should_read == self._is_reading or self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
+            return
+        should_read = self._may_read()
+        if should_read is self._is_reading:
             return
         self._is_reading = should_read
         if should_read:
@@ -120,6 +128,31 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._server.paused.add(self)
             self._transport.pause_reading()
+
+    def _may_read(self) -> bool:
+        if self._claimed_bytes or self._server.is_draining:
+            return not self._server.is_draining
+        memory, frames = self._memory, self._frames
+        if self._wire.is_reading_paused or memory.reserve_holder is self:
+            return False
+        if frames and (
+            len(frames) >= REQUESTS_QUEUED_MAX
+            or memory.is_full
+            or self._held_bytes >= REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX
+        ):
+            return False
+        frame_bytes = self._wire.large_frame_bytes
+        return not frame_bytes or self._claim(frame_bytes)
+
+    def _claim(self, frame_bytes: int) -> bool:
+        is_next = not self._frames and not self._is_taking_up and self._writable is None
+        if not self._memory.claim(self, frame_bytes, may_use_reserve=is_next):
+            return False
+        self._claimed_bytes = frame_bytes
+        self._held_bytes += frame_bytes
+        self._server.receiving[self] = self._wire.receive_eof() - RECEIVE_PROGRESS_BYTES_MIN
+        self.used_s = self._server.clock.monotonic_s()
+        return True
 
     def eof_received(self) -> bool:
         """A half-closed peer gets no more answers: Kafka's clients never half-close."""
@@ -147,7 +180,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing
+        is_waiting = self._memory.is_waiting(self)
+        return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing and not is_waiting
+
+    @property
+    def arrived_bytes(self) -> int:
+        """Of the request that is arriving."""
+        return self._wire.receive_eof()
 
     @property
     def is_owed_answer(self) -> bool:
@@ -165,12 +204,18 @@ class Connection(asyncio.BufferedProtocol):
         self.regulate_reading()
 
     def _drop_queued(self) -> None:
+        dropped_bytes = sum(len(frame.body) for frame in self._frames)
         self._frames.clear()
-        self._count_queued(-self._queued_bytes)
+        self._hold(-dropped_bytes)
 
-    def _count_queued(self, more_bytes: int) -> None:
-        self._queued_bytes += more_bytes
-        self._server.count_queued(more_bytes)
+    def _hold(self, more_bytes: int) -> None:
+        self._held_bytes += more_bytes
+        memory = self._memory
+        memory.count(more_bytes)
+        if more_bytes < 0 and memory.is_contended:
+            if not self._held_bytes:
+                memory.leave_reserve(self)
+            self._server.wake_soon()
 
     def _close_on_bug(self) -> None:
         self._server.metrics.connections_refused.labels("bug").inc()
@@ -192,17 +237,30 @@ class Connection(asyncio.BufferedProtocol):
                         await self._writable
                     if self._server.is_draining or self._transport is None or self._transport.is_closing():
                         return
-                    frame = self._frames.popleft()
-                    self._count_queued(-len(frame.body))
-                    self._taken_up_count += 1
-                    self._is_fetching = frame.api_key == ApiKey.FETCH
-                    await self._take_up(frame)
-                    self._is_fetching = False
+                    await self._take_up_next()
                     self.regulate_reading()
                 self._wanted = asyncio.get_running_loop().create_future()
                 await self._wanted
         except MalformedRequest as error:
             self._close_malformed(error)
+
+    async def _take_up_next(self) -> None:
+        """A function of its own, so that a connection without requests does not keep the last one's memory."""
+        frame = self._frames.popleft()
+        held_bytes = len(frame.body)
+        self._taken_up_count += 1
+        self._is_taking_up = True
+        self._is_fetching = frame.api_key == ApiKey.FETCH
+        if self._is_fetching:
+            # It may wait for as long as its client likes, and nobody is to wait for that.
+            self._hold(-held_bytes)
+            held_bytes = 0
+        try:
+            await self._take_up(frame)
+        finally:
+            self._is_taking_up = self._is_fetching = False
+            if held_bytes:
+                self._hold(-held_bytes)
 
     async def _take_up(self, frame: RequestFrame) -> None:
         began_s = self._server.clock.monotonic_s()
@@ -275,11 +333,13 @@ class KafkaServer:
         self.clock = clock
         self._services: Services | None = None
         self.is_draining = False
-        self.queued_bytes = 0
-        """Of requests that were read and are not taken up."""
+        self.memory: RequestMemory[Connection] = RequestMemory()
+        self.receiving: dict[Connection, int] = {}
+        """Connections on which a large request arrives, and how much of it had arrived when that was last looked at."""
         self.paused: set[Connection] = set()
         """Connections whose sockets are not read for now."""
         self._connections: set[Connection] = set()
+        self._is_waking = False
         self._servers: list[asyncio.Server] = []
 
     @property
@@ -296,16 +356,26 @@ class KafkaServer:
         self.metrics.connections.labels(connection.listener).inc()
         return True
 
-    def count_queued(self, more_bytes: int) -> None:
-        """Bytes came or were taken up; below the bound whoever was held back is read again."""
-        was_full = self.queued_bytes >= REQUEST_BYTES_QUEUED_MAX
-        self.queued_bytes += more_bytes
-        if was_full and self.queued_bytes < REQUEST_BYTES_QUEUED_MAX:
-            for connection in list(self.paused):
+    def wake_soon(self) -> None:
+        """Memory was given back: read again whoever was held back for it."""
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        memory = self.memory
+        for connection in memory.claimants():
+            connection.regulate_reading()
+        if not memory.is_full:
+            for connection in [connection for connection in self.paused if not memory.is_waiting(connection)]:
                 connection.regulate_reading()
+        memory.settle()
 
     def unregister(self, connection: Connection) -> None:
         self.paused.discard(connection)
+        self.receiving.pop(connection, None)
+        self.memory.forget(connection)
         if connection in self._connections:
             self._connections.remove(connection)
             self.metrics.connections.labels(connection.listener).dec()
@@ -327,15 +397,30 @@ class KafkaServer:
             await server.start_serving()
 
     async def run_idle_sweep(self) -> None:
-        """Close what has been silent for too long (Kafka's connections.max.idle.ms), for ever."""
+        """Close what has been silent for too long (Kafka's connections.max.idle.ms) or holds up others, for ever."""
         while True:
-            await self.clock.sleep(IDLE_SWEEP_SECONDS)
+            await self.clock.sleep(RECEIVE_STALLED_SECONDS_MAX)
+            self._end_stalled()
             idle_before_s = self.clock.monotonic_s() - HALF_OPEN_SECONDS_MAX
             for connection in [c for c in self._connections if c.is_idle and c.used_s < idle_before_s]:
                 connection.close()
             for connection in [c for c in self._connections if c.unread_s > WRITE_SECONDS_MAX]:
                 log.warning("ended a connection whose peer does not read its answers", extra={"peer": connection.peer})
                 connection.abort()
+
+    def _end_stalled(self) -> None:
+        """End those whose large request hardly grew since the last time, if others wait for memory."""
+        for connection, before_bytes in list(self.receiving.items()):
+            arrived_bytes = connection.arrived_bytes
+            if self.memory.has_waiting and arrived_bytes - before_bytes < RECEIVE_PROGRESS_BYTES_MIN:
+                log.warning(
+                    "ended a connection that holds memory for a request that does not arrive",
+                    extra={"peer": connection.peer, "arrived_bytes": arrived_bytes},
+                )
+                self.metrics.connections_refused.labels("stalled").inc()
+                connection.abort()
+            else:
+                self.receiving[connection] = arrived_bytes
 
     async def drain(self, seconds_max: float) -> None:
         """Take up nothing more, let what was taken up be answered for at most `seconds_max`, then close all."""

@@ -75,7 +75,14 @@ class ServerConnection:
     `skip`) once for each number and sends what that returns. While `is_reading_paused` it does not read the socket.
     """
 
-    __slots__ = ("_answers", "_received_count", "_receiver", "_requests_pipelined_max", "_sent_count")
+    __slots__ = (
+        "_answers",
+        "_received_count",
+        "_receiver",
+        "_requests_pipelined_max",
+        "_sent_count",
+        "large_frame_bytes",
+    )
 
     def __init__(
         self,
@@ -89,6 +96,11 @@ class ServerConnection:
         self._received_count = 0
         self._sent_count = 0
         self._answers: dict[int, list[Buffer]] = {}
+        self.large_frame_bytes = 0
+        """Of the request that is arriving, where it needs a buffer of its own, else 0.
+
+        `get_buffer` makes that buffer: until there is memory for it the socket is not read.
+        """
 
     @property
     def requests_waiting(self) -> int:
@@ -139,6 +151,9 @@ class ServerConnection:
         return self._answer(number, [])
 
     def _number(self, frames: list[memoryview]) -> list[RequestFrame]:
+        self.large_frame_bytes = self._receiver.large_frame_bytes
+        if not frames:
+            return []
         number = self._received_count
         requests = [read_request_frame(number + index, frame) for index, frame in enumerate(frames)]
         self._received_count += len(requests)

@@ -19,10 +19,11 @@ SIZE_BYTES: Final = 4
 class FrameReceiver:
     """Turns received bytes into frames.
 
-    Invariant between calls: `_first <= _end < len(_view)`, and `[_first, _end)` holds less than one whole frame.
+    Invariant between calls: `_first <= _end <= len(_view)`, and `[_first, _end)` holds less than one whole frame; at
+    the end of the view stands only a frame that is larger than the first buffer.
     """
 
-    __slots__ = ("_buffer_bytes", "_end", "_first", "_frame_bytes_max", "_view")
+    __slots__ = ("_buffer_bytes", "_end", "_first", "_frame_bytes_max", "_view", "large_frame_bytes")
 
     def __init__(self, *, frame_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes: int = RECEIVE_BUFFER_BYTES) -> None:
         self._frame_bytes_max = frame_bytes_max
@@ -30,6 +31,11 @@ class FrameReceiver:
         self._view = memoryview(bytearray(buffer_bytes))
         self._first = 0
         self._end = 0
+        self.large_frame_bytes = 0
+        """Of the frame that is arriving, with its size, where it needs a buffer of its own; 0 where it needs none.
+
+        That buffer is made by `get_buffer`: whoever does not want it yet does not call that.
+        """
 
     @property
     def partial_bytes(self) -> int:
@@ -38,6 +44,11 @@ class FrameReceiver:
 
     def get_buffer(self) -> memoryview:
         """Where to put what arrives next; at least one byte long."""
+        large = self.large_frame_bytes
+        if large:
+            held = len(self._view)
+            if self._first + large > held and (self._end == held or held < min(large, RECEIVE_GROWTH_BYTES)):
+                self._move(large)
         return self._view[self._end :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
@@ -61,8 +72,8 @@ class FrameReceiver:
             first += wanted
             wanted = SIZE_BYTES
         self._first = first
-        is_too_small = first > 0 or end == len(view) or len(view) < min(wanted, RECEIVE_GROWTH_BYTES)
-        if first + wanted > len(view) and is_too_small:
+        self.large_frame_bytes = wanted if wanted > self._buffer_bytes else 0
+        if first + wanted > len(view) and not self.large_frame_bytes:
             self._move(wanted)
         return frames
 

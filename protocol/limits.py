@@ -61,6 +61,9 @@ INTAKE_BUFFER_BYTES_MAX = 64 * MIB
 """Accepted but not yet durable; beyond it sockets are not read."""
 INTAKE_PUTS_IN_FLIGHT_MAX = 8
 BATCHES_PER_COMMIT_MAX = 10_000
+PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
+RECORD_RULES_CACHED_MAX = 10_000
+"""Topics whose rules for records are kept; worked out again in microseconds, and deleted topics must not stay."""
 
 # Packs of the embedded store.
 PACK_BYTES_TARGET = 64 * MIB
@@ -72,12 +75,18 @@ PACKS_SPARE_MAX = 4
 
 # Ledger.
 LEDGER_ENTRY_BYTES_MAX = 512 * KIB
+LEDGER_ENTRY_UNPACKED_BYTES_MAX = 16 * MIB
+"""What an entry may unpack to."""
 LEDGER_GROUP_ENTRIES_MAX = 100
 LEDGER_GROUP_BYTES_MAX = MIB
 LEDGER_COMMANDS_QUEUED_MAX = 10_000
 """Commands of one agent that no append carries yet; beyond it a command is refused, and may be tried again."""
 LEDGER_WAIT_SECONDS_MAX = 30.0
 """How long a request that names no time of its own waits for its command to be applied."""
+BARRIER_SECONDS_MAX = 10.0
+"""How long a barrier waits for the ledger's answer (safety rule S4)."""
+LEDGER_LOAD_ATTEMPTS_MAX = 5
+"""How often a start looks up the snapshot again because it went away meanwhile (safety rule S9)."""
 SNAPSHOT_ENTRIES_INTERVAL = 10_000
 SNAPSHOT_BYTES_INTERVAL = 16 * MIB
 LEDGER_TAIL_RECORDS_MAX = 1_000
@@ -103,11 +112,15 @@ FETCH_SESSIONS_PARTITIONS_MAX = 200_000
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
 FETCH_READS_BYTES_MAX = 256 * MIB
 """What all fetches together may be reading; beyond it a fetch waits for its turn, or answers without records."""
+READ_PLANS_MAX = 3
+"""How often a read is planned again, its object being gone, before the client is told to ask again itself."""
 
 # Names and topics.
 TOPIC_NAME_CHARS_MAX = 249
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_MAX = 200_000
+DESCRIBED_PARTITIONS_MAX = 2_000
+"""Kafka's max.request.partition.size.limit: partitions in one answer to DescribeTopicPartitions."""
 CONFIG_VALUE_CHARS_MAX = 32 * KIB
 CONFIGS_BYTES_MAX = 256 * KIB
 """Names and values of all overrides of one topic; they have to fit into one ledger entry."""
@@ -119,6 +132,8 @@ ARCHIVE_PASS_CHUNKS_MAX = 4_096
 """A pass names every chunk that it replaces in one ledger entry."""
 ARCHIVE_AGE_MS_DEFAULT = 30_000
 ARCHIVE_BYTES_DEFAULT = 64 * MIB
+ARCHIVE_PASSES_IN_VAIN_MAX = 10
+"""How many passes in a row may be planned again before whoever asked for them is told."""
 ARCHIVE_FILE_MEMORY_BYTES_MAX = 32 * MIB
 """A Parquet file in the making that grows beyond this goes on in a temporary file."""
 ARCHIVE_READS_IN_FLIGHT_MAX = 4
@@ -128,6 +143,8 @@ ARCHIVE_BATCH_BYTES_TARGET = 256 * KIB
 FOOTER_READ_BYTES = 64 * KIB
 """Read from the end of a Parquet file at first; a longer footer costs a second request."""
 FOOTERS_CACHED_MAX = 1_000
+ROW_GROUPS_CACHED_BYTES_MAX = 64 * MIB
+"""Decoded row groups that several partitions share, kept for the fetch of the next one."""
 
 # Clocks (safety rule S2).
 CLOCK_SKEW_MS_MAX = 10_000
@@ -153,3 +170,34 @@ ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 
 GC_DELETIONS_PER_STEP_MAX = 1_000
 """Objects deleted before the state is told: S3's DeleteObjects takes as many."""
+
+# The agent's process.
+CPU_THREADS_MAX = 4
+"""Threads for what would hold up the loop."""
+STOP_SECONDS_MAX = 5.0
+"""For what is still on its way when everything else of an agent has ended."""
+
+# HTTP: administration, metrics, inspection.
+HTTP_CONNECTIONS_MAX = 200
+HTTP_IDLE_SECONDS_MAX = 30
+"""How long a connection may stay open between two requests."""
+HTTP_STOP_SECONDS_MAX = 2
+"""What a stopping agent gives to HTTP requests in progress."""
+HTTP_BODY_BYTES_MAX = 64 * KIB
+HTTP_ROWS_DEFAULT = 1_000
+"""Entries or chunks in an answer that names no limit."""
+HTTP_ROWS_MAX = 10_000
+INSPECTED_OBJECT_BYTES_MAX = 512 * MIB
+"""A larger object is not read to be described."""
+METRIC_PARTITIONS_MAX = 5_000
+"""Beyond it the log ends are not reported one by one: a scrape must stay small."""
+
+# The command line.
+CLIENT_CONNECT_SECONDS_MAX = 5.0
+CLIENT_ANSWER_SECONDS_MAX = 60.0
+CLIENT_ANSWER_BYTES_MAX = 512 * MIB
+CLIENT_HTTP_ANSWER_SECONDS_MAX = 600
+"""An archive pass that somebody waits for takes its time."""
+DOCTOR_CONNECT_SECONDS_MAX = 3.0
+DOCTOR_STORE_SECONDS_MAX = 5.0
+"""A person waits for the answer; an agent goes on for longer."""

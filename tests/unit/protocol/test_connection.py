@@ -89,6 +89,13 @@ class TestReceiving:
         connection.receive_data(framed(METADATA_1)[:-1])
         assert connection.receive_eof() == len(framed(METADATA_1)) - 1
 
+    def test_a_request_that_needs_a_buffer_of_its_own_is_told_while_it_arrives(self) -> None:
+        connection = ServerConnection(receive_buffer_bytes=16)
+        connection.receive_data(framed(METADATA_1)[:8])
+        assert connection.large_frame_bytes == len(framed(METADATA_1)) == 20
+        assert len(connection.receive_data(framed(METADATA_1)[8:])) == 1
+        assert connection.large_frame_bytes == 0
+
     def test_a_request_above_the_limit_is_malformed(self) -> None:
         with pytest.raises(MalformedRequest, match="at most 15"):
             ServerConnection(request_bytes_max=15, receive_buffer_bytes=64).receive_data(framed(METADATA_1))

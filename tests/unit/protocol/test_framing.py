@@ -94,6 +94,38 @@ class TestMemory:
         assert len(receiver.get_buffer()) > 0
 
 
+class TestLargeFrames:
+    def test_a_frame_that_fits_into_the_first_buffer_is_not_large(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=16)
+        fill(receiver, b"\0\0\0\x0cabc")
+        assert receiver.large_frame_bytes == 0
+
+    def test_a_larger_one_is_told_with_its_size_until_it_is_whole(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=16)
+        fill(receiver, b"\0\0\0\x0dabc")
+        assert receiver.large_frame_bytes == 17
+        fill(receiver, b"defg")
+        assert receiver.large_frame_bytes == 17
+        assert fill(receiver, b"hijklm") == [b"abcdefghijklm"]
+        assert receiver.large_frame_bytes == 0
+
+    def test_its_buffer_is_made_when_it_is_asked_for(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=16)
+        room = receiver.get_buffer()
+        room[:] = framed(b"12345678") + b"\0\0\0\x14"
+        (frame,) = receiver.buffer_updated(16)
+        assert (frame, receiver.large_frame_bytes, receiver.partial_bytes) == (b"12345678", 24, 4)
+        assert len(receiver.get_buffer()) == 20
+
+    def test_a_whole_one_leaves_its_buffer_to_its_frame(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=16)
+        (frame,) = receiver.receive_data(framed(b"x" * 40))
+        room = receiver.get_buffer()
+        assert frame == b"x" * 40
+        assert len(room) == 16
+        assert room.obj is not frame.obj
+
+
 class TestLimits:
     def test_a_frame_as_large_as_the_limit_is_taken(self) -> None:
         assert FrameReceiver(frame_bytes_max=5).receive_data(framed(b"12345")) == [b"12345"]

@@ -1,0 +1,85 @@
+"""The memory of requests on their way in, over all connections: who may take a large receive buffer, and who waits.
+
+Rule: a frame that needs a buffer of its own claims all its bytes before that is made, and holds them until the request
+is taken up. So whoever holds memory needs no more of it, and nobody waits for somebody who waits. Beyond the budget
+one frame more is let in, the reserve: what fills the budget may be slow, and large requests get through all the same.
+Source: the idea is Kafka's queued.max.request.bytes (org.apache.kafka.common.memory.SimpleMemoryPool).
+Differs from Kafka: frames that fit into a connection's first buffer are counted and never wait.
+"""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from protocol.limits import REQUEST_BYTES_QUEUED_MAX
+
+Holder = TypeVar("Holder", bound=Hashable)
+
+
+class RequestMemory(Generic[Holder]):
+    """Counts bytes; at most `bytes_max`, small frames and one reserved frame are held at a time."""
+
+    __slots__ = ("_bytes_max", "_waiting", "is_contended", "is_full", "reserve_holder", "used_bytes")
+
+    def __init__(self, *, bytes_max: int = REQUEST_BYTES_QUEUED_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: dict[Holder, int] = {}
+        self.used_bytes = 0
+        self.is_full = False
+        self.is_contended = False
+        """Whether somebody is held back, or was since `settle`: then what is given back has to be told."""
+        self.reserve_holder: Holder | None = None
+        """Whose large frame was let in beyond the budget; until it calls `leave_reserve` there is no second one."""
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def is_waiting(self, holder: Holder) -> bool:
+        return holder in self._waiting
+
+    def count(self, more_bytes: int) -> None:
+        """Bytes came without a claim, or (negative) are held no longer."""
+        self.used_bytes = used_bytes = self.used_bytes + more_bytes
+        self.is_full = used_bytes >= self._bytes_max
+        if self.is_full:
+            self.is_contended = True
+
+    def claim(self, holder: Holder, frame_bytes: int, *, may_use_reserve: bool) -> bool:
+        """Whether the frame has its memory now; if not, `holder` waits, and claims again when it is named.
+
+        Args:
+            holder: who receives the frame.
+            frame_bytes: the whole frame's.
+            may_use_reserve: whether the frame will be taken up as soon as it is there. One that may wait behind others
+                would keep the reserve for as long.
+        """
+        if self.used_bytes + frame_bytes > self._bytes_max:
+            self.is_contended = True
+            if self.reserve_holder is not None or not may_use_reserve:
+                self._waiting.setdefault(holder, frame_bytes)
+                return False
+            self.reserve_holder = holder
+        self.count(frame_bytes)
+        self._waiting.pop(holder, None)
+        return True
+
+    def leave_reserve(self, holder: Holder) -> None:
+        """Nothing of `holder` is held any more."""
+        if self.reserve_holder == holder:
+            self.reserve_holder = None
+
+    def forget(self, holder: Holder) -> None:
+        """`holder` is gone and waits no longer."""
+        self._waiting.pop(holder, None)
+        self.leave_reserve(holder)
+
+    def settle(self) -> None:
+        """Everybody who was held back and need not be goes on."""
+        self.is_contended = self.is_full or bool(self._waiting) or self.reserve_holder is not None
+
+    def claimants(self) -> list[Holder]:
+        """Who may claim again, the oldest first: those whose frames fit now, all of them while the reserve is free."""
+        if self.reserve_holder is None:
+            return list(self._waiting)
+        free_bytes = self._bytes_max - self.used_bytes
+        return [holder for holder, frame_bytes in self._waiting.items() if frame_bytes <= free_bytes]
