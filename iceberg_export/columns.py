@@ -31,6 +31,10 @@ class BinaryColumn:
             is_null=None if self.is_null is None else self.is_null[first:end],
         )
 
+    def byte_count(self) -> int:
+        """What it takes in memory, the bytes of other parts included."""
+        return self.data.nbytes + self.ends.nbytes + (0 if self.is_null is None else self.is_null.nbytes)
+
     def row(self, index: int) -> bytes | None:
         """One row's bytes, None for null. For tests and tools; slow."""
         if self.is_null is not None and self.is_null[index]:
@@ -55,6 +59,12 @@ class RecordRows:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    def byte_count(self) -> int:
+        """What the rows take in memory."""
+        numbers = (self.partition, self.offset, self.timestamp_ms, self.timestamp_type, self.header_ends)
+        strings = (self.key, self.value, self.header_key, self.header_value)
+        return sum(array.nbytes for array in numbers) + sum(column.byte_count() for column in strings)
 
     def part(self, first: int, end: int) -> "RecordRows":
         """Rows `[first, end)`, sharing all arrays."""

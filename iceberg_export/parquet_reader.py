@@ -1,19 +1,27 @@
 """Archived records back as Kafka's record batches.
 
-Rule: a row group is fetched with one ranged read and decoded in a thread; a file's footer is read once and kept. What
-comes out covers exactly the chunk's range of offsets: gaps inside a batch are kept by its offset deltas, a gap at the
-end is bridged by an empty control batch (safety rule S5).
+Rule: a row group is fetched with one ranged read and decoded in a thread; a file's footer is read once and kept, and so
+is, for a while, a row group that several partitions share: who consumes one of them mostly consumes the others too.
+What comes out covers exactly the chunk's range of offsets: gaps inside a batch are kept by its offset deltas, a gap at
+the end is bridged by an empty control batch (safety rule S5).
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from iceberg_export.columns import RecordRows
 from iceberg_export.cpu import RunInThread
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
 from iceberg_export.kafka_rows import encode_rows
+from iceberg_export.read_once import ReadOnce
 from protocol.compression import Compression
-from protocol.limits import ARCHIVE_BATCH_BYTES_TARGET, FOOTER_READ_BYTES, FOOTERS_CACHED_MAX
+from protocol.limits import (
+    ARCHIVE_BATCH_BYTES_TARGET,
+    FOOTER_READ_BYTES,
+    FOOTERS_CACHED_MAX,
+    ROW_GROUPS_CACHED_BYTES_MAX,
+)
 from protocol.record_batch import empty_control_batch
 from protocol.types import Offset
 from storage.object_store import Buffer, ObjectStore
@@ -48,12 +56,15 @@ class ParquetReader:
         run_in_thread: RunInThread,
         bytes_of: Callable[[str], int | None] = lambda _: None,
         footers_max: int = FOOTERS_CACHED_MAX,
+        row_groups_bytes_max: int = ROW_GROUPS_CACHED_BYTES_MAX,
     ) -> None:
         self._store = store
         self._run_in_thread = run_in_thread
         self._bytes_of = bytes_of
-        self._footers_max = footers_max
-        self._footers: OrderedDict[str, Footer] = OrderedDict()
+        self._footers = ReadOnce[str, Footer](weight_max=footers_max, weigh=lambda _: 1)
+        self._shared = ReadOnce[tuple[str, int], RecordRows](
+            weight_max=row_groups_bytes_max, weigh=RecordRows.byte_count
+        )
 
     async def read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
         """The chunk's batches with their real offsets, concatenated, covering exactly its range of offsets.
@@ -62,19 +73,19 @@ class ParquetReader:
         """
         if chunk.row_count == 0:
             return empty_control_batch(chunk.offset_first, chunk.offset_end)
-        footer = await self._footer(object_key)
-        data = await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
-        return await self._run_in_thread(encode_chunk, footer, data, chunk, compression)
+        footer = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        check_place(footer, chunk)
+        if chunk.row_count == footer.row_groups[chunk.row_group].row_count:
+            data = await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
+            return await self._run_in_thread(encode_chunk, footer, data, chunk, compression)
+        rows = await self._shared.get(
+            (object_key, chunk.row_group), partial(self._read_row_group, object_key, footer, chunk)
+        )
+        return await self._run_in_thread(encode_part, rows, chunk, compression)
 
-    async def _footer(self, object_key: str) -> Footer:
-        footer = self._footers.get(object_key)
-        if footer is None:
-            footer = await self._read_footer(object_key)
-            self._footers[object_key] = footer
-            if len(self._footers) > self._footers_max:
-                self._footers.popitem(last=False)
-        self._footers.move_to_end(object_key)
-        return footer
+    async def _read_row_group(self, object_key: str, footer: Footer, chunk: ArchivedRows) -> RecordRows:
+        data = await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
+        return await self._run_in_thread(decode_row_group, footer, chunk.row_group, data)
 
     async def _read_footer(self, object_key: str) -> Footer:
         object_bytes = self._bytes_of(object_key)
@@ -99,13 +110,8 @@ def parse_footer(tail: Buffer) -> Footer:
     return read_footer(tail)
 
 
-def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, compression: Compression) -> bytes:
-    """The chunk's rows, out of its row group's bytes, as record batches. CPU work for a thread.
-
-    Raises `FileUnreadable`, also where the rows are not those that the index names.
-    """
-    from iceberg_export.arrow_files import read_rows
-
+def check_place(footer: Footer, chunk: ArchivedRows) -> None:
+    """Raises `FileUnreadable` where the file has no such rows in the place that the index names."""
     if chunk.row_group >= len(footer.row_groups):
         raise FileUnreadable(
             f"the file has {len(footer.row_groups)} row groups, the index means number {chunk.row_group}"
@@ -116,7 +122,30 @@ def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, compression:
     row_end = chunk.row_first + chunk.row_count
     if row_end > place.row_count:
         raise FileUnreadable(f"row group {chunk.row_group} has {place.row_count} rows, the index means up to {row_end}")
-    rows = read_rows(footer, chunk.row_group, data).part(chunk.row_first, row_end)
+
+
+def decode_row_group(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
+    """All rows of a row group out of its bytes. CPU work for a thread. Raises `FileUnreadable`."""
+    from iceberg_export.arrow_files import read_rows
+
+    return read_rows(footer, row_group, data)
+
+
+def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, compression: Compression) -> bytes:
+    """The chunk's rows, out of its row group's bytes, as record batches. CPU work for a thread.
+
+    Raises `FileUnreadable`, also where the rows are not those that the index names.
+    """
+    return encode_part(decode_row_group(footer, chunk.row_group, data), chunk, compression)
+
+
+def encode_part(row_group: RecordRows, chunk: ArchivedRows, compression: Compression) -> bytes:
+    """The chunk's rows among those of its row group as record batches. CPU work for a thread.
+
+    Raises `FileUnreadable` where the rows are not those that the index names.
+    """
+    row_end = chunk.row_first + chunk.row_count
+    rows = row_group.part(chunk.row_first, row_end)
     first, last = int(rows.offset[0]), int(rows.offset[-1])
     if first < chunk.offset_first or last >= chunk.offset_end or bool((rows.partition != rows.partition[0]).any()):
         raise FileUnreadable(

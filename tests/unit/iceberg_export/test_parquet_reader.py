@@ -1,5 +1,6 @@
 """A reference that does not fit the file is refused, never answered with other records; a gap at the end is bridged."""
 
+import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,12 @@ from coordinator.commands import ArchivedChunk
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.files import FileUnreadable
 from iceberg_export.kafka_rows import encode_rows
-from iceberg_export.parquet_reader import encode_chunk, parse_footer
+from iceberg_export.parquet_reader import ParquetReader, check_place, encode_chunk, parse_footer
 from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
 from protocol.compression import Compression
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex, TopicId
+from storage.memory_store import MemoryStore
+from storage.metered import MeteredStore
 from tests.made_records import Record, make_batch, read_batches
 
 RECORDS = [Record(offset=offset, timestamp=5, value=b"v") for offset in (3, 4, 9)]
@@ -35,8 +38,10 @@ def file_of_two_partitions() -> tuple[ArchiveFile, bytes, ArchivedChunk]:
 
 
 def encoded(data: bytes, chunk: ArchivedChunk) -> bytes:
+    footer = parse_footer(data)
+    check_place(footer, chunk)
     piece = data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
-    return encode_chunk(parse_footer(data), piece, chunk, Compression.NONE)
+    return encode_chunk(footer, piece, chunk, Compression.NONE)
 
 
 def test_gaps_keep_their_offsets_and_the_end_is_reached() -> None:
@@ -44,6 +49,33 @@ def test_gaps_keep_their_offsets_and_the_end_is_reached() -> None:
     read = read_batches(encoded(data, chunk))
     assert read.records == RECORDS
     assert read.ranges == [(3, 10), (10, 12)]
+
+
+class Requests:
+    """Counts a store's requests."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def observe(self, object_bytes: int, seconds: float, *, is_failed: bool) -> None:
+        self.count += 1
+
+
+@pytest.mark.parametrize(("row_groups_bytes_max", "requests"), [(1 << 20, 2), (0, 3)])
+async def test_a_row_group_that_partitions_share_is_read_once_for_all(row_groups_bytes_max: int, requests: int) -> None:
+    file, data, chunk = file_of_two_partitions()
+    store, gets, heads = MemoryStore(), Requests(), Requests()
+    await store.put("lake/f", [data])
+    reader = ParquetReader(
+        store=MeteredStore(store, observer_of=lambda name: gets if name == "get" else heads, monotonic_s=lambda: 0.0),
+        run_in_thread=asyncio.to_thread,
+        row_groups_bytes_max=row_groups_bytes_max,
+    )
+    chunks = [file.partitions[0][1][0], chunk]
+    together = await asyncio.gather(*(reader.read("lake/f", wanted, Compression.NONE) for wanted in chunks))
+    assert [read_batches(batches).records for batches in together] == [RECORDS, RECORDS]
+    assert read_batches(await reader.read("lake/f", chunk, Compression.ZSTD)).records == RECORDS
+    assert (gets.count, heads.count) == (requests, 1), "a read of the footer comes first"
 
 
 @pytest.mark.parametrize(
