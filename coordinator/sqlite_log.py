@@ -12,7 +12,6 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -32,6 +31,7 @@ from coordinator.log import (
 from coordinator.sqlite_file import LedgerFile
 from protocol.limits import LEDGER_RECENT_BYTES_MAX, LEDGER_TAIL_RECORDS_MAX
 from protocol.types import Position, SessionId
+from storage.one_thread import OneThread
 
 Result = TypeVar("Result")
 
@@ -91,7 +91,7 @@ class RecentRevisions:
 class SqliteLedger:
     """Implements `coordinator.log.Ledger`. Made by `open`."""
 
-    def __init__(self, file: LedgerFile, lock: FileLock, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, file: LedgerFile, lock: FileLock, thread: OneThread) -> None:
         self._file = file
         self._lock = lock
         self._thread = thread
@@ -114,14 +114,14 @@ class SqliteLedger:
         Raises `SessionHeld` while another process has it open, `LedgerCorrupt` where the file is damaged or foreign,
         `LedgerUnavailable` where it cannot be opened or written.
         """
-        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+        thread = OneThread("ledger")
         opening = partial(
             _open_file, path, new_cluster_id=new_cluster_id, is_durable=is_durable, connection_type=connection_type
         )
         try:
-            lock, file = await asyncio.get_running_loop().run_in_executor(thread, opening)
+            lock, file = await thread.submit(opening)
         except BaseException:
-            thread.shutdown(wait=False)
+            thread.end()
             raise
         return cls(file, lock, thread)
 
@@ -180,15 +180,15 @@ class SqliteLedger:
         self._is_closed = True
         self._wake()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._file.close)
+            await self._thread.submit(self._file.close)
         finally:
             self._lock.release()
-            self._thread.shutdown(wait=False)
+            self._thread.end()
 
     def _submit(self, call: Callable[[], Result]) -> asyncio.Future[Result]:
         if self._is_closed:
             raise _closed()
-        return asyncio.get_running_loop().run_in_executor(self._thread, call)
+        return self._thread.submit(call)
 
     async def _call(self, call: Callable[[], Result]) -> Result:
         return await self._submit(call)

@@ -3,10 +3,13 @@
 Rule: a key that one adapter takes and another refuses, or that leaves the bucket's root on a disk, is refused by all.
 """
 
+import re
+
 from storage.object_store import StoreMisconfigured
 
 KEY_BYTES_MAX = 1024
 """Amazon S3's limit ("Naming Amazon S3 objects")."""
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 _SEGMENTS_REFUSED = frozenset({"", ".", ".."})
 
 
@@ -29,7 +32,7 @@ def check_prefix(prefix: str) -> None:
 
 
 def _is_utf8_within_limit(key: str) -> bool:
-    if any(character < " " or character == "\x7f" for character in key):
+    if _CONTROL_CHARACTER.search(key):
         return False
     try:
         return len(key.encode()) <= KEY_BYTES_MAX

