@@ -49,14 +49,11 @@ from coordinator.log import Ledger, LedgerError, LedgerIdentity, LedgerStart
 from coordinator.state import ClusterState
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
-from protocol.limits import FETCH_READS_BYTES_MAX
+from protocol.limits import FETCH_READS_BYTES_MAX, STOP_SECONDS_MAX
 from protocol.records import warm_kernels
 from storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
-
-EXIT_SECONDS_MAX = 5.0
-"""For what is still on its way when everything else has ended."""
 
 
 class Agent:
@@ -111,7 +108,7 @@ class Agent:
         self._server.abort()
         await self._supervisor.stop()
         try:
-            async with self._clock.timeout(EXIT_SECONDS_MAX):
+            async with self._clock.timeout(STOP_SECONDS_MAX):
                 await self._stack.__aexit__(kind, error, traceback)
         except TimeoutError:
             log.warning("gave up on requests to the store that were not answered")

@@ -20,14 +20,13 @@ from iceberg_export.parquet_writer import ChunkMismatch
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
 from iceberg_export.topic_intake import intake_bytes, intake_first, topic_intake
 from protocol.errors import InvalidBatch
+from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 from storage.object_store import ObjectMissing, ObjectStore
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 1.0
-PASSES_IN_VAIN_MAX = 10
-"""How many passes in a row may be planned again before whoever asked for them is told."""
 PAUSE_SECONDS = 0.2
 """Before a pass is planned again."""
 
@@ -102,7 +101,7 @@ class Archiver:
                 passes_in_vain = 0
                 continue
             passes_in_vain += 1
-            if passes_in_vain == PASSES_IN_VAIN_MAX:
+            if passes_in_vain == ARCHIVE_PASSES_IN_VAIN_MAX:
                 raise ObjectMissing(f"{topic.name} cannot be archived, tried {passes_in_vain} times: {self._failure}")
             # A missing object means that the plan was old, or that the object is gone: look again (safety rule S6).
             await self._clock.sleep(PAUSE_SECONDS)

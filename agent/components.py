@@ -34,6 +34,7 @@ from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerStart, LedgerUnavailable
+from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX
 from storage.metered import MeteredStore
 from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
 from storage.refs import INTAKE_PREFIX
@@ -42,7 +43,6 @@ from storage.routed_store import RoutedStore
 
 log = logging.getLogger(__name__)
 
-LOAD_ATTEMPTS_MAX = 5
 START_RETRY_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ async def once_there(attempt: Callable[[], Awaitable[T]], clock: Clock) -> T:
 async def load(ledger: Ledger, store: ObjectStore) -> tuple[LedgerStart, Follower]:
     """The state at the ledger's head; a snapshot that went away meanwhile is looked up again (safety rule S9)."""
     identity = await ledger.identity()
-    for _ in range(LOAD_ATTEMPTS_MAX):
+    for _ in range(LEDGER_LOAD_ATTEMPTS_MAX):
         start = await ledger.load()
         snapshot = None
         if start.pointer is not None:

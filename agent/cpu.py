@@ -8,11 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from protocol.limits import CPU_THREADS_MAX
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
-THREADS_MAX = 4
-_POOL = ThreadPoolExecutor(max_workers=THREADS_MAX, thread_name_prefix="cpu")
+_POOL = ThreadPoolExecutor(max_workers=CPU_THREADS_MAX, thread_name_prefix="cpu")
 
 
 async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

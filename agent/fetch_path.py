@@ -24,7 +24,7 @@ from coordinator.state import PartitionState, TopicState
 from coordinator.topic_configs import effective
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.limits import FETCH_RESPONSE_BYTES_MAX
+from protocol.limits import FETCH_RESPONSE_BYTES_MAX, READ_PLANS_MAX
 from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
 from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
 
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 PARTITIONS_PER_TURN = 2_000
 """Partitions of one fetch that are gone through before other tasks have their turn."""
-PLANS_MAX = 3
-"""How often a read is planned again before the client is told to ask again itself."""
 
 BEHIND_PERHAPS = (
     ErrorCode.unknown_topic_or_partition,
@@ -239,7 +237,7 @@ class FetchPath:
         self, request: "_Request", share: Share | None, wanted: WantedPartition, bytes_left: int, *, is_first: bool
     ) -> PartitionRead:
         """Read one partition, planning again where an object is gone meanwhile; without a share only its marks."""
-        for _ in range(PLANS_MAX):
+        for _ in range(READ_PLANS_MAX):
             found = await self._find(request, wanted)
             if isinstance(found, ErrorCode):
                 return PartitionRead(wanted, found)

@@ -26,14 +26,12 @@ from agent.inspection import InspectError, inspect_object, ledger_rows
 from agent.state_views import chunk_rows, object_rows, state_summary, topic_details, topic_rows
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
+from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX
 from storage.object_store import ObjectMissing, StoreError
 
 if TYPE_CHECKING:
     from agent.http_server import Agent
 
-BODY_BYTES_MAX = 64 * 1024
-ROWS_MAX = 10_000
-ROWS_DEFAULT = 1_000
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -156,8 +154,8 @@ async def _json_body(request: Request) -> dict[str, object]:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > BODY_BYTES_MAX:
-            raise ApiError(413, "too_large", f"the body exceeds {BODY_BYTES_MAX} bytes", "name fewer topics")
+        if len(body) > HTTP_BODY_BYTES_MAX:
+            raise ApiError(413, "too_large", f"the body exceeds {HTTP_BODY_BYTES_MAX} bytes", "name fewer topics")
     try:
         value = json.loads(body)
     except ValueError as error:
@@ -177,7 +175,7 @@ def _number(request: Request, name: str, default: int) -> int:
 
 
 def _limit(request: Request) -> int:
-    return min(_number(request, "limit", ROWS_DEFAULT), ROWS_MAX)
+    return min(_number(request, "limit", HTTP_ROWS_DEFAULT), HTTP_ROWS_MAX)
 
 
 def _error(status: int, code: str, message: str, remedy: str) -> Response:

@@ -14,15 +14,13 @@ from agent.addresses import HostPort
 from agent.metrics import Metrics
 from coordinator.log import Ledger
 from coordinator.state import ClusterState
+from protocol.limits import HTTP_CONNECTIONS_MAX, HTTP_IDLE_SECONDS_MAX, HTTP_STOP_SECONDS_MAX
 from storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
     import uvicorn
 
 BACKLOG = 128
-KEEP_ALIVE_SECONDS = 30
-STOP_SECONDS = 2
-CONNECTIONS_MAX = 200
 
 
 class Agent(Protocol):
@@ -126,8 +124,8 @@ def _quiet_server(agent: Agent, serving: asyncio.Event) -> "uvicorn.Server":
         ws="none",
         server_header=False,
         date_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=STOP_SECONDS,
+        limit_concurrency=HTTP_CONNECTIONS_MAX,
+        timeout_keep_alive=HTTP_IDLE_SECONDS_MAX,
+        timeout_graceful_shutdown=HTTP_STOP_SECONDS_MAX,
     )
     return Server(config)

@@ -13,6 +13,7 @@ from itertools import islice
 from coordinator.command_codec import decode
 from coordinator.log import LedgerCorrupt, LedgerRecord
 from protocol.errors import InvalidBatch
+from protocol.limits import HTTP_ROWS_DEFAULT, INSPECTED_OBJECT_BYTES_MAX
 from protocol.record_batch import split_batches
 from storage.chunk_format import TAIL_BYTES_HINT, ChunkFormatError, ObjectDescription, TailTooShort, describe_object
 from storage.object_store import ObjectStore
@@ -20,7 +21,6 @@ from storage.refs import SNAPSHOT_PREFIX
 
 View = dict[str, object]
 PARQUET_MAGIC = b"PAR1"
-OBJECT_BYTES_MAX = 512 * 1024 * 1024
 LIST_ITEMS_SHOWN = 20
 
 
@@ -28,7 +28,7 @@ class InspectError(Exception):
     """The bytes are not what they were taken for; the message says why."""
 
 
-def ledger_rows(records: Sequence[LedgerRecord], *, after: int = -1, limit: int = 1_000) -> list[View]:
+def ledger_rows(records: Sequence[LedgerRecord], *, after: int = -1, limit: int = HTTP_ROWS_DEFAULT) -> list[View]:
     """Entries above the position `after`, oldest first, each with its command in words."""
     return [ledger_row(record) for record in islice((r for r in records if r.position > after), limit)]
 
@@ -76,8 +76,8 @@ def plain(value: object) -> object:
 async def inspect_object(store: ObjectStore, key: str) -> View:
     """An object of the bucket in words. Raises `ObjectMissing`, `StoreError`, `InspectError`."""
     meta = await store.head(key)
-    if meta.size_bytes > OBJECT_BYTES_MAX:
-        raise InspectError(f"{key} has {meta.size_bytes} bytes, more than {OBJECT_BYTES_MAX}: download it")
+    if meta.size_bytes > INSPECTED_OBJECT_BYTES_MAX:
+        raise InspectError(f"{key} has {meta.size_bytes} bytes, more than {INSPECTED_OBJECT_BYTES_MAX}: download it")
     return {"key": key, "modified_ms": meta.modified_ms, **describe_bytes(await store.get(key), key)}
 
 

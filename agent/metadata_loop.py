@@ -14,13 +14,13 @@ from coordinator.commands import ChunksCommitted, DeleteTopic, Outcome
 from coordinator.follower import Applied, Follower
 from coordinator.log import Ledger, LedgerRecord, LedgerUnavailable
 from coordinator.state import ClusterState
+from protocol.limits import BARRIER_SECONDS_MAX
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
 
 log = logging.getLogger(__name__)
 
 PartitionKey = tuple[TopicId, PartitionIndex]
 RETRY_SECONDS = 0.2
-BARRIER_SECONDS_MAX = 10.0
 
 
 class Growth:

@@ -20,10 +20,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from protocol.limits import METRIC_PARTITIONS_MAX
+
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BYTES_BUCKETS = tuple(float(1 << exponent) for exponent in range(10, 28, 2))
-PARTITION_SERIES_MAX = 5_000
-"""Beyond it the log ends are not reported one by one: a scrape must stay small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ class StateCollector(Collector):
             ("ledger_position", "Newest ledger entry applied here.", figures.ledger_position),
         ):
             yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
-        if figures.partitions <= PARTITION_SERIES_MAX:
+        if figures.partitions <= METRIC_PARTITIONS_MAX:
             log_end = GaugeMetricFamily("penstock_log_end_offset", "Next offset.", labels=("topic", "partition"))
             for topic, partition, offset in figures.log_ends:
                 log_end.add_metric((topic, str(partition)), offset)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from coordinator.state import TopicState
 from coordinator.topic_configs import effective
+from protocol.limits import RECORD_RULES_CACHED_MAX
 from protocol.types import TopicId
-
-TOPICS_KEPT_MAX = 10_000
-"""Rules are worked out again in microseconds; those of deleted topics must not stay for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class RecordRulesOfTopics:
     def rules(self, topic: TopicState) -> RecordRules:
         kept = self._kept.get(topic.topic_id)
         if kept is None or kept[0] is not topic.configs:
-            if len(self._kept) >= TOPICS_KEPT_MAX:
+            if len(self._kept) >= RECORD_RULES_CACHED_MAX:
                 del self._kept[next(iter(self._kept))]
             kept = self._kept[topic.topic_id] = (topic.configs, record_rules(topic, self._broker_configs))
         return kept[1]

@@ -14,11 +14,10 @@ from agent.metadata_loop import MetadataLoop
 from coordinator.state import PartitionState
 from protocol.compression import Compression
 from protocol.errors import InvalidBatch
+from protocol.limits import READ_PLANS_MAX
 from protocol.record_batch import walk_batches
 from protocol.records import decode_records
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
-
-PLANS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class TimestampSearch:
         None if there is no such record. Raises `StoreUnavailable` when the chunk cannot be read now, `ObjectDamaged` or
         another `StoreError` when it never can.
         """
-        for _ in range(PLANS_MAX):
+        for _ in range(READ_PLANS_MAX):
             index = partition.index
             row = index.max_timestamp_row() if timestamp is None else index.find_timestamp(timestamp)
             if row is None:

@@ -18,12 +18,11 @@ from coordinator.commands import (
 from coordinator.state import ClusterState, PartitionState, TopicState
 from coordinator.topic_names import InvalidTopicName, shape, validate_topic_name
 from protocol.errors import ErrorCode
-from protocol.limits import PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX
+from protocol.limits import PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, PRODUCER_IDS_PER_BLOCK_MAX
 from protocol.types import Milliseconds, ProducerId, TopicId
 from txn.producer_state import expire
 
 PRODUCER_IDS_MAX = (1 << 63) - 1
-PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
 NO_TOPIC_ID = TopicId(bytes(16))
 """Kafka's Uuid.ZERO_UUID: in requests it means that no topic is named."""
 

@@ -19,14 +19,12 @@ import msgspec
 from coordinator.command_wire import WireProposal, to_wire
 from coordinator.commands import Proposal
 from coordinator.log import LedgerCorrupt
-from protocol.limits import MIB
+from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds
 
 FORMAT_VERSION = 1
 COMPRESSED = 1
 COMPRESS_FROM_BYTES = 1024
-BODY_BYTES_MAX = 16 * MIB
-"""What an entry may unpack to; an entry itself stays below `limits.LEDGER_ENTRY_BYTES_MAX`."""
 ZSTD_LEVEL = 1
 
 _HEADER = struct.Struct("<BB")
@@ -51,8 +49,8 @@ def encode(proposal: Proposal) -> bytes:
         _read_body(body)
     except (ValueError, OverflowError, TypeError, msgspec.MsgspecError, LedgerCorrupt) as error:
         raise Unwritable(f"a {type(proposal.command).__name__} cannot be written: {error}") from error
-    if len(body) > BODY_BYTES_MAX:
-        raise Unwritable(f"an entry would unpack to {len(body)} bytes, {BODY_BYTES_MAX} is the most")
+    if len(body) > LEDGER_ENTRY_UNPACKED_BYTES_MAX:
+        raise Unwritable(f"an entry would unpack to {len(body)} bytes, {LEDGER_ENTRY_UNPACKED_BYTES_MAX} is the most")
     if len(body) <= COMPRESS_FROM_BYTES:
         return _PLAIN_HEADER + body
     compressed = bytes(cramjam.zstd.compress(body, level=ZSTD_LEVEL))
@@ -86,8 +84,8 @@ def _decompress(body: memoryview) -> bytes:
     if len(body) < _SIZE.size:
         raise LedgerCorrupt("a compressed entry ends before its size")
     (size,) = _SIZE.unpack_from(body)
-    if size > BODY_BYTES_MAX:
-        raise LedgerCorrupt(f"an entry would unpack to {size} bytes, {BODY_BYTES_MAX} is the most")
+    if size > LEDGER_ENTRY_UNPACKED_BYTES_MAX:
+        raise LedgerCorrupt(f"an entry would unpack to {size} bytes, {LEDGER_ENTRY_UNPACKED_BYTES_MAX} is the most")
     unpacked = bytearray(size)
     try:
         count = cramjam.zstd.decompress_into(bytes(body[_SIZE.size :]), unpacked)

@@ -12,13 +12,10 @@ from agent.clock import SystemClock
 from agent.commands.machine_checks import Finding, Verdict
 from agent.ids import SystemIds
 from agent.settings import Settings
-from protocol.limits import CLOCK_SKEW_MS_MAX
+from protocol.limits import CLOCK_SKEW_MS_MAX, DOCTOR_CONNECT_SECONDS_MAX, DOCTOR_STORE_SECONDS_MAX
 from storage.object_store import ObjectStore, StoreError, StoreMisconfigured
 from storage.retrying import RetryPolicy
 
-CONNECT_SECONDS_MAX = 3.0
-STORE_RETRY_SECONDS_MAX = 5.0
-"""A person waits for the answer; an agent goes on for longer."""
 PROBE = b"penstock doctor"
 
 
@@ -37,7 +34,7 @@ async def check_bucket(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _etcd(address: HostPort) -> Finding:
     try:
-        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+        async with asyncio.timeout(DOCTOR_CONNECT_SECONDS_MAX):
             _, writer = await asyncio.open_connection(address.host, address.port)
     except OSError as error:
         remedy = "is etcd running, and may this machine reach it?"
@@ -60,7 +57,7 @@ async def _store(settings: Settings) -> AsyncIterator[Finding]:
 
     ids, clock = SystemIds(), SystemClock()
     try:
-        policy = RetryPolicy(deadline_s=STORE_RETRY_SECONDS_MAX)
+        policy = RetryPolicy(deadline_s=DOCTOR_STORE_SECONDS_MAX)
         async with open_store(settings, clock, ids, Metrics(), policy=policy) as store:
             key = f"doctor/{ids.new_uuid().hex()}"
             began_s = clock.monotonic_s()

@@ -9,10 +9,9 @@ import typer
 
 from agent.addresses import HostPort, InvalidAddress, read_host_port, read_listener
 from agent.commands.failure import EXIT_USAGE, CommandFailed
+from protocol.limits import CLIENT_HTTP_ANSWER_SECONDS_MAX
 
 SERVER_DEFAULT = "127.0.0.1:9644"
-ANSWER_SECONDS_MAX = 600
-"""An archive pass that somebody waits for takes its time."""
 
 ServerOption = Annotated[
     str,
@@ -67,7 +66,7 @@ def _ask(server: str, method: str, path: str, body: bytes | None) -> Json:
         address = read_host_port(server)
     except InvalidAddress as error:
         raise CommandFailed(f"--server: {error}", exit_code=EXIT_USAGE) from error
-    connection = HTTPConnection(address.host or "127.0.0.1", address.port, timeout=ANSWER_SECONDS_MAX)
+    connection = HTTPConnection(address.host or "127.0.0.1", address.port, timeout=CLIENT_HTTP_ANSWER_SECONDS_MAX)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         response = connection.getresponse()

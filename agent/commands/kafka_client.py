@@ -32,16 +32,14 @@ from kio.static.protocol import RequestPayload, ResponsePayload
 from agent.addresses import HostPort
 from agent.commands.failure import CommandFailed
 from protocol.errors import ErrorCode
+from protocol.limits import CLIENT_ANSWER_BYTES_MAX, CLIENT_ANSWER_SECONDS_MAX, CLIENT_CONNECT_SECONDS_MAX
 from protocol.record_batch import encode_varint, pack_header, walk_batches
 
 EARLIEST = -2
 LATEST = -1
 """Kafka's special timestamps."""
 CLIENT_ID = "penstock-cli"
-ANSWER_SECONDS_MAX = 60.0
-CONNECT_SECONDS_MAX = 5.0
 FETCH_BYTES = 8 * 1024 * 1024
-ANSWER_BYTES_MAX = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,7 @@ class KafkaClient:
     @classmethod
     async def connect(cls, address: HostPort) -> Self:
         try:
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            async with asyncio.timeout(CLIENT_CONNECT_SECONDS_MAX):
                 reader, writer = await asyncio.open_connection(address.host, address.port)
         except OSError as error:  # TimeoutError is one
             raise CommandFailed(f"no Kafka listener answers at {address}: is the agent running?") from error
@@ -203,14 +201,14 @@ class KafkaClient:
         """Send a request and return its answer. After an error the connection is of no further use."""
         self._correlation_id += 1
         try:
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            async with asyncio.timeout(CLIENT_ANSWER_SECONDS_MAX):
                 self._writer.write(_frame(request, self._correlation_id))
                 await self._writer.drain()
                 answer = await self._receive()
         except asyncio.IncompleteReadError as error:
             raise CommandFailed("the agent closed the connection: see its log") from error
         except TimeoutError as error:
-            raise CommandFailed(f"no answer within {ANSWER_SECONDS_MAX:.0f} s: see the agent's log") from error
+            raise CommandFailed(f"no answer within {CLIENT_ANSWER_SECONDS_MAX:.0f} s: see the agent's log") from error
         except OSError as error:
             raise CommandFailed(f"the connection broke: {error}") from error
         header_type = answer_type.__header_schema__
@@ -221,7 +219,7 @@ class KafkaClient:
 
     async def _receive(self) -> bytes:
         answer_bytes = int.from_bytes(await self._reader.readexactly(4), "big")
-        if answer_bytes > ANSWER_BYTES_MAX:
+        if answer_bytes > CLIENT_ANSWER_BYTES_MAX:
             raise CommandFailed(f"an answer of {answer_bytes} bytes: this is not the Kafka port")
         return await self._reader.readexactly(answer_bytes)
 

@@ -13,12 +13,11 @@ from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
+from protocol.limits import DESCRIBED_PARTITIONS_MAX
 from protocol.types import LEADER_EPOCH
 from storage.object_store import Buffer
 
 API_KEY = 75
-PARTITIONS_PER_ANSWER_MAX = 2_000
-"""Kafka's max.request.partition.size.limit."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -30,7 +29,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     if body.cursor and (cursor_index < 0 or (body.topics and cursor_name not in names)):
         refused = [_missing(name, ErrorCode.invalid_request, NOT_ASKED) for name in names]
         return answer(request.frame, {"topics": refused, "next_cursor": None})
-    budget = max(1, min(body.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
+    budget = max(1, min(body.response_partition_limit, DESCRIBED_PARTITIONS_MAX))
     topics: list[dict[str, Any]] = []
     next_cursor = None
     for name in names:

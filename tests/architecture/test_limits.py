@@ -1,6 +1,51 @@
-"""The relations that must hold between limits."""
+"""Limits stand in one file, and the relations between them hold."""
+
+import ast
 
 from protocol import limits
+from tests.architecture.source import PACKAGES, ROOT, modules, place, tree
+
+OF_A_FORMAT = {
+    "EPOCH_MAX",
+    "KEY_BYTES_MAX",
+    "LONG_MAX",
+    "NODE_ID_MAX",
+    "PORT_MAX",
+    "PRODUCER_IDS_MAX",
+    "UNSIGNED_VARINT_BYTES_MAX",
+    "VERSION_MAX",
+    "_DELTA_MAX",
+    "_HEADER_OVERHEAD_MAX",
+    "_INT32_MAX",
+    "_INT64_MAX",
+    "_RECORD_OVERHEAD_MAX",
+}
+"""Nobody chose these: a type or somebody else's format has them."""
+OF_A_WAY = {
+    "BLOOM_VALUES_MAX",
+    "INLINE_BYTES_MAX",
+    "INLINE_PARTITIONS_MAX",
+    "INLINE_UNPACKED_BYTES_MAX",
+    "PAUSE_SECONDS_MAX",
+    "RETRY_SECONDS_MAX",
+    "SHOWN_CHARS_MAX",
+}
+"""Beyond these nothing is refused: work goes to a thread, a pause grows no longer, a text is shortened."""
+
+
+def test_every_limit_stands_in_the_one_file() -> None:
+    elsewhere = [
+        f"{place(module, node)}: {target.id}"
+        for package in PACKAGES
+        for module in modules(package)
+        if module != ROOT / "protocol" / "limits.py"
+        for node in tree(module).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name) and target.id.endswith("_MAX")
+        if target.id not in OF_A_FORMAT | OF_A_WAY
+    ]
+    assert not elsewhere, "\n".join(elsewhere)
 
 
 def test_a_request_can_carry_one_record_batch_of_the_greatest_size() -> None:
@@ -64,3 +109,24 @@ def test_a_topic_can_have_as_many_partitions_as_a_cluster_allows() -> None:
 def test_an_archive_pass_takes_more_than_one_object_and_writes_more_than_one_row_group() -> None:
     assert limits.INTAKE_OBJECT_BYTES_MAX <= limits.ARCHIVE_PASS_BYTES_MAX
     assert limits.ROW_GROUP_BYTES_TARGET < limits.ARCHIVE_PASS_BYTES_MAX
+
+
+def test_an_entry_of_the_greatest_size_can_be_unpacked() -> None:
+    assert limits.LEDGER_ENTRY_BYTES_MAX <= limits.LEDGER_ENTRY_UNPACKED_BYTES_MAX
+
+
+def test_a_request_waits_for_its_command_longer_than_for_a_barrier() -> None:
+    assert limits.BARRIER_SECONDS_MAX <= limits.LEDGER_WAIT_SECONDS_MAX
+
+
+def test_the_command_line_takes_the_largest_answer_to_a_fetch() -> None:
+    assert limits.FETCH_RESPONSE_BYTES_MAX < limits.CLIENT_ANSWER_BYTES_MAX
+
+
+def test_an_answer_over_http_has_no_more_rows_by_itself_than_on_demand() -> None:
+    assert limits.HTTP_ROWS_DEFAULT <= limits.HTTP_ROWS_MAX
+
+
+def test_every_object_that_holds_records_can_be_inspected() -> None:
+    assert limits.INTAKE_OBJECT_BYTES_MAX <= limits.INSPECTED_OBJECT_BYTES_MAX
+    assert limits.ARCHIVE_PASS_BYTES_MAX <= limits.INSPECTED_OBJECT_BYTES_MAX

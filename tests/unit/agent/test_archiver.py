@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from agent.archiver import PASSES_IN_VAIN_MAX, PAUSE_SECONDS, Archiver
+from agent.archiver import PAUSE_SECONDS, Archiver
 from coordinator.commands import ChunkColumns, ChunksCommitted, DeleteTopic
 from coordinator.memory_log import MemoryLedger
 from iceberg_export.plan import ArchivePolicy
+from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX
 from protocol.types import ObjectNumber, PartitionIndex
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
@@ -83,8 +84,8 @@ async def test_an_object_that_is_gone_for_good_is_reported_and_not_searched_for_
         with pytest.raises(ObjectMissing, match=r"t cannot be archived, tried 10 times: intake/.* does not exist"):
             await archiver(parts, store).archive_topic(TOPIC)
         retried = parts.metrics.archive_passes.labels("retried")
-        assert retried._value.get() == PASSES_IN_VAIN_MAX
-        assert parts.clock.slept == [PAUSE_SECONDS] * (PASSES_IN_VAIN_MAX - 1)
+        assert retried._value.get() == ARCHIVE_PASSES_IN_VAIN_MAX
+        assert parts.clock.slept == [PAUSE_SECONDS] * (ARCHIVE_PASSES_IN_VAIN_MAX - 1)
 
 
 class DeletingStore(MemoryStore):

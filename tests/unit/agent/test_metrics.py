@@ -1,6 +1,7 @@
 """What is counted, as Prometheus reads it."""
 
-from agent.metrics import PARTITION_SERIES_MAX, Metrics, StateFigures
+from agent.metrics import Metrics, StateFigures
+from protocol.limits import METRIC_PARTITIONS_MAX
 
 
 def figures(partitions: int) -> StateFigures:
@@ -52,7 +53,7 @@ def test_the_state_is_read_at_each_scrape() -> None:
 
 def test_a_scrape_stays_small_where_there_are_many_partitions() -> None:
     metrics = Metrics()
-    metrics.watch_state(lambda: figures(PARTITION_SERIES_MAX + 1))
+    metrics.watch_state(lambda: figures(METRIC_PARTITIONS_MAX + 1))
     assert b"penstock_log_end_offset" not in metrics.exposition()
 
 

@@ -1,7 +1,8 @@
 """What a topic's configs say about records, and for how many topics that is kept."""
 
-from agent.record_rules import TOPICS_KEPT_MAX, RecordRulesOfTopics
+from agent.record_rules import RecordRulesOfTopics
 from coordinator.state import TopicState
+from protocol.limits import RECORD_RULES_CACHED_MAX
 from protocol.types import Milliseconds, TopicId
 
 
@@ -32,6 +33,6 @@ def test_rules_are_kept_until_the_configs_are_others() -> None:
 
 def test_rules_of_topics_that_came_and_went_are_not_kept_for_ever() -> None:
     of_topics = RecordRulesOfTopics({})
-    for number in range(TOPICS_KEPT_MAX + 10):
+    for number in range(RECORD_RULES_CACHED_MAX + 10):
         of_topics.rules(topic(number))
-    assert len(of_topics._kept) == TOPICS_KEPT_MAX
+    assert len(of_topics._kept) == RECORD_RULES_CACHED_MAX

@@ -7,7 +7,7 @@ import cramjam
 import msgspec
 import pytest
 
-from coordinator.command_codec import BODY_BYTES_MAX, COMPRESSED, FORMAT_VERSION, Unwritable, decode, encode
+from coordinator.command_codec import COMPRESSED, FORMAT_VERSION, Unwritable, decode, encode
 from coordinator.commands import (
     AllocateProducerIds,
     ArchivedChunk,
@@ -25,6 +25,7 @@ from coordinator.commands import (
     ReportTime,
 )
 from coordinator.log import LedgerCorrupt
+from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId
 from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, idempotent, start
@@ -131,7 +132,7 @@ class TestUnreadableEntries:
             (b"\x01\x00\x92\x05\x92\x03\xa1\x80", "cannot be read"),
             (b"\x01\x00\x92\x05\x92\x09\x91\xa1\x80", "cannot be read"),
             (b"\x01\x01\x05", "ends before its size"),
-            (compressed(b"", BODY_BYTES_MAX + 1), "would unpack"),
+            (compressed(b"", LEDGER_ENTRY_UNPACKED_BYTES_MAX + 1), "would unpack"),
             (compressed(b"no frame", 10), "cannot be unpacked"),
             (compressed(bytes(cramjam.zstd.compress(b"abc")), 2), "cannot be unpacked"),
             (compressed(bytes(cramjam.zstd.compress(b"abc")), 4), "unpacks to 3 bytes where 4"),
@@ -158,7 +159,7 @@ class TestUnwritableCommands:
             (DeleteTopic(topic_id=type(TOPIC)(b"short")), "cannot be read"),
             (create("\ud800"), "CreateTopic cannot be written"),
             (AllocateProducerIds(count=1 << 64), "AllocateProducerIds cannot be written"),
-            (create(retention_ms="1" * BODY_BYTES_MAX), "would unpack to"),
+            (create(retention_ms="1" * LEDGER_ENTRY_UNPACKED_BYTES_MAX), "would unpack to"),
         ],
     )
     def test_are_refused_at_the_proposer(self, command: Command, message: str) -> None:
