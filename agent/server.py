@@ -28,6 +28,7 @@ from protocol.limits import (
     HALF_OPEN_SECONDS_MAX,
     RECEIVE_PROGRESS_BYTES_MIN,
     RECEIVE_STALLED_SECONDS_MAX,
+    REQUEST_BYTES_QUEUED_MAX,
     REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX,
     REQUESTS_QUEUED_MAX,
     WRITE_SECONDS_MAX,
@@ -327,13 +328,20 @@ def api_name(api_key: int) -> str:
 class KafkaServer:
     """The listeners and their connections."""
 
-    def __init__(self, *, tasks: asyncio.TaskGroup, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        tasks: asyncio.TaskGroup,
+        metrics: Metrics,
+        clock: Clock,
+        request_bytes_max: int = REQUEST_BYTES_QUEUED_MAX,
+    ) -> None:
         self.tasks = tasks
         self.metrics = metrics
         self.clock = clock
         self._services: Services | None = None
         self.is_draining = False
-        self.memory: RequestMemory[Connection] = RequestMemory()
+        self.memory: RequestMemory[Connection] = RequestMemory(bytes_max=request_bytes_max)
         self.receiving: dict[Connection, int] = {}
         """Connections on which a large request arrives, and how much of it had arrived when that was last looked at."""
         self.paused: set[Connection] = set()

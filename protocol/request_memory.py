@@ -18,10 +18,12 @@ Holder = TypeVar("Holder", bound=Hashable)
 class RequestMemory(Generic[Holder]):
     """Counts bytes; at most `bytes_max`, small frames and one reserved frame are held at a time."""
 
-    __slots__ = ("_bytes_max", "_waiting", "is_contended", "is_full", "reserve_holder", "used_bytes")
+    __slots__ = ("_bytes_max", "_limit_bytes", "_waiting", "is_contended", "is_full", "reserve_holder", "used_bytes")
 
     def __init__(self, *, bytes_max: int = REQUEST_BYTES_QUEUED_MAX) -> None:
         self._bytes_max = bytes_max
+        self._limit_bytes = bytes_max
+        """With the reserve, as long as it is taken: it takes nothing from the others."""
         self._waiting: dict[Holder, int] = {}
         self.used_bytes = 0
         self.is_full = False
@@ -40,7 +42,7 @@ class RequestMemory(Generic[Holder]):
     def count(self, more_bytes: int) -> None:
         """Bytes came without a claim, or (negative) are held no longer."""
         self.used_bytes = used_bytes = self.used_bytes + more_bytes
-        self.is_full = used_bytes >= self._bytes_max
+        self.is_full = used_bytes >= self._limit_bytes
         if self.is_full:
             self.is_contended = True
 
@@ -53,12 +55,13 @@ class RequestMemory(Generic[Holder]):
             may_use_reserve: whether the frame will be taken up as soon as it is there. One that may wait behind others
                 would keep the reserve for as long.
         """
-        if self.used_bytes + frame_bytes > self._bytes_max:
+        if self.used_bytes + frame_bytes > self._limit_bytes:
             self.is_contended = True
             if self.reserve_holder is not None or not may_use_reserve:
                 self._waiting.setdefault(holder, frame_bytes)
                 return False
             self.reserve_holder = holder
+            self._limit_bytes += frame_bytes
         self.count(frame_bytes)
         self._waiting.pop(holder, None)
         return True
@@ -67,6 +70,8 @@ class RequestMemory(Generic[Holder]):
         """Nothing of `holder` is held any more."""
         if self.reserve_holder == holder:
             self.reserve_holder = None
+            self._limit_bytes = self._bytes_max
+            self.count(0)
 
     def forget(self, holder: Holder) -> None:
         """`holder` is gone and waits no longer."""
@@ -81,5 +86,5 @@ class RequestMemory(Generic[Holder]):
         """Who may claim again, the oldest first: those whose frames fit now, all of them while the reserve is free."""
         if self.reserve_holder is None:
             return list(self._waiting)
-        free_bytes = self._bytes_max - self.used_bytes
+        free_bytes = self._limit_bytes - self.used_bytes
         return [holder for holder, frame_bytes in self._waiting.items() if frame_bytes <= free_bytes]

@@ -77,6 +77,25 @@ class TestReserve:
         assert claim(memory, "a", 10, may_use_reserve=True)
         assert memory.reserve_holder is None
 
+    def test_it_takes_nothing_from_the_others(self) -> None:
+        memory = RequestMemory[str](bytes_max=10)
+        memory.count(8)
+        assert claim(memory, "a", 7, may_use_reserve=True)
+        assert not memory.is_full
+        assert claim(memory, "b", 2)
+        assert (memory.is_full, memory.used_bytes) == (True, 17)
+        memory.count(-8)
+        assert not memory.is_full
+
+    def test_what_it_leaves_behind_is_held_to_the_budget_again(self) -> None:
+        memory = RequestMemory[str](bytes_max=10)
+        memory.count(10)
+        claim(memory, "a", 7, may_use_reserve=True)
+        memory.count(-7)
+        assert not memory.is_full
+        memory.leave_reserve("a")
+        assert memory.is_full
+
     def test_only_its_holder_gives_it_back(self) -> None:
         memory = RequestMemory[str](bytes_max=10)
         memory.count(10)

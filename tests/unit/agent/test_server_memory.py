@@ -1,0 +1,276 @@
+"""Large requests over real sockets: who waits for memory, who goes on, and who is ended."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from agent.chunk_reader import ChunkReader
+from agent.cpu import run_in_thread
+from agent.fetch_sessions import FetchSessions
+from agent.ids import SystemIds
+from agent.producer_ids import ProducerIdBlock
+from agent.record_rules import RecordRulesOfTopics
+from agent.server import KafkaServer
+from agent.services import Services
+from agent.timestamp_search import TimestampSearch
+from agent.topics import TopicAdmin
+from iceberg_export.parquet_reader import ParquetReader
+from protocol.limits import HALF_OPEN_SECONDS_MAX, KIB, MIB, RECEIVE_PROGRESS_BYTES_MIN, RECEIVE_STALLED_SECONDS_MAX
+from tests.unit.agent.data_paths import DataPaths, data_paths
+from tests.unit.agent.ledger_parts import ManualClock
+
+REQUEST_HEAD = b"\0\x12\0\0\0\0\0\7\xff\xff"
+"""ApiVersions 0, correlation id 7, no client id. What follows is not read, so that it may be of any size."""
+
+
+class SteppedClock(ManualClock):
+    """Whoever sleeps wakes when the test lets that time pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = asyncio.Queue[float]()
+        self._is_asleep = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self._is_asleep.set()
+        self.seconds += await self._steps.get()
+
+    async def step(self, seconds: float) -> None:
+        """Lets the sleeper go on, and returns when it sleeps again."""
+        await self._is_asleep.wait()
+        self._is_asleep.clear()
+        self._steps.put_nowait(seconds)
+        await self._is_asleep.wait()
+
+
+@dataclass(slots=True)
+class Peer:
+    """A client that sends one request in pieces."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    rest: bytes = field(default=b"")
+
+    def begin(self, frame_bytes: int, first_bytes: int) -> None:
+        frame = frame_bytes.to_bytes(4, "big") + REQUEST_HEAD + bytes(frame_bytes - len(REQUEST_HEAD))
+        self.writer.write(frame[:first_bytes])
+        self.rest = frame[first_bytes:]
+
+    def go_on(self, count: int | None = None) -> None:
+        count = len(self.rest) if count is None else count
+        self.writer.write(self.rest[:count])
+        self.rest = self.rest[count:]
+
+    async def answered(self) -> bool:
+        """Whether the answer comes; False where the connection is closed instead."""
+        async with asyncio.timeout(10):
+            try:
+                answer = await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4), "big"))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return False
+        assert answer.startswith(b"\0\0\0\7\0\0")
+        return True
+
+
+@dataclass(slots=True)
+class Running:
+    server: KafkaServer
+    clock: SteppedClock
+    port: int
+    peers: list[Peer] = field(default_factory=list)
+
+    async def connect(self) -> Peer:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.peers.append(peer)
+        return peer
+
+    async def begun(self, frame_bytes: int) -> Peer:
+        """A peer that has sent a little of a request, which got its memory or waits for it."""
+        memory, peer = self.server.memory, await self.connect()
+        used_bytes, paused_count = memory.used_bytes, len(self.server.paused)
+        peer.begin(frame_bytes, 100)
+        await until(lambda: (memory.used_bytes, len(self.server.paused)) != (used_bytes, paused_count))
+        return peer
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():
+            turn = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(turn.set_result, None)
+            await turn
+
+
+@asynccontextmanager
+async def serving(request_bytes_max: int) -> AsyncIterator[Running]:
+    """A server on a free port, with its sweep, over a ledger and a store in memory."""
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        clock = SteppedClock()
+        server = KafkaServer(tasks=tasks, metrics=paths.parts.metrics, clock=clock, request_bytes_max=request_bytes_max)
+        port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
+        await server.start_serving(services_of(paths, clock, tasks))
+        sweep = tasks.create_task(server.run_idle_sweep())
+        running = Running(server, clock, port)
+        yield running
+        sweep.cancel()
+        for peer in running.peers:
+            peer.writer.transport.abort()
+        await server.drain(0)
+
+
+def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) -> Services:
+    parts = paths.parts
+    archive = ParquetReader(store=paths.store, run_in_thread=run_in_thread)
+    reader = ChunkReader(store=paths.store, archive=archive, cache=paths.cache, tasks=tasks)
+    return Services(
+        cluster_id="c",
+        node_id=1,
+        metadata=parts.metadata,
+        writer=parts.writer,
+        produce=paths.produce_path,
+        record_rules=RecordRulesOfTopics({}),
+        fetch=paths.fetch_path,
+        fetch_sessions=FetchSessions(),
+        timestamps=TimestampSearch(metadata=parts.metadata, reader=reader),
+        producer_ids=ProducerIdBlock(writer=parts.writer),
+        topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
+        broker_configs={},
+        metrics=parts.metrics,
+        clock=clock,
+        ids=SystemIds(),
+    )
+
+
+class TestWaiting:
+    async def test_beyond_the_budget_one_large_request_goes_on_and_the_others_wait_for_their_turn(self) -> None:
+        async with serving(MIB) as running:
+            memory = running.server.memory
+            first = await running.begun(800 * KIB)
+            second = await running.begun(300 * KIB)
+            third = await running.begun(300 * KIB)
+            assert (memory.used_bytes, memory.has_waiting) == (1_100 * KIB + 8, True)
+            for peer in (second, third, first):
+                peer.go_on()
+                assert await peer.answered()
+            assert (memory.used_bytes, memory.has_waiting, memory.reserve_holder) == (0, False, None)
+
+    async def test_one_that_fits_goes_before_an_older_one_that_does_not(self) -> None:
+        async with serving(MIB) as running:
+            first, reserve = await running.begun(800 * KIB), await running.begun(500 * KIB)
+            large, small = await running.begun(900 * KIB), await running.begun(200 * KIB)
+            reserve.writer.transport.abort()
+            small.go_on()
+            assert await small.answered()
+            for peer in (large, first):
+                peer.go_on()
+                assert await peer.answered()
+
+    async def test_many_large_requests_at_once_are_all_answered_within_the_budget(self) -> None:
+        async with serving(MIB) as running:
+            peers = [await running.connect() for _ in range(12)]
+            for peer in peers:
+                for _ in range(3):
+                    peer.begin(600 * KIB, 100)
+                    peer.go_on()
+            for peer in peers:
+                assert [await peer.answered() for _ in range(3)] == [True] * 3
+            assert running.server.memory.used_bytes == 0
+            assert running.server.paused == set()
+
+    async def test_requests_that_fit_into_the_first_buffer_do_not_wait(self) -> None:
+        async with serving(MIB) as running:
+            await running.begun(900 * KIB)
+            await running.begun(900 * KIB)
+            waiting = await running.begun(900 * KIB)
+            peer = await running.connect()
+            peer.begin(128 * KIB - 4, 128 * KIB)
+            assert await peer.answered()
+            assert running.server.memory.has_waiting
+            assert not waiting.reader.at_eof()
+
+    async def test_a_peer_that_closes_gives_its_memory_to_those_who_wait(self) -> None:
+        async with serving(MIB) as running:
+            gone = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
+            waiting = await running.begun(900 * KIB)
+            for peer in gone:
+                peer.writer.transport.abort()
+            waiting.go_on()
+            assert await waiting.answered()
+            await until(lambda: running.server.memory.used_bytes == 0)
+
+    async def test_a_peer_that_waits_and_closes_is_forgotten(self) -> None:
+        async with serving(MIB) as running:
+            before = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
+            waiting = await running.begun(900 * KIB)
+            waiting.writer.transport.abort()
+            # Nobody reads its socket, so that its end is seen when its turn comes.
+            for peer in before:
+                peer.go_on()
+                assert await peer.answered()
+            await until(lambda: running.server.memory.used_bytes == 0)
+            assert not running.server.memory.has_waiting
+
+    async def test_an_idle_connection_keeps_nothing_of_its_last_request(self) -> None:
+        async with serving(64 * MIB) as running:
+            peer = await running.connect()
+            tracemalloc.start()
+            try:
+                peer.begin(16 * MIB, 100)
+                peer.go_on()
+                assert await peer.answered()
+                peer.rest = b""
+                await until(lambda: tracemalloc.get_traced_memory()[0] < 2 * MIB)
+            finally:
+                tracemalloc.stop()
+
+
+class TestStalling:
+    async def test_a_peer_that_stalls_is_ended_while_others_wait(self) -> None:
+        async with serving(MIB) as running:
+            stalled = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
+            waiting = await running.begun(900 * KIB)
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert len(running.server.receiving) == 2
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert [await peer.answered() for peer in stalled] == [False, False]
+            waiting.go_on()
+            assert await waiting.answered()
+
+    async def test_one_that_goes_on_slowly_is_not(self) -> None:
+        async with serving(MIB) as running:
+            slow, stalled = await running.begun(900 * KIB), await running.begun(900 * KIB)
+            waiting = await running.begun(900 * KIB)
+            for count in range(1, 5):
+                slow.go_on(RECEIVE_PROGRESS_BYTES_MIN)
+                await until(partial(has_arrived, running, 100 + count * RECEIVE_PROGRESS_BYTES_MIN))
+                await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert not await stalled.answered()
+            slow.go_on()
+            waiting.go_on()
+            assert await slow.answered()
+            assert await waiting.answered()
+
+    async def test_nobody_is_ended_for_it_while_nobody_waits(self) -> None:
+        async with serving(MIB) as running:
+            peer = await running.begun(900 * KIB)
+            for _ in range(3):
+                await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            peer.go_on()
+            assert await peer.answered()
+
+    async def test_who_waits_for_memory_is_not_idle(self) -> None:
+        async with serving(MIB) as running:
+            slow = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
+            waiting = await running.begun(900 * KIB)
+            await running.clock.step(2 * HALF_OPEN_SECONDS_MAX)
+            waiting.go_on()
+            assert [await peer.answered() for peer in slow] == [False, False]
+            assert await waiting.answered()
+
+
+def has_arrived(running: Running, count: int) -> bool:
+    """Whether so much of some large request has."""
+    return count in [connection.arrived_bytes for connection in running.server.receiving]
