@@ -111,7 +111,8 @@ FETCH_SESSIONS_PARTITIONS_MAX = 200_000
 """Partitions of all sessions together."""
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
 FETCH_READS_BYTES_MAX = 256 * MIB
-"""What all fetches together may be reading; beyond it a fetch waits for its turn, or answers without records."""
+"""What all fetches together may be reading, as it is served; beyond it a fetch waits for its turn, or answers without
+records. While bytes are made ready they are there twice."""
 READ_PLANS_MAX = 3
 """How often a read is planned again, its object being gone, before the client is told to ask again itself."""
 

@@ -1,8 +1,11 @@
 """Who may read: first come, first served, one always, and nothing is kept by those who gave up."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.read_budget import ReadBudget, Share
 from tests.unit.agent.ledger_parts import ManualClock
@@ -158,3 +161,53 @@ async def test_a_share_has_room_for_more_while_that_fits_and_nobody_waits() -> N
         assert share.has_room_for(10)
         assert not share.has_room_for(11)
         await readers.end(60)
+
+
+@dataclass(eq=False, slots=True)
+class Reader:
+    """One that asks for a share, and reads until it is told to end."""
+
+    byte_count: int
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+    is_let_in: bool = False
+    task: asyncio.Task[None] | None = None
+
+    async def read(self, budget: ReadBudget) -> None:
+        with await budget.take(self.byte_count):
+            self.is_let_in = True
+            await self.end.wait()
+
+
+async def run_steps(steps: list[tuple[str, int]]) -> None:
+    """Readers come, end and give up in any order, several between two turns of the loop."""
+    budget, readers = ReadBudget(bytes_max=100), list[Reader]()
+    async with asyncio.TaskGroup() as tasks:
+        for step, number in steps:
+            match step:
+                case "come":
+                    reader = Reader(number)
+                    reader.task = tasks.create_task(reader.read(budget))
+                    readers.append(reader)
+                case "end" if readers:
+                    readers[number % len(readers)].end.set()
+                case "give up" if readers:
+                    task = readers[number % len(readers)].task
+                    assert task is not None
+                    task.cancel()
+                case "turn":
+                    await ManualClock().sleep(0)
+            reading = [r for r in readers if r.is_let_in and r.task is not None and not r.task.done()]
+            assert sum(r.byte_count for r in reading) <= budget.bytes_held
+            assert budget.bytes_held <= 100 or len([r for r in reading if r.byte_count > 0]) <= 1
+        for reader in readers:
+            reader.end.set()
+    assert (budget.bytes_held, budget.waiting_count) == (0, 0)
+    assert all(reader.is_let_in or (reader.task is not None and reader.task.cancelled()) for reader in readers)
+
+
+STEPS = st.tuples(st.sampled_from(["come", "come", "end", "give up", "turn", "turn"]), st.integers(0, 120))
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_whatever_readers_do_the_bound_holds_and_nothing_is_left_held_or_waiting(steps: list[tuple[str, int]]) -> None:
+    asyncio.run(run_steps(steps))
