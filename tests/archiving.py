@@ -5,9 +5,7 @@ import subprocess
 import urllib.request
 from collections.abc import Callable
 
-from pyarrow import fs
-
-from tests.bucket_listing import INTAKE, keys_in
+from tests.bucket_listing import INTAKE, Bucket
 from tests.services import PENSTOCK, Penstock
 
 SECONDS_MAX = 180
@@ -35,13 +33,11 @@ def archive_by_command(broker: Penstock, topic: str) -> int:
     return _records(done.stdout)
 
 
-def archive_and_clean(broker: Penstock, bucket: fs.FileSystem, topic: str, archive: Archive) -> int:
+def archive_and_clean(broker: Penstock, bucket: Bucket, topic: str, archive: Archive) -> int:
     """Archives, and returns once the intake that was there is deleted: grace and cleaner passed."""
-    replaced = set(filter(INTAKE.fullmatch, keys_in(bucket)))
+    replaced = set(filter(INTAKE.fullmatch, bucket.keys()))
     records = archive(broker, topic)
-    broker.process.wait_until(
-        lambda: replaced.isdisjoint(keys_in(bucket)), "the cleaner's pass", seconds_max=SECONDS_MAX
-    )
+    broker.process.wait_until(lambda: replaced.isdisjoint(bucket.keys()), "the cleaner's pass", seconds_max=SECONDS_MAX)
     return records
 
 

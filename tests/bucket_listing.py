@@ -1,9 +1,10 @@
 """What a bucket holds, found out without the agent: which offsets stand where, and what else is there.
 
-Rule: neither ledger nor index is looked at, nor anything that plans, archives or cleans. Parquet is read by pyarrow,
-intake objects by their own format alone. An intake object does not say its offsets (the ledger gives them): those of a
-partition follow on its archive, in the order of the objects' keys, which is that of the commits of one agent. A batch
-that was refused, being a repeat, would count as a second copy: tests see to it that nothing is sent twice.
+Rule: neither ledger nor index is looked at, nor anything that stores, plans, archives or cleans. Parquet is read by
+pyarrow, packs and intake objects by their own format alone. An intake object does not say its offsets (the ledger gives
+them): those of a partition follow on its archive, in the order of the objects' keys, which is that of the commits of
+one agent. A batch that was refused, being a repeat, would count as a second copy: tests see to it that nothing is sent
+twice.
 """
 
 import re
@@ -22,6 +23,7 @@ from protocol.record_batch import check_crc, walk_batches
 from storage.chunk_format import check_chunk, check_header, describe_object
 from tests.flights import Headers, LogHash, PartitionHash
 from tests.made_records import read_batches
+from tests.pack_files import PACK_FILE, PackedObject, live_objects, read_packed
 from tests.services import Minio
 
 NUMBER = r"[0-9a-f]{16}"
@@ -63,38 +65,56 @@ class Listing:
         return np.concatenate([*self.archived.get(partition, []), tail])
 
 
-def local_bucket(folder: Path) -> fs.FileSystem:
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Objects that are files, and those in packs, whoever wrote them."""
+
+    files: fs.FileSystem
+
+    def keys(self) -> set[str]:
+        return set(self.objects())
+
+    def objects(self) -> dict[str, PackedObject | None]:
+        """By key where an object lies; None: in a file of its own."""
+        found = self.files.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
+        files = {info.path for info in found if info.type == fs.FileType.File}
+        own = {key: None for key in files if not PACK_FILE.fullmatch(key)}
+        return {**own, **live_objects(self.files, files)}
+
+    def read(self, key: str, place: PackedObject | None) -> bytes:
+        """The object, as `objects` has told. Raises `PackDamaged`."""
+        if place is not None:
+            return read_packed(self.files, place)
+        with self.files.open_input_file(key) as file:
+            content: bytes = file.read()
+        return content
+
+
+def local_bucket(folder: Path) -> Bucket:
     """The bucket of an embedded store, `store/` in the data folder."""
-    return fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+    return Bucket(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()))
 
 
-def minio_bucket(minio: Minio, name: str) -> fs.FileSystem:
+def minio_bucket(minio: Minio, name: str) -> Bucket:
     """A bucket of a MinIO server, seen by Arrow's client."""
     client = fs.S3FileSystem(
         access_key=minio.access_key, secret_key=minio.secret_key, endpoint_override=minio.endpoint, region="us-east-1"
     )
-    return fs.SubTreeFileSystem(name, client)
+    return Bucket(fs.SubTreeFileSystem(name, client))
 
 
-def keys_in(bucket: fs.FileSystem) -> set[str]:
-    """The keys of all objects, whoever wrote them."""
-    found = bucket.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
-    return {info.path for info in found if info.type == fs.FileType.File}
-
-
-def list_topics(bucket: fs.FileSystem, *, with_records: bool = False) -> dict[str, Listing]:
+def list_topics(bucket: Bucket, *, with_records: bool = False) -> dict[str, Listing]:
     """All that the bucket holds, by topic id in hex. Raises where an object is damaged."""
     topics: dict[str, Listing] = {}
-    keys = sorted(keys_in(bucket))
+    objects = bucket.objects()
+    keys = sorted(objects)
     foreign = [key for key in keys if not any(known.fullmatch(key) for known in (PARQUET, INTAKE, METADATA))]
     for match in filter(None, map(PARQUET.fullmatch, keys)):
         listing = topics.setdefault(match["topic"], Listing(foreign=foreign))
         listing.names.add(match["name"])
-        with bucket.open_input_file(match.string) as file:
-            _add_parquet(listing, file, with_records=with_records)
+        _add_parquet(listing, bucket.read(match.string, None), with_records=with_records)
     for key in filter(INTAKE.fullmatch, keys):
-        with bucket.open_input_file(key) as file:
-            payload = file.read()
+        payload = bucket.read(key, objects[key])
         check_header(payload)
         for chunk in describe_object(payload, len(payload)).chunks:
             run = payload[chunk.byte_first : chunk.byte_first + chunk.byte_count]
@@ -104,7 +124,7 @@ def list_topics(bucket: fs.FileSystem, *, with_records: bool = False) -> dict[st
     return topics
 
 
-def list_bucket(bucket: fs.FileSystem, *, with_records: bool = False) -> Listing:
+def list_bucket(bucket: Bucket, *, with_records: bool = False) -> Listing:
     """All that the bucket of a cluster with one topic holds."""
     (listing,) = list_topics(bucket, with_records=with_records).values()
     return listing
@@ -133,8 +153,8 @@ def _runs(numbers: Offsets) -> list[tuple[int, int]]:
     return [(int(numbers[first]), int(numbers[end - 1]) + 1) for first, end in pairwise(bounds)]
 
 
-def _add_parquet(listing: Listing, file: pa.NativeFile, *, with_records: bool) -> None:
-    table = pq.read_table(file, columns=None if with_records else ["partition", "offset"])
+def _add_parquet(listing: Listing, file: bytes, *, with_records: bool) -> None:
+    table = pq.read_table(pa.BufferReader(file), columns=None if with_records else ["partition", "offset"])
     partitions, offsets = table["partition"].to_numpy(), table["offset"].to_numpy()
     for partition in np.unique(partitions):
         listing.add_archived(int(partition), offsets[partitions == partition])

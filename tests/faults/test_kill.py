@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from obstore.store import S3Store
 
+from tests.bucket_listing import local_bucket
 from tests.faults.load import Load, consume_all
 from tests.processes import free_port
 from tests.services import Minio, Penstock, PenstockFactory
@@ -91,11 +92,8 @@ def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, see
 def test_embedded_broker_killed_under_load(penstock: PenstockFactory, tmp_path: Path) -> None:
     listen, data = f"127.0.0.1:{free_port()}", tmp_path / "data"
 
-    def listing() -> set[str]:
-        store = data / "store"
-        return {str(path.relative_to(store)) for path in store.rglob("*") if path.is_file()}
-
-    kill_again_and_again(lambda: penstock(data=data, listen=listen, options=OPTIONS), listing, seed=1)
+    bucket = local_bucket(data / "store")
+    kill_again_and_again(lambda: penstock(data=data, listen=listen, options=OPTIONS), bucket.keys, seed=1)
 
 
 def test_broker_with_minio_killed_under_load(penstock: PenstockFactory, minio: Minio, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from storage.chunk_format import ChunkFormatError
 from tests.archiving import AT_ONCE, archive_and_clean, archive_by_http
-from tests.bucket_listing import INTAKE, Listing, faults, keys_in, list_bucket, local_bucket
+from tests.bucket_listing import INTAKE, Listing, faults, list_bucket, local_bucket
 from tests.flights import Event, Flights, LogHash, PartitionHash, create_topic, differences, produce
+from tests.pack_files import PackDamaged, PackedObject, damage_object, plant_object, read_packed, remove_object
 from tests.services import PenstockFactory
 
 TOPIC = "flights"
@@ -23,7 +24,7 @@ COPY = f"{7:016x}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class Sample:
     """The folder of a store: one Parquet file and a tail of one intake object, all of a single partition."""
 
     folder: Path
@@ -31,10 +32,10 @@ class Bucket:
     """What the archive has replaced, by key."""
     log: LogHash
 
-    def planted(self, plant: Callable[["Bucket"], None], folder: Path) -> "Bucket":
+    def planted(self, plant: Callable[["Sample"], None], folder: Path) -> "Sample":
         """A copy of this bucket with a fault in it."""
         shutil.copytree(self.folder, folder)
-        copy = Bucket(folder=folder, archived_intake=self.archived_intake, log=self.log)
+        copy = Sample(folder=folder, archived_intake=self.archived_intake, log=self.log)
         plant(copy)
         return copy
 
@@ -50,16 +51,21 @@ class Bucket:
         return file
 
     @property
-    def tail(self) -> Path:
-        (tail,) = (path for path in self.folder.glob("intake/*/*") if path.is_file())
-        return tail
+    def tail(self) -> PackedObject:
+        (place,) = (place for key, place in local_bucket(self.folder).objects().items() if INTAKE.fullmatch(key))
+        assert place is not None, "the intake of an embedded store lies in packs"
+        return place
+
+    @property
+    def tail_content(self) -> bytes:
+        return read_packed(local_bucket(self.folder).files, self.tail)
 
     def rewrite(self, change: Callable[[pa.Table], pa.Table]) -> None:
         pq.write_table(change(pq.read_table(self.file)), self.file)
 
 
 @pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
     with ExitStack() as stack:
         broker = PenstockFactory(folder=tmp_path_factory.mktemp("broker"), stack=stack)(options=AT_ONCE)
         folder = broker.data / "store"
@@ -67,54 +73,57 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
         create_topic(broker.bootstrap, TOPIC, 1)
         log, events = {0: PartitionHash()}, Flights(RECORDS).events()
         produce(broker.bootstrap, TOPIC, events, log, count=RECORDS // 2)
-        intake = {key: (folder / key).read_bytes() for key in keys_in(store) if INTAKE.fullmatch(key)}
+        intake = {key: store.read(key, place) for key, place in store.objects().items() if INTAKE.fullmatch(key)}
         assert archive_and_clean(broker, store, TOPIC, archive_by_http) == RECORDS // 2
         produce(broker.bootstrap, TOPIC, events, log)
         broker.process.stop()
-        yield Bucket(folder=folder, archived_intake=intake, log=log)
+        yield Sample(folder=folder, archived_intake=intake, log=log)
 
 
-def test_a_sound_bucket_has_no_faults(bucket: Bucket) -> None:
+def test_a_sound_bucket_has_no_faults(bucket: Sample) -> None:
     assert bucket.faults() == []
     assert differences(bucket.listing(with_records=True).records, bucket.log) == []
 
 
-def file_twice(bucket: Bucket) -> None:
+def file_twice(bucket: Sample) -> None:
     shutil.copy(bucket.file, bucket.file.with_name(f"{COPY}-{COPY}.parquet"))
 
 
-def one_record_twice(bucket: Bucket) -> None:
+def one_record_twice(bucket: Sample) -> None:
     bucket.rewrite(lambda table: pa.concat_tables([table, table.slice(17, 1)]))
 
 
-def archived_intake_left(bucket: Bucket) -> None:
+def archived_intake_left(bucket: Sample) -> None:
     for key, content in bucket.archived_intake.items():
-        (bucket.folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (bucket.folder / key).write_bytes(content)
+        plant_object(bucket.folder, key, content)
 
 
-def tail_twice(bucket: Bucket) -> None:
-    shutil.copy(bucket.tail, bucket.tail.with_name(COPY))
+def tail_twice(bucket: Sample) -> None:
+    plant_object(bucket.folder, f"intake/{COPY}/{COPY}", bucket.tail_content)
 
 
-def file_lost(bucket: Bucket) -> None:
+def file_lost(bucket: Sample) -> None:
     bucket.file.unlink()
 
 
-def records_lost(bucket: Bucket) -> None:
+def records_lost(bucket: Sample) -> None:
     bucket.rewrite(lambda table: pa.concat_tables([table.slice(0, 17), table.slice(20)]))
 
 
-def tail_lost(bucket: Bucket) -> None:
-    bucket.tail.unlink()
+def tail_lost(bucket: Sample) -> None:
+    remove_object(bucket.folder, bucket.tail)
 
 
-def unfinished_left(bucket: Bucket) -> None:
+def unfinished_left(bucket: Sample) -> None:
     (bucket.folder / ".incomplete").mkdir(exist_ok=True)
     (bucket.folder / ".incomplete" / "1").write_bytes(b"")
 
 
-def other_name(bucket: Bucket) -> None:
+def no_pack(bucket: Sample) -> None:
+    (bucket.folder / ".packs" / "1.tmp").write_bytes(b"")
+
+
+def other_name(bucket: Sample) -> None:
     shutil.copy(bucket.file, bucket.file.with_name("part-0.parquet"))
 
 
@@ -130,25 +139,42 @@ def other_name(bucket: Bucket) -> None:
         (tail_lost, "partition 0: offsets [500, 1000) missing"),
         (unfinished_left, ".incomplete/1: neither data nor the cluster's own"),
         (other_name, "part-0.parquet: neither data nor the cluster's own"),
+        (no_pack, ".packs/1.tmp: neither data nor the cluster's own"),
     ],
 )
-def test_a_planted_fault_is_named(bucket: Bucket, plant: Callable[[Bucket], None], found: str, tmp_path: Path) -> None:
+def test_a_planted_fault_is_named(bucket: Sample, plant: Callable[[Sample], None], found: str, tmp_path: Path) -> None:
     (fault,) = bucket.planted(plant, tmp_path / "store").faults()
     assert fault.endswith(found)
 
 
-def test_a_damaged_object_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:
-    def damage(copy: Bucket) -> None:
-        content = bytearray(copy.tail.read_bytes())
-        content[100] ^= 1
-        copy.tail.write_bytes(content)
+def damaged(bucket: Sample) -> bytes:
+    content = bytearray(bucket.tail_content)
+    content[100] ^= 1
+    return bytes(content)
 
-    with pytest.raises(ChunkFormatError, match="checksum"):
+
+def damage_on_the_disk(bucket: Sample) -> None:
+    damage_object(bucket.folder, bucket.tail, 100, damaged(bucket)[100:101])
+
+
+def damage_before_the_put(bucket: Sample) -> None:
+    content = damaged(bucket)
+    remove_object(bucket.folder, bucket.tail)
+    plant_object(bucket.folder, f"intake/{COPY}/{COPY}", content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"), [(damage_on_the_disk, PackDamaged), (damage_before_the_put, ChunkFormatError)]
+)
+def test_a_damaged_object_is_not_counted(
+    bucket: Sample, damage: Callable[[Sample], None], error: type[Exception], tmp_path: Path
+) -> None:
+    with pytest.raises(error, match="checksum"):
         bucket.planted(damage, tmp_path / "store").faults()
 
 
 @pytest.mark.parametrize("column", ["key", "value", "timestamp", "headers"])
-def test_a_changed_record_is_noticed(bucket: Bucket, column: str, tmp_path: Path) -> None:
+def test_a_changed_record_is_noticed(bucket: Sample, column: str, tmp_path: Path) -> None:
     def swap_two(table: pa.Table) -> pa.Table:
         order = np.arange(len(table))
         order[[0, 1]] = order[[1, 0]]
