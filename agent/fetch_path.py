@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.chunk_cache import ServedChunk
+from agent.chunk_plan import archive_compression, available_bytes, chunks_from
 from agent.chunk_reader import ChunkReader
 from agent.clock import Clock
 from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
@@ -21,7 +22,6 @@ from agent.topics import TopicAdmin
 from coordinator.chunk_index import ChunkRef
 from coordinator.log import LedgerUnavailable
 from coordinator.state import PartitionState, TopicState
-from coordinator.topic_configs import effective
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.limits import FETCH_RESPONSE_BYTES_MAX, READ_PLANS_MAX
@@ -188,7 +188,7 @@ class FetchPath:
         for number, (partition, found) in enumerate(zip(request.wanted, each_found, strict=True), 1):
             if found.topic.topic_id not in self._metadata.state.topics:
                 return True
-            available += _available_bytes(found.partition, partition.fetch_offset, request.bytes_max - available)
+            available += available_bytes(found.partition, partition.fetch_offset, request.bytes_max - available)
             if available >= request.bytes_min:
                 return True
             await self._yield_at(number)
@@ -338,45 +338,8 @@ class FetchPath:
         return plan
 
 
-def chunks_from(
-    partition: PartitionState, offset: int, bytes_max: int, *, offset_end: int | None = None
-) -> list[ChunkRef]:
-    """The chunks that hold `offset` and what follows, until their bytes reach `bytes_max`; at least one.
-
-    With `offset_end` only chunks that begin before it.
-
-    How many bytes archived records are served as is not known before they are read, so such a chunk ends the plan.
-    """
-    row = partition.index.locate(offset)
-    chunks: list[ChunkRef] = []
-    byte_count = 0
-    while row is not None and row < len(partition.index):
-        chunk = partition.index.row(row)
-        if offset_end is not None and chunk.offset_first >= offset_end:
-            break
-        chunks.append(chunk)
-        byte_count += chunk.byte_count
-        if byte_count >= bytes_max or chunk.is_archived:
-            break
-        row += 1
-    return chunks
-
-
-def archive_compression(topic: TopicState, broker_configs: dict[str, str]) -> Compression:
-    """How archived records are compressed when they are served: as the topic says, or not at all by default."""
-    name = effective(topic.configs, broker_configs, "compression.type")
-    return Compression[name.upper()] if name.upper() in Compression.__members__ else Compression.NONE
-
-
 def _needs_barrier(found: _Found | ErrorCode) -> bool:
     """Whether this may be so only because this agent is behind (safety rule S4)."""
     if isinstance(found, _Found):
         return found.is_diverging
     return found in BEHIND_PERHAPS
-
-
-def _available_bytes(partition: PartitionState, offset: int, bytes_wanted: int) -> int:
-    """About how many bytes wait from `offset` on, up to `bytes_wanted`: chunks count whole, as they are stored."""
-    if offset >= partition.log_end or bytes_wanted <= 0:
-        return 0
-    return sum(chunk.byte_count for chunk in chunks_from(partition, offset, bytes_wanted))

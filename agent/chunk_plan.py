@@ -1,0 +1,46 @@
+"""Which chunks answer a fetch, out of the state alone.
+
+Rule: nothing is read and nothing awaited here. What archived records come to is not known before they are read.
+"""
+
+from coordinator.chunk_index import ChunkRef
+from coordinator.state import PartitionState, TopicState
+from coordinator.topic_configs import effective
+from protocol.compression import Compression
+
+
+def chunks_from(
+    partition: PartitionState, offset: int, bytes_max: int, *, offset_end: int | None = None
+) -> list[ChunkRef]:
+    """The chunks that hold `offset` and what follows, until their bytes reach `bytes_max`; at least one.
+
+    With `offset_end` only chunks that begin before it.
+
+    How many bytes archived records are served as is not known before they are read, so such a chunk ends the plan.
+    """
+    row = partition.index.locate(offset)
+    chunks: list[ChunkRef] = []
+    byte_count = 0
+    while row is not None and row < len(partition.index):
+        chunk = partition.index.row(row)
+        if offset_end is not None and chunk.offset_first >= offset_end:
+            break
+        chunks.append(chunk)
+        byte_count += chunk.byte_count
+        if byte_count >= bytes_max or chunk.is_archived:
+            break
+        row += 1
+    return chunks
+
+
+def archive_compression(topic: TopicState, broker_configs: dict[str, str]) -> Compression:
+    """How archived records are compressed when they are served: as the topic says, or not at all by default."""
+    name = effective(topic.configs, broker_configs, "compression.type")
+    return Compression[name.upper()] if name.upper() in Compression.__members__ else Compression.NONE
+
+
+def available_bytes(partition: PartitionState, offset: int, bytes_wanted: int) -> int:
+    """About how many bytes wait from `offset` on, up to `bytes_wanted`: chunks count whole, as they are stored."""
+    if offset >= partition.log_end or bytes_wanted <= 0:
+        return 0
+    return sum(chunk.byte_count for chunk in chunks_from(partition, offset, bytes_wanted))
