@@ -6,6 +6,7 @@ loses everything else.
 """
 
 import errno
+import fcntl
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -54,8 +55,14 @@ class Files:
                 rest = _after(rest, written)
 
     def read_at(self, descriptor: int, byte_count: int, position: int) -> bytes:
-        """Up to `byte_count` bytes from `position`; fewer at the end of the file."""
-        return os.pread(descriptor, byte_count, position)
+        """Up to `byte_count` bytes from `position`; fewer at the end of the file, and nowhere else."""
+        found = os.pread(descriptor, byte_count, position)
+        while len(found) < byte_count:  # at a page that cannot be read, too: only what is asked next tells which it was
+            more = os.pread(descriptor, byte_count - len(found), position + len(found))
+            if not more:
+                break
+            found += more
+        return found
 
     def truncate(self, descriptor: int, file_bytes: int) -> None:
         os.ftruncate(descriptor, file_bytes)
@@ -93,6 +100,16 @@ class Files:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def lock_directory(self, path: str) -> int:
+        """A descriptor that keeps everyone else from this lock until it is closed. Raises `BlockingIOError`."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def read(self, path: str) -> bytes:
         return Path(path).read_bytes()

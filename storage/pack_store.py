@@ -3,7 +3,7 @@
 Rule: puts that come while others are written wait, and are then written and synced together. What is where is known in
 memory and belongs to the event loop; files are touched by threads. Why not a file for each object: docs/adr/0007.
 
-One process opens a folder at a time: the ledger's lock sees to that.
+One process opens a folder at a time: it holds a lock on it.
 """
 
 import asyncio
@@ -17,7 +17,14 @@ from pathlib import Path
 from protocol.limits import PACK_GROUP_BYTES_MAX
 from storage.keys import check_key, check_prefix
 from storage.local_files import Files, errors_of
-from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
+from storage.object_store import (
+    Buffer,
+    ObjectExists,
+    ObjectMeta,
+    ObjectMissing,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 from storage.one_thread import OneThread
 from storage.packs import Pack, PackFolder, PackObject, Place
 
@@ -42,26 +49,33 @@ class PackStore:
         files: Files | None = None,
     ) -> None:
         files = Files() if files is None else files
+        self._folder = folder
         self._packs = PackFolder(str(folder), new_nonce=new_nonce, is_durable=is_durable, files=files)
         self._now_ms = now_ms
         self._writer = OneThread("pack-write")
         self._readers = ThreadPoolExecutor(READ_THREADS, "pack-read")
         self._waiting: deque[PackObject] = deque()
         self._under_way: dict[str, asyncio.Future[None]] = {}
+        self._marking: set[asyncio.Future[None]] = set()
         self._is_writing = False
+        self._is_closed = False
         self._newest: Pack | None = None
         """Where the last group went: the only pack that is kept without objects."""
         with errors_of(str(folder)):
             files.make_directory(str(folder))
             if is_durable:
                 files.sync_directory(os.path.dirname(folder))
-            self._index = self._packs.open()
+            try:
+                self._index = self._packs.open()
+            except BlockingIOError as error:
+                raise StoreMisconfigured(f"{folder} is in use by another process: it serves one at a time") from error
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         """A cancelled put goes on in its thread: `parts` must not change until the store is closed."""
         check_key(key)
         while (earlier := self._under_way.get(key)) is not None:
             await asyncio.wait([earlier])
+        self._check_open()
         if if_absent and key in self._index:
             raise ObjectExists(f"{key} exists")
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -99,21 +113,25 @@ class PackStore:
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             check_key(key)
+        self._check_open()
         doomed = {key: self._index.pop(key) for key in dict.fromkeys(keys) if key in self._index}
         if doomed:
-            marked = asyncio.get_running_loop().run_in_executor(self._readers, self._mark_dead, doomed)
-            marked.add_done_callback(partial(self._forget, doomed))
-            await asyncio.shield(marked)
+            await asyncio.shield(self._begin_marking(doomed))
 
     async def server_time_ms(self) -> int | None:
         """None: a directory has no clock but this machine's."""
         return None
 
     async def close(self) -> None:
-        """Carry out what was begun, cancelled puts included, and give the threads back."""
-        while self._under_way:
-            await asyncio.wait(self._under_way.values())
+        """Carry out what was begun, cancelled puts included, and give the threads back. Nothing can be asked then."""
+        self._is_closed = True
+        while self._under_way or self._marking:
+            await asyncio.wait([*self._under_way.values(), *self._marking])
         await asyncio.to_thread(self._shut_down)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreMisconfigured(f"{self._folder} was closed")
 
     def _place(self, key: str) -> Place:
         place = self._index.get(key)
@@ -122,6 +140,7 @@ class PackStore:
         return place
 
     async def _read(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
+        self._check_open()
         reading = partial(self._read_place, key, place, byte_first, byte_count)
         found = await asyncio.get_running_loop().run_in_executor(self._readers, reading)
         if len(found) != byte_count:
@@ -149,23 +168,34 @@ class PackStore:
                 outcome.set_result(None)
             else:
                 outcome.set_exception(failure)
+                outcome.exception()  # nobody may be there to ask: a put can be cancelled
         self._is_writing = False
         if self._waiting:
             self._write_waiting()
 
     def _keep(self, group: Sequence[PackObject], places: Sequence[Place]) -> None:
-        before, self._newest = self._newest, places[0].pack
+        replaced: dict[str, Place] = {}
         for stored, place in zip(group, places, strict=True):
             place.pack.live_count += 1
-            replaced = self._index.get(stored.key)
+            earlier = self._index.get(stored.key)
+            if earlier is not None:
+                replaced[stored.key] = earlier
             self._index[stored.key] = place
-            if replaced is not None:
-                self._count_out(replaced.pack)
+        before, self._newest = self._newest, places[0].pack
         if before is not None:
             self._take_back_empty(before)
+        if replaced:
+            self._begin_marking(replaced)
 
-    def _forget(self, doomed: Mapping[str, Place], marked: asyncio.Future[None]) -> None:
+    def _begin_marking(self, doomed: Mapping[str, Place]) -> "asyncio.Future[None]":
+        marked = asyncio.get_running_loop().run_in_executor(self._readers, self._mark_dead, doomed)
+        self._marking.add(marked)
+        marked.add_done_callback(partial(self._forget, doomed))
+        return marked
+
+    def _forget(self, doomed: Mapping[str, Place], marked: "asyncio.Future[None]") -> None:
         """Objects are marked dead; where that failed they are there as before, to be deleted another time."""
+        self._marking.discard(marked)
         if marked.exception() is not None:
             for key, place in doomed.items():
                 self._index.setdefault(key, place)

@@ -7,10 +7,12 @@ its pages. A start never writes to a pack of an earlier one. Bytes: `storage.pac
 
 import errno
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Lock
 
 from crc32c import crc32c
 
@@ -31,8 +33,7 @@ from storage.pack_format import (
     read_record,
 )
 
-_NAME_DIGITS = 16
-_SUFFIX = ".pack"
+_FILE_NAME = re.compile(r"([0-9a-f]{16})\.pack")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,30 +74,24 @@ class PackFolder:
         self._is_durable = is_durable
         self._files = files
         self._spare: deque[int] = deque()
+        self._spare_lock = Lock()
+        self._held = -1
         self._number_next = 0
         self._pack: Pack | None = None
         self._descriptor = -1
         self._end = 0
 
     def open(self) -> dict[str, Place]:
-        """Everything that is there. What a crash cut off goes, and packs without objects become spare ones."""
-        numbers = sorted(
-            int(name.removesuffix(_SUFFIX), 16) for name in os.listdir(self._folder) if name.endswith(_SUFFIX)
-        )
-        found: dict[str, Place] = {}
-        for number in numbers:
-            for key, place in self._scan(number, is_newest=number == numbers[-1]):
-                replaced = found.get(key)
-                if replaced is not None:
-                    replaced.pack.live_count -= 1
-                place.pack.live_count += 1
-                found[key] = place
-        live = {place.pack.number for place in found.values()}
-        for number in numbers:
-            if number not in live:
-                self._take_back(number)
-        self._number_next = numbers[-1] + 1 if numbers else 0
-        return found
+        """Everything that is there. What a crash cut off goes, and packs without objects become spare ones.
+
+        Nobody else may open the folder until `close`. Raises `BlockingIOError` where somebody has.
+        """
+        self._held = self._files.lock_directory(self._folder)
+        try:
+            return self._scan_all()
+        except OSError:
+            self.close()
+            raise
 
     def append(self, objects: Sequence[PackObject]) -> list[Place]:
         """Write and sync all of `objects` by one call each. After an `OSError` none of them counts."""
@@ -150,30 +145,71 @@ class PackFolder:
         self._take_back(pack.number)
 
     def close(self) -> None:
-        if self._pack is not None:
-            self._files.close(self._descriptor)
-            self._pack = None
+        self._end_pack()
+        if self._held >= 0:
+            self._files.close(self._held)
+            self._held = -1
 
     def _path(self, number: int) -> str:
-        return f"{self._folder}/{number:0{_NAME_DIGITS}x}{_SUFFIX}"
+        return f"{self._folder}/{number:016x}.pack"
+
+    def _scan_all(self) -> dict[str, Place]:
+        named = (_FILE_NAME.fullmatch(name) for name in os.listdir(self._folder))
+        numbers = sorted(int(name[1], 16) for name in named if name is not None)
+        found: dict[str, Place] = {}
+        for number in numbers:
+            for key, place in self._scan(number, is_newest=number == numbers[-1]):
+                replaced = found.get(key)
+                if replaced is not None:
+                    replaced.pack.live_count -= 1
+                place.pack.live_count += 1
+                found[key] = place
+        live = {place.pack.number for place in found.values()}
+        for number in numbers:
+            if number not in live:
+                self._take_back(number)
+        self._number_next = numbers[-1] + 1 if numbers else 0
+        return found
 
     def _begin_pack(self) -> None:
         """The file of a spare pack under a new name, else a new one: blocks that exist are quicker to write."""
-        self.close()
+        self._end_pack()
         number = self._number_next
         self._number_next += 1
-        path = self._path(number)
+        descriptor = self._named_file(number)
         try:
-            self._files.rename(self._path(self._spare.popleft()), path)
-        except IndexError:
-            descriptor = self._files.create(path)
-        else:
-            descriptor = self._files.open_existing(path, is_writing=True)
-        if self._is_durable:
-            self._files.sync_directory(self._folder)
+            if self._is_durable:
+                self._files.sync_directory(self._folder)
+        except OSError:
+            self._files.close(descriptor)
+            self._take_back(number)
+            raise
         self._pack = Pack(number=number, nonce=self._new_nonce())
         self._descriptor = descriptor
         self._end = 0
+
+    def _named_file(self, number: int) -> int:
+        path = self._path(number)
+        try:
+            spare = self._spare.popleft()
+        except IndexError:
+            return self._files.create(path)
+        try:
+            self._files.rename(self._path(spare), path)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                self._take_back(spare)
+            raise
+        try:
+            return self._files.open_existing(path, is_writing=True)
+        except OSError:
+            self._take_back(number)
+            raise
+
+    def _end_pack(self) -> None:
+        if self._pack is not None:
+            self._files.close(self._descriptor)
+            self._pack = None
 
     def _write(self, parts: Sequence[Buffer]) -> None:
         is_written = False
@@ -187,19 +223,32 @@ class PackFolder:
             raise
 
     def _cut(self, *, is_sync_failed: bool) -> None:
-        """Take away what a failed append has left. After a failed sync, or where that fails too, the pack is over."""
+        """Take away what a failed append has left. After a failed sync, or where that fails too, the pack is over.
+
+        A pack that is over has no owner if nothing was appended before: its file goes here. Others go with their
+        objects.
+        """
         is_over = is_sync_failed
         try:
             self._files.truncate(self._descriptor, self._end)
+            if is_over:
+                self._files.sync_file(self._descriptor)  # later starts do not look for a torn end in it
         except OSError:
             is_over = True
         if is_over:
-            self.close()
+            assert self._pack is not None
+            path = self._path(self._pack.number)
+            self._end_pack()
+            if not self._end:
+                with suppress(OSError):
+                    self._files.unlink(path)
 
     def _take_back(self, number: int) -> None:
-        if len(self._spare) < PACKS_SPARE_MAX:
-            self._spare.append(number)
-        else:
+        with self._spare_lock:
+            is_kept = len(self._spare) < PACKS_SPARE_MAX
+            if is_kept:
+                self._spare.append(number)
+        if not is_kept:
             with suppress(OSError):  # the next start finds it without objects
                 self._files.unlink(self._path(number))
 
