@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numba import njit, types
 
+from protocol.copy_kernel import copy_bytes
 from protocol.limits import TIMESTAMP_MS_MAX
 from protocol.record_batch import HEADER_BYTES
 from protocol.record_columns import (
@@ -282,7 +283,7 @@ def _string_bytes(length: int) -> int:  # pragma: no cover
 def _put_string(output: Numbers, position: int, data: Numbers, first: int, length: int) -> int:  # pragma: no cover
     position = _put_varint(output, position, length)
     if length > 0:
-        output[position : position + length] = data[first : first + length]
+        copy_bytes(output, position, data, first, length)
         position += length
     return position
 
