@@ -7,7 +7,8 @@ can guess, so that what an earlier use of the file left behind is never taken fo
     record  magic 4 | crc32c u32 of the fields after it but the state, and of the key | nonce 16 | payload bytes u64 |
             modified ms i64 | payload crc32c u32 | key bytes u16 | state u8 | padding 1 | key | payload | padding to 8
 
-The state alone is ever changed in place: an object that is deleted is marked, not cut out.
+The state alone is ever changed in place: an object that is deleted is marked, not cut out. No single bit makes a live
+object a dead one.
 """
 
 import struct
@@ -21,7 +22,7 @@ PACK_HEADER_BYTES = PACK_HEADER.size
 RECORD_HEADER_BYTES = RECORD_HEADER.size
 STATE_POSITION = RECORD_HEADER_BYTES - 2
 """Of the state, within a record."""
-LIVE, DEAD = b"L", b"D"
+LIVE, DEAD = b"L", b"\xb3"
 
 _PACK_MAGIC = b"PNSTPACK"
 _RECORD_MAGIC = b"PREC"
@@ -97,7 +98,7 @@ def read_record(buffer: bytes, nonce: bytes) -> PackRecord | None:
         payload_bytes=payload_bytes,
         payload_crc=payload_crc,
         modified_ms=modified_ms,
-        is_live=state == LIVE[0],
+        is_live=state != DEAD[0],
     )
 
 

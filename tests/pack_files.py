@@ -17,6 +17,7 @@ PACK_FILE = re.compile(r"\.packs/(?P<number>[0-9a-f]{16})\.pack")
 _PACK = struct.Struct("<8sQ16sI4x")
 _RECORD = struct.Struct("<4sI16sQqIHBx")
 _STATE_FIRST = _RECORD.size - 2
+_DEAD = b"\xb3"
 _NONCE = bytes(range(16))
 
 
@@ -69,7 +70,7 @@ def plant_object(store: Path, key: str, payload: bytes) -> None:
 
 def remove_object(store: Path, stored: PackedObject) -> None:
     """Mark an object as deleted."""
-    _overwrite(store, stored, stored.record_first + _STATE_FIRST, b"D")
+    _overwrite(store, stored, stored.record_first + _STATE_FIRST, _DEAD)
 
 
 def damage_object(store: Path, stored: PackedObject, byte: int, content: bytes) -> None:
@@ -109,5 +110,5 @@ def _records(file: pa.NativeFile, name: str) -> Iterator[tuple[str, PackedObject
             payload_bytes=payload_bytes,
             payload_crc=payload_crc,
         )
-        yield key.decode(), stored, state == ord("L")
+        yield key.decode(), stored, state != _DEAD[0]
         position = payload_first + payload_bytes + -(key_bytes + payload_bytes + _RECORD.size) % 8

@@ -5,6 +5,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tests.bucket_listing import METADATA, local_bucket
 from tests.faults.power_cut.power_cut import PowerCut
 from tests.processes import START_SECONDS_MAX, ProcessFailed
 from tests.services import Penstock, PenstockFactory
@@ -89,7 +90,9 @@ def test_acknowledged_records_survive_power_cut_after_power_cut(penstock: Pensto
     assert consume(running.bootstrap, len(acknowledged.values)) == acknowledged.values
 
 
-@pytest.mark.parametrize("ignore", ["file:ledger.sqlite", "file:/store/", "dir:/store", "dir:"])
+@pytest.mark.parametrize(
+    "ignore", ["file:ledger.sqlite", "file:/store/", "file:/.packs/", "dir:/store", "dir:/.packs", "dir:"]
+)
 def test_without_a_sync_acknowledged_records_are_lost(
     penstock: PenstockFactory, power_cut: PowerCut, ignore: str
 ) -> None:
@@ -101,6 +104,16 @@ def test_without_a_sync_acknowledged_records_are_lost(
         return  # it says that ledger and bucket disagree, and does not serve
     left = consume(running.bootstrap, len(acknowledged.values), seconds_max=LOST_SECONDS_MAX)
     assert left != acknowledged.values
+
+
+@pytest.mark.parametrize("ignore", ["file:/.packs/", "dir:/.packs"])
+def test_it_is_the_syncs_of_packs_that_keep_the_intake(
+    penstock: PenstockFactory, power_cut: PowerCut, ignore: str
+) -> None:
+    run_until_the_power_is_cut(penstock, power_cut, Acknowledged(), flushes=1, name="run", ignore=ignore)
+    bucket = local_bucket(power_cut.root / "data" / "store")
+    assert bucket.keys()
+    assert all(map(METADATA.fullmatch, bucket.keys()))
 
 
 def test_a_broker_whose_bucket_is_gone_says_so_and_does_not_serve(
