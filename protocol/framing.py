@@ -8,8 +8,10 @@ Specification: https://kafka.apache.org/protocol#protocol_common
 
 from typing import Final
 
+import numpy as np
+
 from protocol.errors import MalformedRequest
-from protocol.limits import RECEIVE_BUFFER_BYTES, RECEIVE_GROWTH_BYTES, REQUEST_BYTES_MAX
+from protocol.limits import RECEIVE_BUFFER_BYTES, REQUEST_BYTES_MAX
 from protocol.wire import INT32, Buffer
 
 SIZE_BYTES: Final = 4
@@ -45,10 +47,9 @@ class FrameReceiver:
     def get_buffer(self) -> memoryview:
         """Where to put what arrives next; at least one byte long."""
         large = self.large_frame_bytes
-        if large:
-            held = len(self._view)
-            if self._first + large > held and (self._end == held or held < min(large, RECEIVE_GROWTH_BYTES)):
-                self._move(large)
+        if large and self._first + large > len(self._view):
+            # Not filled with zeros: the machine gives the memory as bytes arrive, and a stalled frame takes little.
+            self._move(np.empty(large, np.uint8).data)
         return self._view[self._end :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
@@ -74,7 +75,7 @@ class FrameReceiver:
         self._first = first
         self.large_frame_bytes = wanted if wanted > self._buffer_bytes else 0
         if first + wanted > len(view) and not self.large_frame_bytes:
-            self._move(wanted)
+            self._move(memoryview(bytearray(self._buffer_bytes)))
         return frames
 
     def receive_data(self, data: Buffer) -> list[memoryview]:
@@ -89,13 +90,9 @@ class FrameReceiver:
             frames += self.buffer_updated(count)
         return frames
 
-    def _move(self, wanted: int) -> None:
-        """Goes on in a new buffer, taking along the start of the frame that did not fit.
-
-        An announced size alone sets no more than `RECEIVE_GROWTH_BYTES` aside; then memory doubles as bytes arrive.
-        """
+    def _move(self, view: memoryview) -> None:
+        """Goes on in new memory, taking along the start of the frame that did not fit."""
         start = self._view[self._first : self._end]
-        buffer = bytearray(max(self._buffer_bytes, min(wanted, max(RECEIVE_GROWTH_BYTES, 2 * len(start)))))
-        self._view = memoryview(buffer)
-        self._view[: len(start)] = start
+        view[: len(start)] = start
+        self._view = view
         self._first, self._end = 0, len(start)

@@ -36,8 +36,6 @@ TAGGED_FIELDS_MAX = 128
 """Tagged fields of one structure; Kafka knows fewer than ten for any."""
 RECEIVE_BUFFER_BYTES = 128 * KIB
 """What a connection receives into; frames that lie whole within it are never copied."""
-RECEIVE_GROWTH_BYTES = 4 * MIB
-"""A frame's announced size is believed, and memory set aside for it, up to here; beyond it memory follows arrival."""
 
 # Records.
 MESSAGE_BYTES_MAX_DEFAULT = MIB + 12
@@ -140,7 +138,8 @@ ARCHIVE_FILE_MEMORY_BYTES_MAX = 32 * MIB
 ARCHIVE_READS_IN_FLIGHT_MAX = 4
 """Ranges of intake objects that one pass reads at a time."""
 ARCHIVE_BATCH_BYTES_TARGET = 256 * KIB
-"""Record batches made out of archived rows are about this large before compression; a larger record goes alone."""
+"""Record batches made out of archived rows are about this large before compression, less where the topic's
+max.message.bytes is; a larger record goes alone, compressed where it is above that."""
 FOOTER_READ_BYTES = 64 * KIB
 """Read from the end of a Parquet file at first; a longer footer costs a second request."""
 FOOTERS_CACHED_MAX = 1_000

@@ -119,7 +119,7 @@ class Place:
     __slots__ = ("_pending", "acknowledgement", "partition", "topic_row")
 
     def __init__(self, pending: PendingProduce, topic_row: int, partition: int) -> None:
-        self._pending = pending
+        self._pending: PendingProduce | None = pending
         self.topic_row = topic_row
         self.partition = partition
         self.acknowledgement = NOT_IN_TIME
@@ -127,7 +127,10 @@ class Place:
 
     def settle(self, acknowledgement: Acknowledgement) -> None:
         self.acknowledgement = acknowledgement
-        self._pending.place_settled()
+        # The request knows its places: a way back would keep its records until the garbage collector comes.
+        pending, self._pending = self._pending, None
+        assert pending is not None, "settled twice"
+        pending.place_settled()
 
 
 async def _find_topic(services: Services, topic: ProduceTopic) -> tuple[TopicState | None, ErrorCode]:

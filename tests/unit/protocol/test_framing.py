@@ -1,14 +1,21 @@
 """Frames come out whole, uncopied where they lie whole, and never change afterwards."""
 
+import resource
+from pathlib import Path
+
 import pytest
 
 from protocol.errors import MalformedRequest
 from protocol.framing import FrameReceiver
-from protocol.limits import MIB, RECEIVE_GROWTH_BYTES
+from protocol.limits import MIB
 
 
 def framed(*bodies: bytes) -> bytes:
     return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def fill(receiver: FrameReceiver, data: bytes) -> list[memoryview]:
@@ -71,26 +78,28 @@ class TestMemory:
         assert fill(receiver, framed(b"1234") + b"\0\0") == [b"1234"]
         assert fill(receiver, b"\0\3abc") == [b"abc"]
 
-    def test_an_announced_size_alone_sets_little_memory_aside(self) -> None:
-        receiver = FrameReceiver()
-        fill(receiver, (100 * MIB).to_bytes(4, "big"))
-        assert len(receiver.get_buffer()) == RECEIVE_GROWTH_BYTES - 4
+    def test_an_announced_size_alone_takes_little_memory(self) -> None:
+        receivers = [FrameReceiver() for _ in range(64)]
+        before_bytes = resident_bytes()
+        for receiver in receivers:
+            fill(receiver, (100 * MIB).to_bytes(4, "big"))
+            assert len(receiver.get_buffer()) == 100 * MIB
+        assert resident_bytes() - before_bytes < 200 * MIB
 
-    def test_a_frame_beyond_the_growth_limit_comes_whole(self) -> None:
+    def test_a_large_frame_is_received_into_one_buffer(self) -> None:
         receiver = FrameReceiver()
-        body = bytes(range(256)) * (3 * RECEIVE_GROWTH_BYTES // 256)
+        body = bytes(range(256)) * (12 * MIB // 256)
         fill(receiver, len(body).to_bytes(4, "big"))
-        rooms: list[int] = []
+        memory = receiver.get_buffer().obj
         source, frames = memoryview(body), list[memoryview]()
         while source:
             room = receiver.get_buffer()
-            rooms.append(len(room))
+            assert room.obj is memory
             count = min(len(room), len(source), MIB)
             room[:count] = source[:count]
             source = source[count:]
             frames += receiver.buffer_updated(count)
         assert frames == [body]
-        assert max(rooms) <= 2 * RECEIVE_GROWTH_BYTES
         assert len(receiver.get_buffer()) > 0
 
 

@@ -1,0 +1,216 @@
+"""Clients that ask for more than they may have, all at once: the others are served, memory is bounded, and it passes.
+
+Rule: every phase runs beside well-behaved connections, which must be answered in time and without an error; what was
+held for the phase is given back when its clients are gone.
+"""
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from protocol.limits import MIB, REQUEST_BYTES_QUEUED_MAX
+from tests.faults.test_hostile import FETCH, MEMORY_BYTES_MAX, PRODUCE, Calm, resident_bytes_max
+from tests.made_records import Record, make_batch
+from tests.services import Penstock, PenstockFactory
+
+METADATA, LIST_OFFSETS = 3, 2
+ALL_SECONDS_MAX = 20.0
+ANSWER_SECONDS_MAX = 10.0
+STALLED_PEERS = 40
+UNREAD_PEERS = 16
+QUEUE_PEERS, QUEUE_REQUESTS = 12, 2
+
+pytestmark = pytest.mark.timeout(120)
+
+Phase = Callable[[int], Awaitable[None]]
+
+
+def request(api_key: int, version: int, *body: bytes) -> bytes:
+    """A framed request with correlation id 7 and without a client id."""
+    head = struct.pack(">hhih", api_key, version, 7, -1)
+    return struct.pack(">i", len(head) + sum(map(len, body))) + head + b"".join(body)
+
+
+def produce(topic: bytes, *batches: bytes) -> bytes:
+    """Produce 8 to a topic's partitions from 0 on."""
+    head = struct.pack(">hhiih", -1, -1, 10_000, 1, len(topic)) + topic + struct.pack(">i", len(batches))
+    rows = [struct.pack(">ii", number, len(batch)) + batch for number, batch in enumerate(batches)]
+    return request(PRODUCE, 8, head, *rows)
+
+
+def fetch(topic: bytes, partitions_count: int, *, offset: int = 0) -> bytes:
+    """Fetch 4 of 55 MiB at once, the partitions from 0 on."""
+    head = struct.pack(">iiiibih", -1, 0, 1, 55 * MIB, 0, 1, len(topic)) + topic + struct.pack(">i", partitions_count)
+    return request(FETCH, 4, head, *[struct.pack(">iqi", row, offset, 55 * MIB) for row in range(partitions_count)])
+
+
+ALL_METADATA = request(METADATA, 1, struct.pack(">i", -1))
+LARGE_BATCH = make_batch([Record(offset=0, timestamp=1, value=bytes(range(256)) * 4000)])
+FOREIGN_BATCH = LARGE_BATCH * 20
+"""Twenty batches in one: well framed and 20 MB, but no partition takes it."""
+
+
+class Peer:
+    """A client that sends what it is told to, and reads when it is told to."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, *requests: bytes) -> None:
+        self.writer.writelines(requests)
+        await self.writer.drain()
+
+    async def answer_bytes(self) -> int:
+        """How long the next answer is; `IncompleteReadError` or `ConnectionError` where there is none."""
+        count = int.from_bytes(await self.reader.readexactly(4), "big")
+        await self.reader.readexactly(count)
+        return count
+
+
+@asynccontextmanager
+async def connected(port: int, count: int) -> AsyncIterator[list[Peer]]:
+    peers = [Peer(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(count)]
+    try:
+        yield peers
+    finally:
+        for peer in peers:
+            peer.writer.transport.abort()
+
+
+async def queues_of_large_requests(port: int) -> None:
+    """480 MB of requests are in the sockets at once, and every one is answered."""
+    frame = produce(b"large", FOREIGN_BATCH)
+
+    async def queue(peer: Peer) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(peer.send(*[frame] * QUEUE_REQUESTS))
+            for _ in range(QUEUE_REQUESTS):
+                assert await peer.answer_bytes() < 1000
+
+    async with connected(port, QUEUE_PEERS) as peers, asyncio.TaskGroup() as tasks:
+        for peer in peers:
+            tasks.create_task(queue(peer))
+
+
+async def queues_of_good_batches(port: int) -> None:
+    """Requests that have to be stored, as fast as they can be sent; all of them are."""
+    frame = produce(b"large", *[LARGE_BATCH] * 3)
+
+    async def queue(peer: Peer) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(peer.send(*[frame] * 4))
+            for _ in range(4):
+                assert await peer.answer_bytes() < 1000
+
+    async with connected(port, 4) as peers, asyncio.TaskGroup() as tasks:
+        for peer in peers:
+            tasks.create_task(queue(peer))
+
+
+async def peers_that_never_read(port: int) -> None:
+    """Each asks for gigabytes, of which nothing is taken from its stream; what it does not read is not made ready."""
+    asked = [fetch(b"large", 3), ALL_METADATA] * 100
+
+    async def ask(peer: Peer) -> None:
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(2):
+                await peer.send(*asked)
+
+    async with connected(port, UNREAD_PEERS) as peers:
+        await asyncio.gather(*[ask(peer) for peer in peers])
+        await serve_large_requests(port, 20)
+
+
+async def huge_arrays(port: int) -> None:
+    """Valid, and longer than any client's: answered, or the connection is closed."""
+    count = 40_000
+    names = struct.pack(">i", 5 * count) + b"\0\1a" * (5 * count)
+    different = struct.pack(">i", 10_000) + b"".join(b"\0\6%06d" % number for number in range(10_000))
+    rows = struct.pack(">iih", -1, 1, 5) + b"large" + struct.pack(">i", count)
+    requests = [
+        request(METADATA, 1, names),
+        request(METADATA, 4, different, b"\0"),
+        fetch(b"large", count),
+        produce(b"large", *[b""] * count),
+        request(LIST_OFFSETS, 1, rows, *[struct.pack(">iq", row, -1) for row in range(count)]),
+    ]
+
+    async def ask(peer: Peer, data: bytes) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await peer.send(data)
+            await peer.answer_bytes()
+
+    async with connected(port, len(requests)) as peers, asyncio.TaskGroup() as tasks:
+        for peer, data in zip(peers, requests, strict=True):
+            tasks.create_task(ask(peer, data))
+
+
+async def stalled_halves(port: int) -> None:
+    """Each announces 100 MiB, sends a little and no more; what others send is small enough to be let in beside them."""
+    begun = struct.pack(">i", 100 * MIB) + bytes([0, PRODUCE, 0, 8]) + bytes(200_000)
+    async with connected(port, STALLED_PEERS) as peers:
+        for peer in peers:
+            peer.writer.write(begun)
+        await serve_large_requests(port, 4)
+
+
+async def serve_large_requests(port: int, count: int) -> None:
+    """A good client's requests of 3 MB are answered in time."""
+    async with connected(port, 1) as (peer,):
+        for _ in range(count):
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                await peer.send(produce(b"large", *[LARGE_BATCH] * 3))
+                await peer.answer_bytes()
+
+
+PHASES: tuple[Phase, ...] = (
+    queues_of_good_batches,
+    queues_of_large_requests,
+    peers_that_never_read,
+    stalled_halves,
+    huge_arrays,
+)
+
+
+async def run_beside_calm(broker: Penstock, port: int, figures: dict[str, object]) -> None:
+    calm, stopping = Calm(port), asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(calm.run(stopping))
+        for phase in PHASES:
+            began, answered, calm.slowest_s = time.monotonic(), calm.answered, 0.0
+            await phase(port)
+            figures[phase.__name__] = {
+                "s": round(time.monotonic() - began, 1),
+                "calm": calm.answered - answered,
+                "calm slowest s": round(calm.slowest_s, 2),
+                "MiB": resident_bytes_max(broker.process.pid) >> 20,
+            }
+            await serve_large_requests(port, 1)
+        stopping.set()
+
+
+def test_clients_that_ask_for_too_much_disturb_nobody(penstock: PenstockFactory) -> None:
+    broker = penstock(options={"log-level": "error"})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.create_topics([NewTopic("calm", 1), NewTopic("large", 3)]).values():
+        future.result(30)
+    port = int(broker.bootstrap.rpartition(":")[2])
+    began = time.monotonic()
+    figures: dict[str, object] = {"MiB before": resident_bytes_max(broker.process.pid) >> 20}
+    try:
+        asyncio.run(run_beside_calm(broker, port, figures))
+    finally:
+        print(figures)
+    # What the other hostile run may take, and the requests of all connections that wait here.
+    assert resident_bytes_max(broker.process.pid) < MEMORY_BYTES_MAX + REQUEST_BYTES_QUEUED_MAX, figures
+    assert time.monotonic() - began < ALL_SECONDS_MAX, figures
+    assert broker.process.is_running
+    assert "Traceback" not in broker.process.stderr
+    assert broker.process.stop() == 0
