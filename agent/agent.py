@@ -47,11 +47,13 @@ from coordinator.commands import RULES_VERSION, Endpoint, StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerError, LedgerIdentity, LedgerStart
 from coordinator.state import ClusterState
+from coordinator.topic_configs import effective
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
 from protocol.limits import FETCH_READS_BYTES_MAX, STOP_SECONDS_MAX
 from protocol.records import warm_kernels
 from storage.object_store import ObjectStore
+from storage.refs import topic_of_parquet_key
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +178,12 @@ class Agent:
     def _wire(self) -> None:
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
         cache = ChunkCache(bytes_max=settings.read_cache_bytes)
-        archive = ParquetReader(store=self.store, run_in_thread=run_in_thread, bytes_of=self._object_bytes)
+        archive = ParquetReader(
+            store=self.store,
+            run_in_thread=run_in_thread,
+            bytes_of=self._object_bytes,
+            batch_bytes_max_of=self._batch_bytes_max,
+        )
         reader = ChunkReader(store=self.store, archive=archive, cache=cache, tasks=self._tasks)
         topics = TopicAdmin(metadata=metadata, writer=writer, ids=self._ids, broker_configs=settings.broker_configs)
         self._produce = ProducePath(
@@ -269,6 +276,13 @@ class Agent:
     def _object_bytes(self, key: str) -> int | None:
         object_id = self.state.object_ids.get(key)
         return None if object_id is None else self.state.objects[object_id].object_bytes
+
+    def _batch_bytes_max(self, key: str) -> int:
+        """The max.message.bytes of the topic whose data file that is."""
+        topic_id = topic_of_parquet_key(key)
+        topic = None if topic_id is None else self.state.topics.get(topic_id)
+        configs = {} if topic is None else topic.configs
+        return int(effective(configs, self._settings.broker_configs, "max.message.bytes"))
 
     async def drain(self) -> None:
         """Take no more work, answer what was accepted, and end the session: all within the drain's time.

@@ -14,7 +14,7 @@ from itertools import cycle
 import numpy as np
 
 from iceberg_export.arrow_files import read_footer
-from iceberg_export.parquet_reader import encode_chunk
+from iceberg_export.parquet_reader import BatchForm, encode_chunk
 from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
 from protocol.compression import Compression
 from protocol.record_batch import HEADER_BYTES
@@ -80,7 +80,7 @@ def read(file: ArchiveFile, data: bytes, compression: Compression) -> int:
     for _, archived in file.partitions:
         for chunk in archived:
             piece = memoryview(data)[chunk.byte_first : chunk.byte_first + chunk.byte_count]
-            total += len(encode_chunk(footer, piece, chunk, compression))
+            total += len(encode_chunk(footer, piece, chunk, BatchForm(compression)))
     return total
 
 

@@ -115,9 +115,12 @@ def _gather_column(payload: NDArray[np.uint8], first: NDArray[np.int64], length:
     return BinaryColumn(ends=ends, data=data, is_null=is_null if bool(is_null.any()) else None)
 
 
-def encode_rows(rows: RecordRows, compression: Compression, batch_bytes_target: int) -> bytes:
+def encode_rows(
+    rows: RecordRows, compression: Compression, batch_bytes_target: int, batch_bytes_max: int | None = None
+) -> bytes:
     """The rows, of one partition, as concatenated record batches with their real offsets. CPU work.
 
+    Sizes as in `protocol.records.encode_batches`.
     Rows of different timestamp types, which a change of the topic's config leaves side by side, never share a batch.
     """
     bounds = [0, *(np.flatnonzero(np.diff(rows.timestamp_type)) + 1).tolist(), len(rows)]
@@ -126,6 +129,7 @@ def encode_rows(rows: RecordRows, compression: Compression, batch_bytes_target: 
             _to_encode(rows.part(first, end)),
             compression=compression,
             batch_bytes_target=batch_bytes_target,
+            batch_bytes_max=batch_bytes_max,
             log_append_time=int(rows.timestamp_type[first]) == LOG_APPEND_TIME,
         )
         for first, end in pairwise(bounds)

@@ -8,7 +8,7 @@ the end is bridged by an empty control batch (safety rule S5).
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from iceberg_export.columns import RecordRows
 from iceberg_export.cpu import RunInThread
@@ -20,6 +20,7 @@ from protocol.limits import (
     ARCHIVE_BATCH_BYTES_TARGET,
     FOOTER_READ_BYTES,
     FOOTERS_CACHED_MAX,
+    MESSAGE_BYTES_MAX_DEFAULT,
     ROW_GROUPS_CACHED_BYTES_MAX,
 )
 from protocol.record_batch import empty_control_batch
@@ -46,8 +47,22 @@ class ArchivedRows(Protocol):
     def row_count(self) -> int: ...
 
 
+class BatchForm(NamedTuple):
+    """How records are served: their codec, and how large a batch may be.
+
+    A batch that one record makes larger than both that and the usual size is compressed otherwise.
+    """
+
+    compression: Compression
+    bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT
+
+
 class ParquetReader:
-    """Reads archived chunks. `bytes_of` says how long an object is where the caller knows, which saves a request."""
+    """Reads archived chunks.
+
+    `bytes_of` says how long an object is where the caller knows, which saves a request. `batch_bytes_max_of` says how
+    large an object's record batches may be, in the form in which they are served: its topic's max.message.bytes.
+    """
 
     def __init__(
         self,
@@ -55,12 +70,14 @@ class ParquetReader:
         store: ObjectStore,
         run_in_thread: RunInThread,
         bytes_of: Callable[[str], int | None] = lambda _: None,
+        batch_bytes_max_of: Callable[[str], int] = lambda _: MESSAGE_BYTES_MAX_DEFAULT,
         footers_max: int = FOOTERS_CACHED_MAX,
         row_groups_bytes_max: int = ROW_GROUPS_CACHED_BYTES_MAX,
     ) -> None:
         self._store = store
         self._run_in_thread = run_in_thread
         self._bytes_of = bytes_of
+        self._batch_bytes_max_of = batch_bytes_max_of
         self._footers = ReadOnce[str, Footer](weight_max=footers_max, weigh=lambda _: 1)
         self._shared = ReadOnce[tuple[str, int], RecordRows](
             weight_max=row_groups_bytes_max, weigh=RecordRows.byte_count
@@ -75,13 +92,14 @@ class ParquetReader:
             return empty_control_batch(chunk.offset_first, chunk.offset_end)
         footer = await self._footers.get(object_key, partial(self._read_footer, object_key))
         check_place(footer, chunk)
+        form = BatchForm(compression, self._batch_bytes_max_of(object_key))
         if chunk.row_count == footer.row_groups[chunk.row_group].row_count:
             data = await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
-            return await self._run_in_thread(encode_chunk, footer, data, chunk, compression)
+            return await self._run_in_thread(encode_chunk, footer, data, chunk, form)
         rows = await self._shared.get(
             (object_key, chunk.row_group), partial(self._read_row_group, object_key, footer, chunk)
         )
-        return await self._run_in_thread(encode_part, rows, chunk, compression)
+        return await self._run_in_thread(encode_part, rows, chunk, form)
 
     async def _read_row_group(self, object_key: str, footer: Footer, chunk: ArchivedRows) -> RecordRows:
         data = await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
@@ -131,15 +149,15 @@ def decode_row_group(footer: Footer, row_group: int, data: Buffer) -> RecordRows
     return read_rows(footer, row_group, data)
 
 
-def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, compression: Compression) -> bytes:
+def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, form: BatchForm) -> bytes:
     """The chunk's rows, out of its row group's bytes, as record batches. CPU work for a thread.
 
     Raises `FileUnreadable`, also where the rows are not those that the index names.
     """
-    return encode_part(decode_row_group(footer, chunk.row_group, data), chunk, compression)
+    return encode_part(decode_row_group(footer, chunk.row_group, data), chunk, form)
 
 
-def encode_part(row_group: RecordRows, chunk: ArchivedRows, compression: Compression) -> bytes:
+def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> bytes:
     """The chunk's rows among those of its row group as record batches. CPU work for a thread.
 
     Raises `FileUnreadable` where the rows are not those that the index names.
@@ -151,5 +169,6 @@ def encode_part(row_group: RecordRows, chunk: ArchivedRows, compression: Compres
         raise FileUnreadable(
             f"rows {chunk.row_first} to {row_end} are not offsets {chunk.offset_first} to {chunk.offset_end}"
         )
-    batches = encode_rows(rows, compression, ARCHIVE_BATCH_BYTES_TARGET)
+    bytes_target = min(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max)
+    batches = encode_rows(rows, form.compression, bytes_target, max(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max))
     return batches + empty_control_batch(last + 1, chunk.offset_end)

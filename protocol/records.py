@@ -156,38 +156,62 @@ def decode_headers(columns: RecordColumns) -> HeaderColumns:
 
 
 def encode_batches(
-    source: EncodeColumns, *, compression: Compression, batch_bytes_target: int, log_append_time: bool
+    source: EncodeColumns,
+    *,
+    compression: Compression,
+    batch_bytes_target: int,
+    log_append_time: bool,
+    batch_bytes_max: int | None = None,
 ) -> bytes:
     """Concatenated v2 batches of the records, with their own offsets; gaps within a batch stand in the offset deltas.
 
     batch_bytes_target: a batch's size before compression, at most; a record that is larger has a batch of its own.
     log_append_time: batches say LogAppendTime, and each holds records of one timestamp only.
+    batch_bytes_max: a batch that `compression` leaves larger than this is compressed otherwise, where that helps.
     """
     assert _is_sound(source)
     output = np.empty(_encoded_bytes_max(source), dtype=np.uint8)
     runs = _workers[-1].encode_records(source, batch_bytes_target, output, is_split_by_timestamp=log_append_time)
-    attributes = compression | (LOG_APPEND_TIME_BIT if log_append_time else 0)
+    timestamp_type = LOG_APPEND_TIME_BIT if log_append_time else 0
+    records_bytes_max = None if batch_bytes_max is None else max(batch_bytes_max - HEADER_BYTES, 0)
     view = output.data
     parts: list[Buffer] = []
     for run in runs:
         base_offset = int(source.offset[run.row_first])
-        records = compress(compression, view[run.byte_first + HEADER_BYTES : run.byte_end])
+        records = view[run.byte_first + HEADER_BYTES : run.byte_end]
+        codec, packed = _compress(compression, records, records_bytes_max)
         header = pack_header(
             base_offset=base_offset,
-            attributes=attributes,
+            attributes=codec | timestamp_type,
             last_offset_delta=int(source.offset[run.row_end - 1]) - base_offset,
             base_timestamp=int(source.timestamp[run.row_first]),
             max_timestamp=run.max_timestamp,
             record_count=run.row_end - run.row_first,
-            records=records,
+            records=packed,
         )
-        if compression is Compression.NONE:
+        if codec is Compression.NONE:
             view[run.byte_first : run.byte_first + HEADER_BYTES] = header
+            parts.append(view[run.byte_first : run.byte_end])
         else:
-            parts += (header, records)
-    if compression is Compression.NONE:
-        return view[: runs[-1].byte_end if runs else 0].tobytes()
+            parts += (header, packed)
     return b"".join(parts)
+
+
+def _compress(compression: Compression, records: memoryview, bytes_max: int | None) -> tuple[Compression, Buffer]:
+    """The records in the codec that is asked for, or in another one if they would be larger than `bytes_max`.
+
+    Whoever sent more than the bound used a codec, which consumers have to read anyway. Which one is not known: gzip is
+    read by every client, and zstd is taken only where gzip does far less, for then zstd alone made the batch small.
+    Where no codec does much, the bound is younger than the batch, and its producer may have used none.
+    """
+    usual = compress(compression, records)
+    if bytes_max is None or len(usual) <= bytes_max:
+        return compression, usual
+    zstd = usual if compression is Compression.ZSTD else compress(Compression.ZSTD, records)
+    if len(zstd) > max(bytes_max, len(usual) // 2):
+        return compression, usual
+    gzip = compress(Compression.GZIP, records)
+    return (Compression.GZIP, gzip) if len(gzip) <= max(bytes_max, 2 * len(zstd)) else (Compression.ZSTD, zstd)
 
 
 def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int) -> Bytes:

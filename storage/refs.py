@@ -43,6 +43,18 @@ def parquet_key(topic_name: str, topic_id: TopicId, session: SessionId, number: 
     return f"{topic_folder(topic_name, topic_id)}data/{session:016x}-{number:016x}.parquet"
 
 
+def topic_of_parquet_key(key: str) -> TopicId | None:
+    """The topic whose table a data file belongs to; None where the key is not one of `parquet_key`."""
+    match key.split("/"):
+        case ["lake", folder, "data", _]:
+            digits = folder[-_TOPIC_ID_DIGITS:]
+            if len(digits) == _TOPIC_ID_DIGITS and _is_hexadecimal(digits):
+                return TopicId(bytes.fromhex(digits))
+        case _:
+            pass
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
     """Bytes `[byte_first, byte_first + byte_count)` of one object."""
@@ -73,7 +85,12 @@ def session_of_key(key: str) -> SessionId | None:
 
 _PARQUET_SUFFIX = ".parquet"
 _NUMBER_DIGITS = 16
+_TOPIC_ID_DIGITS = 32
 
 
 def _is_number(text: str) -> bool:
-    return len(text) == _NUMBER_DIGITS and all(digit in "0123456789abcdef" for digit in text)
+    return len(text) == _NUMBER_DIGITS and _is_hexadecimal(text)
+
+
+def _is_hexadecimal(text: str) -> bool:
+    return all(digit in "0123456789abcdef" for digit in text)

@@ -303,3 +303,14 @@ async def test_a_fetch_of_the_archive_goes_on_past_what_is_in_memory_only_where_
         freed = await paths.fetch(0)
     ends = [read_batches(b"".join(bytes(part) for part in read.records)).ranges[-1][1] for read in (full, freed)]
     assert ends == [RECORDS, 2 * RECORDS]
+
+
+async def test_a_record_that_compression_made_small_is_as_small_in_the_archive() -> None:
+    """Else a batch of a few kilobytes would come back as one that its consumer does not take."""
+    async with data_paths() as paths:
+        await paths.produce(batch(1, Compression.LZ4, size=8 << 20), batch(1))
+        await paths.archiver.archive_topic(TOPIC)
+        first = await paths.fetch(0)
+        records = await paths.consume(partition_bytes_max=1 << 20)
+    assert 0 < first.record_bytes < 1 << 20
+    assert [(record.offset, len(record.value or b"")) for record in records] == [(0, 8 << 20), (1, 200)]

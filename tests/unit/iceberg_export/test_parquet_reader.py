@@ -10,9 +10,10 @@ from coordinator.commands import ArchivedChunk
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.files import FileUnreadable
 from iceberg_export.kafka_rows import encode_rows
-from iceberg_export.parquet_reader import ParquetReader, check_place, encode_chunk, parse_footer
+from iceberg_export.parquet_reader import BatchForm, ParquetReader, check_place, encode_chunk, parse_footer
 from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
 from protocol.compression import Compression
+from protocol.record_batch import walk_batches
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex, TopicId
 from storage.memory_store import MemoryStore
 from storage.metered import MeteredStore
@@ -41,7 +42,7 @@ def encoded(data: bytes, chunk: ArchivedChunk) -> bytes:
     footer = parse_footer(data)
     check_place(footer, chunk)
     piece = data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
-    return encode_chunk(footer, piece, chunk, Compression.NONE)
+    return encode_chunk(footer, piece, chunk, BatchForm(Compression.NONE))
 
 
 def test_gaps_keep_their_offsets_and_the_end_is_reached() -> None:
@@ -49,6 +50,41 @@ def test_gaps_keep_their_offsets_and_the_end_is_reached() -> None:
     read = read_batches(encoded(data, chunk))
     assert read.records == RECORDS
     assert read.ranges == [(3, 10), (10, 12)]
+
+
+@pytest.mark.parametrize(("bytes_max", "codec"), [(1 << 20, Compression.GZIP), (5 << 20, Compression.NONE)])
+async def test_a_record_that_only_compression_made_small_is_served_small(bytes_max: int, codec: Compression) -> None:
+    """Its producer's batch was within max.message.bytes, so what consumers are given is, too."""
+    records = [Record(offset=3, timestamp=5, value=b"v"), Record(offset=4, timestamp=5, value=bytes(4 << 20))]
+    source = SourceChunk(
+        partition=PartitionIndex(0),
+        offset_first=Offset(3),
+        offset_end=Offset(5),
+        append_time_ms=NO_TIMESTAMP,
+        records=make_batch(records, Compression.LZ4),
+    )
+    with ArchiveWriter(topic_id=TopicId(bytes(16))) as writer:
+        writer.add(source)
+        file = writer.finish()
+    store = MemoryStore()
+    await store.put("lake/f", file.parts)
+    reader = ParquetReader(store=store, run_in_thread=asyncio.to_thread, batch_bytes_max_of={"lake/f": bytes_max}.get)  # type: ignore[arg-type]
+    [(_, [chunk])] = file.partitions
+    batches = await reader.read("lake/f", chunk, Compression.NONE)
+    assert read_batches(batches).records == records
+    small, large = walk_batches(batches)
+    assert (small.compression, large.compression) == (Compression.NONE, codec)
+    assert large.batch_bytes <= bytes_max
+
+
+def test_batches_are_no_larger_than_the_topic_allows() -> None:
+    data = file_of_two_partitions()[1]
+    footer = parse_footer(data)
+    chunk = file_of_two_partitions()[2]
+    piece = data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+    batches = encode_chunk(footer, piece, chunk, BatchForm(Compression.NONE, 75))
+    assert read_batches(batches).records == RECORDS
+    assert [header.record_count for header in walk_batches(batches)] == [1, 1, 1, 1], "three records, and the gap"
 
 
 class Requests:

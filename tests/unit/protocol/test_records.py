@@ -341,6 +341,55 @@ class TestEncoding:
             )
 
 
+def repeated_noise(count: int) -> bytes:
+    """Kilobytes of noise, again and again: farther apart than gzip looks back, not than zstd does."""
+    return np.random.default_rng(1).bytes(40_000) * count
+
+
+class TestBatchesAboveTheBound:
+    """A record that only a codec made small is not served in its full size."""
+
+    @pytest.mark.parametrize(
+        ("compression", "value", "bytes_max", "codec"),
+        [
+            (Compression.NONE, bytes(10_000), 10_000 + 100, Compression.NONE),
+            (Compression.NONE, bytes(10_000), 9_999, Compression.GZIP),
+            (Compression.NONE, repeated_noise(10), 50_000, Compression.ZSTD),
+            (Compression.NONE, repeated_noise(10), 30_000, Compression.ZSTD),
+            (Compression.NONE, repeated_noise(1), 30_000, Compression.NONE),
+            (Compression.LZ4, repeated_noise(10), 50_000, Compression.ZSTD),
+            (Compression.LZ4, repeated_noise(1), 30_000, Compression.LZ4),
+            (Compression.ZSTD, repeated_noise(1), 30_000, Compression.ZSTD),
+            (Compression.NONE, bytes(100), 0, Compression.GZIP),
+        ],
+    )
+    def test_it_is_in_the_codec_that_every_client_reads_if_that_helps(
+        self, compression: Compression, value: bytes, bytes_max: int, codec: Compression
+    ) -> None:
+        rows: list[Row] = [(5, 6, b"k", b"small", []), (7, 8, b"k", value, [(b"h", None)]), (9, 10, None, b"s", [])]
+        batches = encode_batches(
+            columns_of(rows),
+            compression=compression,
+            batch_bytes_target=90,
+            log_append_time=False,
+            batch_bytes_max=bytes_max,
+        )
+        headers = list(walk_batches(batches))
+        for header in headers:
+            check_crc(batches, header)
+        assert headers[1].compression is codec
+        assert rows_of(batches) == rows
+
+    def test_what_stays_below_is_as_it_was_asked_for(self) -> None:
+        rows: list[Row] = [(5, 6, b"k", b"small", []), (7, 8, b"k", bytes(10_000), [])]
+        source = columns_of(rows)
+        batches = encode_batches(
+            source, compression=Compression.NONE, batch_bytes_target=90, log_append_time=True, batch_bytes_max=9_999
+        )
+        assert [header.compression for header in walk_batches(batches)] == [Compression.NONE, Compression.GZIP]
+        assert all(header.is_log_append_time for header in walk_batches(batches))
+
+
 def test_strings_of_a_column_without_nulls() -> None:
     strings = BytesColumn.from_ends(np.frombuffer(b"abc", np.uint8), np.array([0, 1, 3], np.int32))
     assert strings.length.tolist() == [1, 2]

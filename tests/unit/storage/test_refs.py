@@ -10,6 +10,7 @@ from storage.refs import (
     session_of_key,
     snapshot_key,
     topic_folder,
+    topic_of_parquet_key,
 )
 
 SESSION = SessionId(0xABC)
@@ -66,3 +67,20 @@ def test_the_session_is_read_back_from_every_key() -> None:
 )
 def test_any_other_key_has_no_session(key: str) -> None:
     assert session_of_key(key) is None
+
+
+def test_the_topic_is_read_back_from_the_key_of_a_data_file() -> None:
+    assert topic_of_parquet_key(parquet_key("a-b", TOPIC, SESSION, NUMBER)) == TOPIC
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "intake/0000000000000abc/0000000000000007",
+        "lake/00/data/x.parquet",
+        f"lake/t-{'g' * 32}/data/x.parquet",
+        f"lake/t-{'0' * 32}/metadata/x.parquet",
+    ],
+)
+def test_other_keys_belong_to_no_table(key: str) -> None:
+    assert topic_of_parquet_key(key) is None
