@@ -153,12 +153,17 @@ async def huge_arrays(port: int) -> None:
 
 
 async def stalled_halves(port: int) -> None:
-    """Each announces 100 MiB, sends a little and no more; what others send is small enough to be let in beside them."""
+    """Each announces 100 MiB, sends a little and no more: what fits in beside them is served, the rest once they go."""
     begun = struct.pack(">i", 100 * MIB) + bytes([0, PRODUCE, 0, 8]) + bytes(200_000)
-    async with connected(port, STALLED_PEERS) as peers:
-        for peer in peers:
-            peer.writer.write(begun)
-        await serve_large_requests(port, 4)
+    async with connected(port, 1) as (waiting,), asyncio.TaskGroup() as tasks:
+        async with connected(port, STALLED_PEERS) as peers:
+            for peer in peers:
+                peer.writer.write(begun)
+            await serve_large_requests(port, 4)
+            tasks.create_task(waiting.send(produce(b"large", FOREIGN_BATCH, FOREIGN_BATCH, FOREIGN_BATCH)))
+            await serve_large_requests(port, 4)
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            assert await waiting.answer_bytes() < 1000
 
 
 async def serve_large_requests(port: int, count: int) -> None:
