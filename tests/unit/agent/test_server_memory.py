@@ -1,6 +1,7 @@
 """Large requests over real sockets: who waits for memory, who goes on, and who is ended."""
 
 import asyncio
+import gc
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -225,6 +226,23 @@ class TestWaiting:
                 await until(lambda: tracemalloc.get_traced_memory()[0] < 2 * MIB)
             finally:
                 tracemalloc.stop()
+
+    async def test_a_refused_produce_leaves_its_records_at_once_and_not_to_the_garbage_collector(self) -> None:
+        records = bytes(16 * MIB)
+        head = b"\0\0\0\x08\0\0\0\7\xff\xff" + b"\xff\xff\xff\xff\0\0\x75\x30" + b"\0\0\0\1\0\1t"
+        frame = head + b"\0\0\0\1" + b"\0\0\0\0" + len(records).to_bytes(4, "big") + records
+        async with serving(64 * MIB) as running:
+            peer = await running.connect()
+            gc.disable()
+            tracemalloc.start()
+            try:
+                peer.writer.writelines([len(frame).to_bytes(4, "big"), frame])
+                answer = await peer.reader.readexactly(int.from_bytes(await peer.reader.readexactly(4), "big"))
+                assert answer.startswith(b"\0\0\0\7" + b"\0\0\0\1\0\1t" + b"\0\0\0\1" + b"\0\0\0\0" + b"\0")
+                await until(lambda: tracemalloc.get_traced_memory()[0] < 2 * MIB)
+            finally:
+                tracemalloc.stop()
+                gc.enable()
 
 
 class TestStalling:
