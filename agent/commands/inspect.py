@@ -127,16 +127,18 @@ def show_object(
     as_json: JsonOption = False,
 ) -> None:
     """One object in words: an intake object's chunks, a Parquet file's row groups, a snapshot's contents."""
-    file = data_dir / "store" / key if data_dir is not None else Path(key)
-    if file.is_file():
+    payload = _object_here(key, data_dir)
+    if payload is not None:
         from agent.inspection import InspectError, describe_bytes
 
         try:
-            answer = {"file": str(file), **describe_bytes(file.read_bytes(), file.as_posix())}
+            answer = {"file": key, **describe_bytes(payload, key)}
         except InspectError as error:
-            raise CommandFailed(f"{file}: {error}") from error
+            raise CommandFailed(f"{key}: {error}") from error
     elif data_dir is not None:
-        raise CommandFailed(f"there is no {file}; list keys with penstock inspect objects", exit_code=EXIT_USAGE)
+        raise CommandFailed(
+            f"{data_dir} has no object {key}; list keys with penstock inspect objects", exit_code=EXIT_USAGE
+        )
     else:
         answer = get(server, "/api/inspect/object", {"key": key})
     if as_json:
@@ -147,6 +149,15 @@ def show_object(
     _print_rows(answer, "chunks", columns, "")
     _print_rows(answer, "row_groups", ("rows", "bytes", "partition", "offset"), "")
     _print_rows(answer, "sessions", ("session", "name", "node_id", "endpoints"), "")
+
+
+def _object_here(key: str, data_dir: Path | None) -> bytes | None:
+    """The bytes of an object of a data folder, or of a file on this machine; None where there is neither."""
+    if data_dir is None:
+        return Path(key).read_bytes() if Path(key).is_file() else None
+    from agent.commands.offline import read_object
+
+    return read_object(data_dir, key)
 
 
 async def _chunks_of_folder(data_dir: Path, topic: str, partition: int) -> list[Json]:

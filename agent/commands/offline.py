@@ -10,10 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agent.commands.failure import CommandFailed
+from agent.ids import SystemIds
 from coordinator.follower import Follower
 from coordinator.log import LedgerError, LedgerRecord, LedgerStart
 from coordinator.sqlite_log import SqliteLedger
 from coordinator.state import ClusterState
+from storage.local_files import Files
+from storage.local_store import PACKS_FOLDER
+from storage.packs import PackFolder
 
 LEDGER_FILE = "ledger.sqlite"
 UNUSED_CLUSTER_ID = "-"
@@ -39,6 +43,20 @@ async def read_ledger(data_dir: Path) -> Sequence[LedgerRecord]:
             return (await ledger.load()).records
     except LedgerError as error:
         raise CommandFailed(f"{data_dir / LEDGER_FILE}: {error}") from error
+
+
+def read_object(data_dir: Path, key: str) -> bytes | None:
+    """An object of the embedded bucket; None where there is none. Raises `CommandFailed`."""
+    store = data_dir / "store"
+    try:
+        if (store / key).is_file():
+            return (store / key).read_bytes()
+        if not (store / PACKS_FOLDER).is_dir():
+            return None
+        packs = PackFolder(str(store / PACKS_FOLDER), new_nonce=SystemIds().new_uuid, is_durable=True, files=Files())
+        return packs.find(key)
+    except OSError as error:
+        raise CommandFailed(f"{key} cannot be read: {error}") from error
 
 
 @asynccontextmanager
