@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from protocol.limits import PACK_GROUP_BYTES_MAX
+from protocol.limits import PACK_BYTES_TARGET, PACK_GROUP_BYTES_MAX
 from storage.keys import check_key, check_prefix
 from storage.local_files import Files, errors_of
 from storage.object_store import (
@@ -47,10 +47,13 @@ class PackStore:
         new_nonce: Callable[[], bytes],
         is_durable: bool = True,
         files: Files | None = None,
+        pack_bytes_target: int = PACK_BYTES_TARGET,
     ) -> None:
         files = Files() if files is None else files
         self._folder = folder
-        self._packs = PackFolder(str(folder), new_nonce=new_nonce, is_durable=is_durable, files=files)
+        self._packs = PackFolder(
+            str(folder), new_nonce=new_nonce, is_durable=is_durable, files=files, pack_bytes_target=pack_bytes_target
+        )
         self._now_ms = now_ms
         self._writer = OneThread("pack-write")
         self._readers = ThreadPoolExecutor(READ_THREADS, "pack-read")

@@ -66,13 +66,23 @@ class Place:
 
 
 class PackFolder:
-    """The packs of `folder`, to which nobody else writes. `new_nonce` gives 16 bytes that nobody can guess."""
+    """The packs of `folder`, to which nobody else writes. `new_nonce` gives 16 bytes that nobody can guess; a pack that
+    has `pack_bytes_target` is followed by another."""
 
-    def __init__(self, folder: str, *, new_nonce: Callable[[], bytes], is_durable: bool, files: Files) -> None:
+    def __init__(
+        self,
+        folder: str,
+        *,
+        new_nonce: Callable[[], bytes],
+        is_durable: bool,
+        files: Files,
+        pack_bytes_target: int = PACK_BYTES_TARGET,
+    ) -> None:
         self._folder = folder
         self._new_nonce = new_nonce
         self._is_durable = is_durable
         self._files = files
+        self._pack_bytes_target = pack_bytes_target
         self._spare: deque[int] = deque()
         self._spare_lock = Lock()
         self._held = -1
@@ -84,6 +94,7 @@ class PackFolder:
     def open(self) -> dict[str, Place]:
         """Everything that is there. What a crash cut off goes, and packs without objects become spare ones.
 
+        Where a pack could be neither written nor cut, objects may be there that no append acknowledged, even torn ones.
         Nobody else may open the folder until `close`. Raises `BlockingIOError` where somebody has.
         """
         self._held = self._files.lock_directory(self._folder)
@@ -93,9 +104,22 @@ class PackFolder:
             self.close()
             raise
 
+    def find(self, key: str) -> bytes | None:
+        """An object of a folder that another process may have open: nothing is changed. None where it is not there."""
+        for number in reversed(self._numbers()):
+            with suppress(FileNotFoundError):  # taken back meanwhile
+                descriptor = self._files.open_existing(self._path(number))
+                try:
+                    found = dict(self._walk(descriptor, number, is_checked=False)[0])
+                finally:
+                    self._files.close(descriptor)
+                if key in found:
+                    return self.read(key, found[key], 0, found[key].payload_bytes)
+        return None
+
     def append(self, objects: Sequence[PackObject]) -> list[Place]:
         """Write and sync all of `objects` by one call each. After an `OSError` none of them counts."""
-        if self._pack is None or self._end >= PACK_BYTES_TARGET:
+        if self._pack is None or self._end >= self._pack_bytes_target:
             self._begin_pack()
         pack = self._pack
         assert pack is not None
@@ -153,9 +177,12 @@ class PackFolder:
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:016x}.pack"
 
-    def _scan_all(self) -> dict[str, Place]:
+    def _numbers(self) -> list[int]:
         named = (_FILE_NAME.fullmatch(name) for name in os.listdir(self._folder))
-        numbers = sorted(int(name[1], 16) for name in named if name is not None)
+        return sorted(int(name[1], 16) for name in named if name is not None)
+
+    def _scan_all(self) -> dict[str, Place]:
+        numbers = self._numbers()
         found: dict[str, Place] = {}
         for number in numbers:
             for key, place in self._scan(number, is_newest=number == numbers[-1]):
@@ -168,6 +195,8 @@ class PackFolder:
         for number in numbers:
             if number not in live:
                 self._take_back(number)
+        if self._is_durable:
+            self._files.sync_directory(self._folder)
         self._number_next = numbers[-1] + 1 if numbers else 0
         return found
 
@@ -254,25 +283,30 @@ class PackFolder:
 
     def _scan(self, number: int, *, is_newest: bool) -> list[tuple[str, Place]]:
         """The live objects of a pack. The newest is cut where a crash has torn it, and made durable as it stands."""
-        found: list[tuple[str, Place]] = []
-        position = 0
         descriptor = self._files.open_existing(self._path(number), is_writing=True)
         try:
-            nonce = read_nonce(self._files.read_at(descriptor, PACK_HEADER_BYTES, 0), number)
-            if nonce is not None:
-                pack = Pack(number=number, nonce=nonce)
-                position = PACK_HEADER_BYTES
-                while (record := self._record_at(descriptor, position, nonce, is_checked=is_newest)) is not None:
-                    if record.is_live:
-                        found.append((record.key, _place(record, pack, position)))
-                    position += record.record_bytes
+            found, end = self._walk(descriptor, number, is_checked=is_newest)
             if is_newest:
-                self._files.truncate(descriptor, position)
+                self._files.truncate(descriptor, end)
                 if self._is_durable:
                     self._files.sync_file(descriptor)
         finally:
             self._files.close(descriptor)
         return found
+
+    def _walk(self, descriptor: int, number: int, *, is_checked: bool) -> tuple[list[tuple[str, Place]], int]:
+        """The live objects of a pack in their order, and where it ends."""
+        found: list[tuple[str, Place]] = []
+        nonce = read_nonce(self._files.read_at(descriptor, PACK_HEADER_BYTES, 0), number)
+        if nonce is None:
+            return found, 0
+        pack = Pack(number=number, nonce=nonce)
+        position = PACK_HEADER_BYTES
+        while (record := self._record_at(descriptor, position, nonce, is_checked=is_checked)) is not None:
+            if record.is_live:
+                found.append((record.key, _place(record, pack, position)))
+            position += record.record_bytes
+        return found, position
 
     def _record_at(self, descriptor: int, position: int, nonce: bytes, *, is_checked: bool) -> PackRecord | None:
         """The record at `position`; None where there is none, or, if it is checked, where its payload is not whole."""
