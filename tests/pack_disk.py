@@ -84,7 +84,12 @@ class PackDisk(Files):
         self._record(descriptor, "sync_file")
 
     def sync_data(self, descriptor: int) -> None:
-        self._begin("sync_data")
+        """A sync that fails has made everything durable, for all that anybody can know."""
+        try:
+            self._begin("sync_data")
+        except OSError:
+            self._record(descriptor, "sync_data")
+            raise
         self._record(descriptor, "sync_data")
 
     def sync_directory(self, path: str) -> None:
