@@ -14,6 +14,7 @@ from iceberg_export.parquet_reader import BatchForm, ParquetReader, check_place,
 from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
 from protocol.compression import Compression
 from protocol.record_batch import walk_batches
+from protocol.records import warm_kernels
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex, TopicId
 from storage.memory_store import MemoryStore
 from storage.metered import MeteredStore
@@ -99,6 +100,7 @@ class Requests:
 
 @pytest.mark.parametrize(("row_groups_bytes_max", "requests"), [(1 << 20, 2), (0, 3)])
 async def test_a_row_group_that_partitions_share_is_read_once_for_all(row_groups_bytes_max: int, requests: int) -> None:
+    warm_kernels()  # few rows are then encoded without a thread
     file, data, chunk = file_of_two_partitions()
     store, gets, heads = MemoryStore(), Requests(), Requests()
     await store.put("lake/f", [data])
