@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from agent.chunk_cache import ChunkCache, ServedChunk
 from agent.clock import Clock
@@ -35,8 +35,7 @@ log = logging.getLogger(__name__)
 NO_OFFSET = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
+class Acknowledgement(NamedTuple):
     """What one partition of a Produce request is told. With an error the base offset is -1."""
 
     error_code: ErrorCode

@@ -6,7 +6,7 @@ Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords and LogV
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ INLINE_UNPACKED_BYTES_MAX = 1024 * 1024
 """What a batch may unpack to on the loop; one that wants more is checked again in a thread."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedRecords:
+class CheckedRecords(NamedTuple):
     """Record batches that may be committed, and a header per batch."""
 
     records: memoryview

@@ -11,9 +11,8 @@ UNKNOWN_SERVER_ERROR): either tells the owner of an old client what to change.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.compression import Compression
 from protocol.crc import changed_prefix_crc, crc32c
@@ -47,8 +46,7 @@ CONTROL_BIT: Final = 0x20
 _INT32_MAX: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """A batch's header. Timestamps in milliseconds; -1 where there is no producer id, epoch, sequence or timestamp."""
 
     position: int

@@ -17,6 +17,7 @@ A reader starts at the end: the last `TAIL_BYTES_HINT` bytes hold the whole foot
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -51,8 +52,7 @@ class TailTooShort(ChunkFormatError):
         self.bytes_needed = bytes_needed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkParts:
+class ChunkParts(NamedTuple):
     """A chunk to be written: the concatenation of `parts` is one partition's run of whole record batches."""
 
     topic_id: TopicId
