@@ -137,7 +137,7 @@ def show_object(
             raise CommandFailed(f"{key}: {error}") from error
     elif data_dir is not None:
         raise CommandFailed(
-            f"{data_dir} has no object {key}; list keys with penstock inspect objects", exit_code=EXIT_USAGE
+            f"there is no object {key} in {data_dir}; list keys with penstock inspect objects", exit_code=EXIT_USAGE
         )
     else:
         answer = get(server, "/api/inspect/object", {"key": key})
