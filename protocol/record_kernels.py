@@ -363,11 +363,17 @@ def _encode(
 
 
 def scan_records(
-    columns: RecordColumns, record_count: int, base_timestamp: int, last_offset_delta: int, *, is_dense: bool
+    payload: Bytes,
+    columns: RecordColumns,
+    record_count: int,
+    base_timestamp: int,
+    last_offset_delta: int,
+    *,
+    is_dense: bool,
 ) -> RecordScan:
     """As `record_reference.scan_records`."""
     result: tuple[int, int, int, int, int, int] = _scan(
-        columns.payload, record_count, base_timestamp, last_offset_delta, is_dense,
+        payload, record_count, base_timestamp, last_offset_delta, is_dense,
         columns.offset_delta, columns.timestamp, columns.key_first, columns.key_bytes, columns.value_first,
         columns.value_bytes, columns.headers_first, columns.headers_bytes, columns.header_count,
     )  # fmt: skip

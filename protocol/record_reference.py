@@ -86,14 +86,20 @@ class _Cursor:
 
 
 def scan_records(
-    columns: RecordColumns, record_count: int, base_timestamp: int, last_offset_delta: int, *, is_dense: bool
+    payload: Bytes,
+    columns: RecordColumns,
+    record_count: int,
+    base_timestamp: int,
+    last_offset_delta: int,
+    *,
+    is_dense: bool,
 ) -> RecordScan:
-    """Read the records in `columns.payload` and check all that can be checked.
+    """Read the records in `payload` and check all that can be checked.
 
     Columns are filled as far as they have rows. `is_dense`: offset deltas must count 0, 1, 2... as producers must, else
     they ascend up to `last_offset_delta`.
     """
-    cursor = _Cursor(columns.payload.tobytes(), 0, len(columns.payload))
+    cursor = _Cursor(payload.tobytes(), 0, len(payload))
     min_timestamp = max_timestamp = int(NO_TIMESTAMP)
     max_timestamp_delta = keyless_delta = previous_delta = -1
     for row in range(record_count):

@@ -8,8 +8,7 @@ error code apart. Source: org.apache.kafka.common.record.DefaultRecord, LogValid
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -55,7 +54,14 @@ class _Worker(Protocol):
     """What does the heavy part: `record_reference` or `record_kernels`."""
 
     def scan_records(
-        self, columns: RecordColumns, record_count: int, base_timestamp: int, last_offset_delta: int, *, is_dense: bool
+        self,
+        payload: Bytes,
+        columns: RecordColumns,
+        record_count: int,
+        base_timestamp: int,
+        last_offset_delta: int,
+        *,
+        is_dense: bool,
     ) -> RecordScan: ...
 
     def scan_headers(self, columns: RecordColumns, headers: HeaderColumns) -> None: ...
@@ -65,12 +71,13 @@ class _Worker(Protocol):
     ) -> Sequence[EncodedRun]: ...
 
 
+_NO_COLUMNS: Final = RecordColumns.allocate(np.empty(0, dtype=np.uint8), 0)
+"""Of no rows: for those who want nothing but the check."""
 _workers: list[_Worker] = [record_reference]
 """The last one works."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSummary:
+class BatchSummary(NamedTuple):
     """What validation finds in a batch. Timestamps in milliseconds, as the producer wrote them."""
 
     record_count: int
@@ -113,8 +120,7 @@ def validate_records(buffer: Buffer, header: BatchHeader, *, decompressed_bytes_
     `Differs from Kafka:` an uncompressed batch whose deltas do not is refused instead of being stored as it is.
     """
     payload = _payload(buffer, header, decompressed_bytes_max)
-    # One row of columns: it is written again and again, and never looked at.
-    scan = _scan(header, RecordColumns.allocate(payload, 0), is_dense=True)
+    scan = _scan(header, payload, _NO_COLUMNS, is_dense=True)
     return BatchSummary(
         record_count=scan.row,
         max_timestamp=scan.max_timestamp,
@@ -132,7 +138,7 @@ def decode_records(buffer: Buffer, header: BatchHeader) -> RecordColumns:
     """
     payload = _payload(buffer, header, DECOMPRESSED_BYTES_MAX)
     columns = RecordColumns.allocate(payload, header.record_count)
-    _scan(header, columns, is_dense=False)
+    _scan(header, payload, columns, is_dense=False)
     if header.is_log_append_time:
         columns.timestamp.fill(header.max_timestamp)
     return columns
@@ -222,11 +228,11 @@ def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int) -> Bytes:
     return payload
 
 
-def _scan(header: BatchHeader, columns: RecordColumns, *, is_dense: bool) -> RecordScan:
+def _scan(header: BatchHeader, payload: Bytes, columns: RecordColumns, *, is_dense: bool) -> RecordScan:
     if not -TIMESTAMP_MS_MAX <= header.base_timestamp <= TIMESTAMP_MS_MAX:
         raise InvalidBatch(ErrorCode.invalid_timestamp, f"base timestamp {header.base_timestamp} is out of range")
     scan = _workers[-1].scan_records(
-        columns, header.record_count, header.base_timestamp, header.last_offset_delta, is_dense=is_dense
+        payload, columns, header.record_count, header.base_timestamp, header.last_offset_delta, is_dense=is_dense
     )
     if scan.fault != RecordFault.NONE:
         fault = RecordFault(scan.fault)

@@ -53,8 +53,9 @@ def fast() -> "records._Worker":
 def scan(
     worker: "records._Worker", payload: bytes, count: int, base: int, last: int, *, is_dense: bool
 ) -> tuple[RecordScan, RecordColumns]:
-    columns = RecordColumns.allocate(np.frombuffer(payload, dtype=np.uint8), count)
-    return worker.scan_records(columns, count, base, last, is_dense=is_dense), columns
+    data = np.frombuffer(payload, dtype=np.uint8)
+    columns = RecordColumns.allocate(data, count)
+    return worker.scan_records(data, columns, count, base, last, is_dense=is_dense), columns
 
 
 def headers_of(worker: "records._Worker", columns: RecordColumns) -> HeaderColumns:
