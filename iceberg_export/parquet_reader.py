@@ -29,13 +29,12 @@ from protocol.records import kernels_ready
 from protocol.types import Offset
 from storage.object_store import Buffer, ObjectStore
 
-ROW_BYTES_ABOUT = 10
-"""What a record takes beside its strings."""
+ROW_BYTES_WEIGHED = 128
+"""What a record counts for beside its strings: a topic's settings may make a batch of each, which takes longer than its
+bytes do."""
 INLINE_BYTES_MAX = 128 * 1024
 """Rows of a shared row group up to this size are encoded on the loop, in 0.1 ms: a hop to a thread takes three times
 that."""
-INLINE_ROWS_MAX = 1_000
-"""And up to this number: a topic's settings may make a batch of each."""
 
 
 class ArchivedRows(Protocol):
@@ -191,16 +190,14 @@ def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> 
 
 def _is_small(row_group: RecordRows, chunk: ArchivedRows) -> bool:
     """Whether the chunk's rows are few, and encoded in next to no time."""
-    if chunk.row_count > INLINE_ROWS_MAX:
-        return False
     first, end = chunk.row_first, chunk.row_first + chunk.row_count
     header_first, header_end = int(row_group.header_ends[first]), int(row_group.header_ends[end])
-    bytes_about = (
-        ROW_BYTES_ABOUT * chunk.row_count
+    weight = (
+        ROW_BYTES_WEIGHED * chunk.row_count
         + sum(int(column.ends[end] - column.ends[first]) for column in (row_group.key, row_group.value))
         + sum(
             int(column.ends[header_end] - column.ends[header_first])
             for column in (row_group.header_key, row_group.header_value)
         )
     )
-    return bytes_about <= INLINE_BYTES_MAX
+    return weight <= INLINE_BYTES_MAX
