@@ -9,7 +9,7 @@ import errno
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -110,7 +110,7 @@ class PackFolder:
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self._path(number))
                 try:
-                    found = dict(self._walk(descriptor, number, is_checked=False)[0])
+                    found = dict(self._walk(descriptor, number, is_ended_by_torn=False, doubted={key})[0])
                 finally:
                     self._files.close(descriptor)
                 if key in found:
@@ -184,13 +184,16 @@ class PackFolder:
     def _scan_all(self) -> dict[str, Place]:
         numbers = self._numbers()
         found: dict[str, Place] = {}
+        replaced: list[Place] = []
         for number in numbers:
-            for key, place in self._scan(number, is_newest=number == numbers[-1]):
-                replaced = found.get(key)
-                if replaced is not None:
-                    replaced.pack.live_count -= 1
+            for key, place in self._scan(number, is_newest=number == numbers[-1], doubted=found.keys()):
+                if key in found:
+                    replaced.append(found[key])
+                    found[key].pack.live_count -= 1
                 place.pack.live_count += 1
                 found[key] = place
+        with suppress(OSError):  # an object that is deleted could only have to be deleted again
+            self.mark_dead(replaced)
         live = {place.pack.number for place in found.values()}
         for number in numbers:
             if number not in live:
@@ -281,11 +284,11 @@ class PackFolder:
             with suppress(OSError):  # the next start finds it without objects
                 self._files.unlink(self._path(number))
 
-    def _scan(self, number: int, *, is_newest: bool) -> list[tuple[str, Place]]:
+    def _scan(self, number: int, *, is_newest: bool, doubted: Container[str]) -> list[tuple[str, Place]]:
         """The live objects of a pack. The newest is cut where a crash has torn it, and made durable as it stands."""
         descriptor = self._files.open_existing(self._path(number), is_writing=True)
         try:
-            found, end = self._walk(descriptor, number, is_checked=is_newest)
+            found, end = self._walk(descriptor, number, is_ended_by_torn=is_newest, doubted=doubted)
             if is_newest:
                 self._files.truncate(descriptor, end)
                 if self._is_durable:
@@ -294,27 +297,38 @@ class PackFolder:
             self._files.close(descriptor)
         return found
 
-    def _walk(self, descriptor: int, number: int, *, is_checked: bool) -> tuple[list[tuple[str, Place]], int]:
-        """The live objects of a pack in their order, and where it ends."""
+    def _walk(
+        self, descriptor: int, number: int, *, is_ended_by_torn: bool, doubted: Container[str]
+    ) -> tuple[list[tuple[str, Place]], int]:
+        """The live objects of a pack in their order, and where it ends.
+
+        The payload of every object is read where a torn one ends the pack; elsewhere only that of `doubted` keys, and
+        of those that come twice: a put that failed must not replace one that was acknowledged.
+        """
         found: list[tuple[str, Place]] = []
         nonce = read_nonce(self._files.read_at(descriptor, PACK_HEADER_BYTES, 0), number)
         if nonce is None:
             return found, 0
         pack = Pack(number=number, nonce=nonce)
         position = PACK_HEADER_BYTES
-        while (record := self._record_at(descriptor, position, nonce, is_checked=is_checked)) is not None:
-            if record.is_live:
+        seen: set[str] = set()
+        while (record := self._record_at(descriptor, position, nonce)) is not None:
+            is_doubted = is_ended_by_torn or record.key in doubted or record.key in seen
+            is_sound = not is_doubted or self._is_whole(descriptor, position, record)
+            if is_ended_by_torn and not is_sound:
+                break
+            if record.is_live and is_sound:
                 found.append((record.key, _place(record, pack, position)))
+                seen.add(record.key)
             position += record.record_bytes
         return found, position
 
-    def _record_at(self, descriptor: int, position: int, nonce: bytes, *, is_checked: bool) -> PackRecord | None:
-        """The record at `position`; None where there is none, or, if it is checked, where its payload is not whole."""
-        record = read_record(self._files.read_at(descriptor, RECORD_HEADER_BYTES + KEY_BYTES_MAX, position), nonce)
-        if record is None or not is_checked:
-            return record
+    def _record_at(self, descriptor: int, position: int, nonce: bytes) -> PackRecord | None:
+        return read_record(self._files.read_at(descriptor, RECORD_HEADER_BYTES + KEY_BYTES_MAX, position), nonce)
+
+    def _is_whole(self, descriptor: int, position: int, record: PackRecord) -> bool:
         payload = self._files.read_at(descriptor, record.payload_bytes, position + record.payload_first)
-        return record if len(payload) == record.payload_bytes and crc32c(payload) == record.payload_crc else None
+        return len(payload) == record.payload_bytes and crc32c(payload) == record.payload_crc
 
 
 def _place(record: PackRecord, pack: Pack, position: int) -> Place:

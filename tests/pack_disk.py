@@ -39,6 +39,11 @@ class PackDisk(Files):
                 (target / name).write_bytes(self._synced.get(inode, b""))
         return target
 
+    def adopt(self, folder: Path) -> None:
+        """Take what is in `folder` as durable."""
+        self._names[str(folder)] = {entry.name: entry.inode() for entry in os.scandir(folder)}
+        self._synced = {path.stat().st_ino: path.read_bytes() for path in folder.iterdir()}
+
     def create(self, path: str) -> int:
         self._begin("create")
         descriptor = super().create(path)

@@ -203,6 +203,16 @@ class TestDelete:
             await store.delete(["a"])
         assert await contents_of(folder) == {}
 
+    async def test_of_objects_whose_earlier_copies_a_kill_kept_from_being_marked_too(self, folder: Path) -> None:
+        disk = PackDisk()
+        async with opened(folder, disk) as store:
+            await store.put("a", [b"1"])
+            disk.fail("open_existing", errno.EIO)
+            await store.put("a", [b"2"])
+        async with opened(folder) as store:
+            await store.delete(["a"])
+        assert await contents_of(folder) == {}
+
     @pytest.mark.parametrize("operation", ["open_existing", "write_at"])
     async def test_a_delete_that_failed_can_be_repeated(self, folder: Path, operation: str) -> None:
         disk = PackDisk()

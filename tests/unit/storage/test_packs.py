@@ -406,6 +406,23 @@ class TestFailingDisk:
             assert packs.files() == ["0000000000000000.pack"]
         assert contents_of(folder).keys() == {"a", "e"}
 
+    @pytest.mark.parametrize("is_full", [False, True], ids=["in the same pack", "in another pack"])
+    def test_what_was_acknowledged_is_not_replaced_by_a_torn_put_that_failed(
+        self, folder: Path, *, is_full: bool
+    ) -> None:
+        """The failed put can be neither written nor cut, and its header is whole."""
+        with opened(folder) as packs:
+            packs.append("a", payload=OLD if is_full else b"old")
+            packs.append("b")
+            packs.disk.fail("write_at", errno.EIO)
+            packs.disk.fail("truncate", errno.EIO)
+            with pytest.raises(OSError, match="Input/output"):
+                packs.append("a", payload=b"n" * 700)
+            packs.append("c")
+            assert packs.folder.find("a") == (OLD if is_full else b"old")
+        for _ in range(2):
+            assert contents_of(folder) == {"a": OLD if is_full else b"old", "b": b"payload", "c": b"payload"}
+
     def test_a_pack_whose_sync_failed_is_not_written_again(self, folder: Path) -> None:
         with opened(folder) as packs:
             (first,) = packs.append("a")
