@@ -1,7 +1,7 @@
 """The folder of packs: appends objects to the newest one, finds them again after a crash, and takes files back.
 
 Rule: blocking. `append` is called by one thread at a time, the rest by any. An object counts once its pack is synced,
-and a pack once the folder is; a pack whose sync failed is never written again, because the failed sync may have dropped
+and a pack once the folder is; to a pack whose sync failed nothing is added, because the failed sync may have dropped
 its pages. A start never writes to a pack of an earlier one. Bytes: `storage.pack_format`.
 """
 
