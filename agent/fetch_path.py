@@ -24,14 +24,11 @@ from coordinator.log import LedgerUnavailable
 from coordinator.state import PartitionState, TopicState
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.limits import FETCH_RESPONSE_BYTES_MAX, READ_PLANS_MAX
+from protocol.limits import FETCH_RESPONSE_BYTES_MAX, READ_PLANS_MAX, ROWS_PER_TURN
 from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
 from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
-
-PARTITIONS_PER_TURN = 2_000
-"""Partitions of one fetch that are gone through before other tasks have their turn."""
 
 BEHIND_PERHAPS = (
     ErrorCode.unknown_topic_or_partition,
@@ -155,7 +152,7 @@ class FetchPath:
 
     async def _yield_at(self, number: int) -> None:
         """Let others run after every so many partitions."""
-        if number % PARTITIONS_PER_TURN == 0:
+        if number % ROWS_PER_TURN == 0:
             await self._clock.sleep(0)
 
     async def _wait(self, request: "_Request", deadline_s: float) -> None:

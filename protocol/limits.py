@@ -32,6 +32,13 @@ ARRAY_LENGTH_MAX = 1_000_000
 """Elements in any array of a request; a length beyond the bytes that remain is refused first."""
 REQUEST_METADATA_BYTES_MAX = 16 * MIB
 """A request that carries no records is read element by element, so it may be large but not huge."""
+ROWS_PER_TURN = 500
+"""Partitions or topics of one request that are gone through before others have their turn."""
+CREATIONS_PER_TURN = 20
+"""The same for topics that are to be created: all their configs are worked out."""
+INLINE_ROWS_MAX = 2_000
+"""Partitions or topics whose request is read, or whose answer is written, on the loop, in about 10 ms; more in a
+thread."""
 TAGGED_FIELDS_MAX = 128
 """Tagged fields of one structure; Kafka knows fewer than ten for any."""
 RECEIVE_BUFFER_BYTES = 128 * KIB

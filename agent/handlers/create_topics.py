@@ -14,8 +14,10 @@ from agent.handlers.config_entries import created_topic_configs
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
+from agent.turns import Turns, rows_at_most, work
 from coordinator.topic_configs import broker_value
 from protocol.errors import ErrorCode
+from protocol.limits import CREATIONS_PER_TURN
 from storage.object_store import Buffer
 
 API_KEY = 19
@@ -24,10 +26,11 @@ USE_DEFAULT = -1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     mentions = Counter(topic.name for topic in body.topics)
     is_validate_only = body.validate_only
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
+    turns = Turns(services.clock, CREATIONS_PER_TURN)
     results = []
     for topic in {topic.name: topic for topic in body.topics}.values():
         try:
@@ -48,7 +51,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                     "configs": [],
                 }
             )
-    return answer(request.frame, {"topics": results})
+        await turns.row()
+    row_count = sum(1 + len(result["configs"]) for result in results)
+    return await work(row_count, answer, request.frame, {"topics": results})
 
 
 async def _create(services: Services, topic: Any, *, is_validate_only: bool) -> dict[str, Any]:

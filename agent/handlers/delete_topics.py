@@ -12,6 +12,7 @@ from typing import Any
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
+from agent.turns import Turns, rows_at_most, work
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
 from storage.object_store import Buffer
@@ -23,15 +24,19 @@ Mention = tuple[str | None, uuid.UUID | None]
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     if request.frame.api_version >= 6:
         wanted = [(topic.name, topic.topic_id) for topic in body.topics]
     else:
         wanted = [(name, None) for name in body.topic_names]
     mentions = merge_mentions(wanted, await _names_of_ids(services, wanted))
-    results = [await _delete(services, name, topic_id, count, end_s) for (name, topic_id), count in mentions.items()]
-    return answer(request.frame, {"responses": results})
+    turns = Turns(services.clock)
+    results = []
+    for (name, topic_id), count in mentions.items():
+        results.append(await _delete(services, name, topic_id, count, end_s))
+        await turns.row()
+    return await work(len(results), answer, request.frame, {"responses": results})
 
 
 def merge_mentions(wanted: Sequence[Mention], name_of: Mapping[uuid.UUID, str]) -> Counter[Mention]:

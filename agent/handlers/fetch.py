@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from agent.fetch_path import PartitionRead
 from agent.fetch_sessions import FetchPlan, FetchSessions, PartitionName, TopicKey, WantedPartition
 from agent.services import Request, Services
+from agent.turns import rows_at_most, work
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.fetch import (
     DivergingEpoch,
@@ -34,8 +36,8 @@ UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
-    body = read_fetch_request(request.frame.body, version)
-    plan = _plan(services, body, version)
+    body, wanted = await work(rows_at_most(request.frame.body), _read, request.frame)
+    plan = _plan(services, body, wanted, version)
     if plan.error_code is not ErrorCode.none:
         return write_fetch_response(
             request.frame.correlation_id, version, FetchResponse(topics=[], error_code=plan.error_code)
@@ -51,14 +53,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         for read in told:
             read.wanted.high_watermark_told = read.high_watermark
             read.wanted.log_start_told = read.log_start
-    response = FetchResponse(
-        topics=_topics(told, body.isolation_level), session_id=plan.session.session_id if plan.session else 0
-    )
-    return write_fetch_response(request.frame.correlation_id, version, response)
+    session_id = plan.session.session_id if plan.session else 0
+    return await work(len(told), _answer, request.frame, told, body.isolation_level, session_id)
 
 
-def _plan(services: Services, body: FetchRequest, version: int) -> FetchPlan:
-    each_wanted = [
+def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
+    """The request, and the partitions that it names, each once: the last mention counts."""
+    body = read_fetch_request(frame.body, frame.api_version)
+    each_wanted = (
         WantedPartition(
             topic=_key(topic.name, topic.topic_id),
             partition=partition.index,
@@ -69,8 +71,19 @@ def _plan(services: Services, body: FetchRequest, version: int) -> FetchPlan:
         )
         for topic in body.topics
         for partition in topic.partitions
-    ]
-    wanted = list({partition.name: partition for partition in each_wanted}.values())
+    )
+    return body, list({partition.name: partition for partition in each_wanted}.values())
+
+
+def _answer(
+    frame: RequestFrame, told: Sequence[PartitionRead], isolation_level: int, session_id: int
+) -> Sequence[Buffer]:
+    """The response's bytes; of a partition that a session knows only what does not change is looked at."""
+    response = FetchResponse(topics=_topics(told, isolation_level), session_id=session_id)
+    return write_fetch_response(frame.correlation_id, frame.api_version, response)
+
+
+def _plan(services: Services, body: FetchRequest, wanted: Sequence[WantedPartition], version: int) -> FetchPlan:
     if version < FIRST_WITH_SESSIONS:
         return FetchPlan(error_code=ErrorCode.none, wanted=wanted, session=None, is_full=True)
     forgotten: list[PartitionName] = [

@@ -15,6 +15,7 @@ from agent.cluster_view import leader_epoch_error
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.timestamp_search import TimestampSearch
+from agent.turns import Turns, rows_at_most, work
 from coordinator.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH
@@ -40,28 +41,29 @@ NOTHING = (-1, -1, -1)
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     await services.metadata.barrier()
+    turns = Turns(services.clock)
     mentioned: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in body.topics:
         for partition in topic.partitions:
             name = (topic.name, partition.partition_index)
             (repeated if name in mentioned else mentioned).add(name)
+            await turns.row()
     topics = []
+    row_count = 0
     for topic in body.topics:
-        partitions = [
-            await _partition(
-                services,
-                request.frame.api_version,
-                topic.name,
-                partition,
-                is_repeated=(topic.name, partition.partition_index) in repeated,
-            )
-            for partition in {each.partition_index: each for each in topic.partitions}.values()
-        ]
+        partitions = []
+        for partition in {each.partition_index: each for each in topic.partitions}.values():
+            is_repeated = (topic.name, partition.partition_index) in repeated
+            version = request.frame.api_version
+            partitions.append(await _partition(services, version, topic.name, partition, is_repeated=is_repeated))
+            await turns.row()
         topics.append({"name": topic.name, "partitions": partitions})
-    return answer(request.frame, {"topics": topics})
+        row_count += 1 + len(partitions)
+        await turns.row()
+    return await work(row_count, answer, request.frame, {"topics": topics})
 
 
 async def _partition(

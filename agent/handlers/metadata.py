@@ -9,15 +9,14 @@ Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3)
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from agent.cluster_view import brokers
-from agent.cpu import run_in_thread
 from agent.handlers.authorized_operations import on_cluster, on_topic
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
+from agent.turns import Turns, rows_at_most, work
 from coordinator.state import TopicState
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.connection import RequestFrame
@@ -31,9 +30,6 @@ LAST_WITH_CLUSTER_OPERATIONS = 10
 FIRST_WITH_NULL_NAMES = 12
 """Versions 10 and 11 take an id but have no word for a topic without a name: Kafka fails there, here it is empty."""
 
-INLINE_PARTITIONS_MAX = 2_000
-"""Topics and partitions that are answered on the loop, in about 10 ms; more of them are answered in a thread."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Told:
@@ -46,18 +42,25 @@ class _Told:
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    turns = Turns(services.clock)
     version = request.frame.api_version
     may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
     alive = brokers(services.state, request.listener)
     leader_id = services.node_id
     if body.topics is None or (version == 0 and not body.topics):
         await services.metadata.barrier()
-        topics = [_told(topic) for topic in services.state.topics.values()]
+        topics = []
+        for topic in list(services.state.topics.values()):
+            topics.append(_told(topic))
+            await turns.row()
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
         creation_end_s = deadline_s(services.clock) if may_create else None
-        told = [await _wanted(services, wanted, version, creation_end_s) for wanted in once.values()]
+        told = []
+        for wanted in once.values():
+            told.append(await _wanted(services, wanted, version, creation_end_s))
+            await turns.row()
         topics = list({(topic.name, topic.topic_id): topic for topic in told}.values())
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
     values = {
@@ -73,10 +76,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         "error_code": ErrorCode.none,
     }
     are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
-    build = partial(_answer, request.frame, values, topics, leader_id, are_operations_asked=are_operations_asked)
-    if sum(1 + topic.partition_count for topic in topics) <= INLINE_PARTITIONS_MAX:
-        return build()
-    return await run_in_thread(build)
+    row_count = sum(1 + topic.partition_count for topic in topics)
+    return await work(
+        row_count, _answer, request.frame, values, topics, leader_id, are_operations_asked=are_operations_asked
+    )
 
 
 def _answer(

@@ -11,6 +11,7 @@ from typing import Any
 from agent.cluster_view import leader_epoch_error
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
 from coordinator.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH
@@ -22,13 +23,20 @@ NO_OFFSET = -1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     await services.metadata.barrier()
+    turns = Turns(services.clock)
     topics = []
+    row_count = 0
     for topic in body.topics:
-        partitions = [await _end_offset(services, topic.topic, partition) for partition in topic.partitions]
+        partitions = []
+        for partition in topic.partitions:
+            partitions.append(await _end_offset(services, topic.topic, partition))
+            await turns.row()
         topics.append({"topic": topic.topic, "partitions": partitions})
-    return answer(request.frame, {"topics": topics})
+        row_count += 1 + len(partitions)
+        await turns.row()
+    return await work(row_count, answer, request.frame, {"topics": topics})
 
 
 async def _end_offset(services: Services, topic_name: str, partition: Any) -> dict[str, Any]:

@@ -10,11 +10,14 @@ org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
 import asyncio
 from collections.abc import Sequence
 
+from agent.cpu import run_in_thread
 from agent.produce_path import NO_OFFSET, Acknowledgement
 from agent.record_checks import CheckedRecords, check_records
 from agent.services import Answer, NoAnswer, Request, Services
+from agent.turns import Turns
 from coordinator.state import TopicState
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
+from protocol.limits import INLINE_ROWS_MAX
 from protocol.produce import (
     ProducePartition,
     ProduceRequest,
@@ -46,6 +49,7 @@ async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
+    turns = Turns(services.clock)
     for topic_row, topic in enumerate(body.topics):
         found, unknown = await _find_topic(services, topic)
         for partition in topic.partitions:
@@ -54,6 +58,8 @@ async def handle(services: Services, request: Request) -> Answer:
                 await _place(services, body, found, unknown, partition, place)
             else:
                 place.settle(NOT_IN_TIME)
+            await turns.row()
+        await turns.row()
     if body.acks == ACKS_NONE:
         if not has_room:
             raise NoAnswer("the intake is full, and nobody waits for an error")
@@ -62,7 +68,11 @@ async def handle(services: Services, request: Request) -> Answer:
             raise NoAnswer(f"{refused.name} for records that nobody waits for")
         return None
     pending.begin()
-    return pending.answer
+    # A large one is answered before the next request of its connection is taken up: none shares its flush anyway.
+    if not pending.is_large:
+        return pending.answer
+    await pending.answer
+    return await run_in_thread(pending.response)
 
 
 def _timeout_s(body: ProduceRequest) -> float:
@@ -110,7 +120,16 @@ class PendingProduce:
         if self._timer is not None:
             self._timer.cancel()
         if not self.answer.done():
-            self.answer.set_result(_response(self._request, self._body, self._places))
+            self.answer.set_result(() if self.is_large else self.response())
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the answer is to be written in a thread: `answer` tells when, and not what."""
+        return len(self._places) > INLINE_ROWS_MAX
+
+    def response(self) -> Sequence[Buffer]:
+        """The answer as it stands now."""
+        return _response(self._request, self._body, self._places)
 
 
 class Place:

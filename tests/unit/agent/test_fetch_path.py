@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.clock import SystemClock
-from agent.fetch_path import PARTITIONS_PER_TURN, FetchPath
+from agent.fetch_path import FetchPath
 from agent.fetch_sessions import WantedPartition
 from agent.ids import SystemIds
 from agent.topics import TopicAdmin
@@ -15,6 +15,7 @@ from coordinator.log import Head
 from coordinator.memory_log import MemoryLedger
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
+from protocol.limits import ROWS_PER_TURN
 from protocol.types import TopicId
 from storage.failing import Fault, FaultKind, Operation
 from storage.object_store import ObjectMeta
@@ -190,7 +191,7 @@ async def test_a_fetch_does_not_wait_for_more_bytes_than_it_may_have() -> None:
 async def test_many_unknown_partitions_take_one_barrier_and_leave_others_their_turn() -> None:
     ledger = HeadLedger()
     async with data_paths(ledger=ledger) as paths:
-        wanted = [consumer_of("gone", partition=n) for n in range(2 * PARTITIONS_PER_TURN)]
+        wanted = [consumer_of("gone", partition=n) for n in range(2 * ROWS_PER_TURN)]
         reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
         turns = paths.parts.clock.slept.count(0)
     assert {read.error_code for read in reads} == {ErrorCode.unknown_topic_or_partition}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from agent import turns
 from agent.handlers import metadata
 from agent.handlers.entities import Values, answer
 from protocol.connection import RequestFrame
@@ -24,7 +25,7 @@ async def test_many_partitions_are_answered_in_a_thread_and_few_on_the_loop(monk
     monkeypatch.setattr(metadata, "answer", noted)
     async with stalled(Impatient()) as services:
         inline = joined(await metadata.handle(services, request(3, 4, BY_NAME)))
-        monkeypatch.setattr(metadata, "INLINE_PARTITIONS_MAX", 0)
+        monkeypatch.setattr(turns, "INLINE_ROWS_MAX", 0)
         threaded = joined(await metadata.handle(services, request(3, 4, BY_NAME)))
     assert inline == threaded
     assert b"\0\1t" in inline
