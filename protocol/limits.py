@@ -124,6 +124,8 @@ READ_PLANS_MAX = 3
 # Names and topics.
 TOPIC_NAME_CHARS_MAX = 249
 PARTITIONS_PER_TOPIC_MAX = 10_000
+PARTITIONS_CREATED_PER_REQUEST_MAX = 10_000
+"""Kafka's MAX_PARTITIONS_PER_BATCH: partitions of all topics of one CreateTopics request."""
 PARTITIONS_MAX = 200_000
 DESCRIBED_PARTITIONS_MAX = 2_000
 """Kafka's max.request.partition.size.limit: partitions in one answer to DescribeTopicPartitions."""

@@ -1,7 +1,9 @@
 """CreateTopics 2-7.
 
 Any replication factor is accepted (the bucket replicates), and reported as 1. Replica assignments are tolerated: they
-give the number of partitions and nothing else. Versions 5 and later return the configs; 7 and later the topic id.
+give the number of partitions and nothing else. A request for more than 10,000 partitions in all creates nothing, as in
+Kafka (KAFKA-17870): an answer describes every topic with all its configs. Versions 5 and later return the configs; 7
+and later the topic id.
 Source: org.apache.kafka.controller.ReplicationControlManager.createTopics (Kafka 4.3).
 """
 
@@ -17,12 +19,13 @@ from agent.topics import TopicError, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
 from coordinator.topic_configs import broker_value
 from protocol.errors import ErrorCode
-from protocol.limits import CREATIONS_PER_TURN
+from protocol.limits import CREATIONS_PER_TURN, PARTITIONS_CREATED_PER_REQUEST_MAX
 from storage.object_store import Buffer
 
 API_KEY = 19
 REPLICATION_FACTOR = 1
 USE_DEFAULT = -1
+FIRST_WITH_CONFIGS = 5
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -30,13 +33,16 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     mentions = Counter(topic.name for topic in body.topics)
     is_validate_only = body.validate_only
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
+    is_excessive = _partitions_wanted(services, body.topics) > PARTITIONS_CREATED_PER_REQUEST_MAX
     turns = Turns(services.clock, CREATIONS_PER_TURN)
     results = []
     for topic in {topic.name: topic for topic in body.topics}.values():
         try:
+            if is_excessive:
+                raise TopicError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
             if mentions[topic.name] > 1:
                 raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
-            creation = _create(services, topic, is_validate_only=is_validate_only)
+            creation = _create(services, request.frame.api_version, topic, is_validate_only=is_validate_only)
             results.append(await before(end_s, services.clock, creation))
         except TopicError as error:
             results.append(
@@ -56,7 +62,16 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     return await work(row_count, answer, request.frame, {"topics": results})
 
 
-async def _create(services: Services, topic: Any, *, is_validate_only: bool) -> dict[str, Any]:
+def _partitions_wanted(services: Services, topics: Sequence[Any]) -> int:
+    """How many partitions are asked for in all; what is refused by itself counts nothing."""
+    default = int(broker_value(services.broker_configs, "num.partitions"))
+    return sum(
+        len(topic.assignments) or (default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0))
+        for topic in topics
+    )
+
+
+async def _create(services: Services, version: int, topic: Any, *, is_validate_only: bool) -> dict[str, Any]:
     partition_count = _partition_count(services, topic)
     configs = {config.name: config.value for config in topic.configs}
     topic_id = None
@@ -73,7 +88,7 @@ async def _create(services: Services, topic: Any, *, is_validate_only: bool) -> 
         "topic_config_error_code": ErrorCode.none,
         "num_partitions": partition_count,
         "replication_factor": REPLICATION_FACTOR,
-        "configs": created_topic_configs(configs, services.broker_configs),
+        "configs": created_topic_configs(configs, services.broker_configs) if version >= FIRST_WITH_CONFIGS else [],
     }
 
 
