@@ -6,12 +6,13 @@ bucket raises `ObjectMissing`: whoever planned the read plans again from a barri
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
 from agent.cpu import run_in_thread
+from agent.read_budget import Share
 from coordinator.chunk_index import ChunkRef
 from coordinator.state import ClusterState
 from protocol.compression import Compression
@@ -61,17 +62,22 @@ class ChunkReader:
         self._flights: dict[ChunkKey, _Flight] = {}
 
     async def read(
-        self, state: ClusterState, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
+        self,
+        state: ClusterState,
+        chunks: Sequence[ChunkRef],
+        compressions: Sequence[Compression],
+        share: Share | None = None,
     ) -> list[ServedChunk]:
         """The chunks, in order, up to the first that cannot be read; at least one.
 
-        `compressions` says how to re-encode each of those that are archived. Cancelling one caller leaves the reads to
-        the others. Where the very first cannot be read this raises `ObjectMissing` (plan again from a barrier),
-        `ObjectDamaged`, `StoreUnavailable` or another `StoreError`; none for no chunks.
+        `compressions` says how to re-encode each of those that are archived. `share` is held until the reads that this
+        begins are over: to cancel the caller leaves them to the others. Where the very first cannot be read this raises
+        `ObjectMissing` (plan again from a barrier), `ObjectDamaged`, `StoreUnavailable` or another `StoreError`; none
+        for no chunks.
         """
         served: list[ServedChunk] = []
         try:
-            for waiting in self._begin(state, chunks, compressions):
+            for waiting in self._begin(state, chunks, compressions, share):
                 if isinstance(waiting, asyncio.Future):
                     waiting = await asyncio.shield(waiting)
                 served.append(waiting)
@@ -85,7 +91,11 @@ class ChunkReader:
         return self._cache.holds(chunk, compression)
 
     def _begin(
-        self, state: ClusterState, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
+        self,
+        state: ClusterState,
+        chunks: Sequence[ChunkRef],
+        compressions: Sequence[Compression],
+        share: Share | None,
     ) -> list[ServedChunk | asyncio.Future[ServedChunk]]:
         """Begin to read what is neither held nor on its way, up to the first whose object is gone from the state.
 
@@ -111,11 +121,16 @@ class ChunkReader:
                 if stored.kind is ObjectKind.INTAKE:
                     intake.append(flight)
                 else:
-                    self._tasks.create_task(self._read_archived(flight))
+                    self._start(self._read_archived(flight), share)
             waiting.append(flight.served)
         if intake:
-            self._tasks.create_task(self._read_intake(intake))
+            self._start(self._read_intake(intake), share)
         return waiting
+
+    def _start(self, read: Coroutine[None, None, None], share: Share | None) -> None:
+        task = self._tasks.create_task(read)
+        if share is not None:
+            share.hold_for(task)
 
     async def _read_intake(self, flights: Sequence[_Flight]) -> None:
         ranges = [

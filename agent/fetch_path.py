@@ -301,7 +301,7 @@ class FetchPath:
         if is_more and not share.has_room_for(sum(chunks[n].byte_count for n in missing)):
             return []
         try:
-            served_chunks = await self._reader.read(self._metadata.state, chunks, compressions)
+            served_chunks = await self._reader.read(self._metadata.state, chunks, compressions, share)
         except StoreError:
             if is_more:
                 return []

@@ -1,7 +1,8 @@
 """Memory for reads in progress, shared by all fetches: who does not fit waits for its turn.
 
 Rule: first come, first served, also past one that would fit sooner, so that large reads do not starve; one may always
-run, however large. A share is taken once and only grows without waiting, so nobody who holds one waits for another.
+run, however large. A share is taken once and only grows without waiting, so nobody who holds one waits for another. It
+is held until the reader has left it and the reads that it began are over: those go on also where the reader gives up.
 """
 
 import asyncio
@@ -12,11 +13,12 @@ from typing import Self
 
 @dataclass(eq=False, slots=True)
 class Share:
-    """What one reader holds of the budget. Leave the block to give it back."""
+    """What one reader holds of the budget. To leave the block gives it back, once what it began to read is over."""
 
     _budget: "ReadBudget"
     bytes_taken: int
     bytes_read: int = 0
+    _holders_count: int = 0
 
     def has_room_for(self, byte_count: int) -> bool:
         """Whether so much more can be read now without going past those who wait."""
@@ -30,13 +32,24 @@ class Share:
         self.bytes_taken += more_bytes
         self._budget.bytes_held += more_bytes
 
+    def hold_for(self, read: asyncio.Task[None]) -> None:
+        """Hold the share as long as `read` lasts, too."""
+        self._holders_count += 1
+        read.add_done_callback(self._leave)
+
     def __enter__(self) -> Self:
+        self._holders_count += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._budget.give_back(self.bytes_taken)
+        self._leave()
+
+    def _leave(self, _read: asyncio.Task[None] | None = None) -> None:
+        self._holders_count -= 1
+        if self._holders_count == 0:
+            self._budget.give_back(self.bytes_taken)
 
 
 class ReadBudget:

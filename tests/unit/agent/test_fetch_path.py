@@ -271,7 +271,7 @@ async def test_fetches_read_as_their_turn_comes_and_one_that_is_cancelled_holds_
     assert held == 0
 
 
-async def test_a_fetch_that_is_given_up_while_it_reads_gives_its_share_back() -> None:
+async def test_what_a_fetch_that_is_given_up_reads_counts_until_it_is_read() -> None:
     async with data_paths(cache_bytes=0) as paths, asyncio.TaskGroup() as tasks:
         await paths.produce(batch(3))
         is_reading, go_on = asyncio.Event(), asyncio.Event()
@@ -289,8 +289,36 @@ async def test_a_fetch_that_is_given_up_while_it_reads_gives_its_share_back() ->
         await asyncio.wait([fetch])
         left = paths.budget.bytes_held
         go_on.set()
+        again = await paths.fetch(0)
+        freed = paths.budget.bytes_held
     assert held > 0
-    assert left == 0
+    assert (left, freed) == (held, 0)
+    assert again.record_bytes > 0
+
+
+async def test_fetches_that_are_given_up_one_after_the_other_read_no_more_than_the_budget() -> None:
+    size = len(batch(3))
+    async with data_paths(cache_bytes=0, budget_bytes=2 * size) as paths, asyncio.TaskGroup() as tasks:
+        await paths.produce(*[batch(3)] * 5)
+        gets_count, go_on = 0, asyncio.Event()
+
+        async def pause() -> None:
+            nonlocal gets_count
+            gets_count += 1
+            await go_on.wait()
+
+        paths.during_pause = pause
+        for offset in range(0, 15, 3):
+            paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+            wanted = WantedPartition("t", 0, offset, 1, -1, -1)
+            fetch = paths.fetch_path.fetch([wanted], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20)
+            fetching = tasks.create_task(fetch)
+            while gets_count * 3 <= offset and paths.budget.waiting_count == 0:
+                await paths.parts.clock.sleep(0)
+            fetching.cancel()
+            await asyncio.wait([fetching])
+        assert (gets_count, paths.budget.bytes_held) == (2, 2 * size)
+        go_on.set()
 
 
 async def test_a_fetch_of_the_archive_goes_on_past_what_is_in_memory_only_where_there_is_room() -> None:
