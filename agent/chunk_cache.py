@@ -54,8 +54,13 @@ class ServedChunk:
 
 
 def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
-    """What tells a chunk as it is served apart: object ids never come twice, archived rows are encoded as asked."""
-    return (chunk.object_id, chunk.byte_first, chunk.row_first, compression if chunk.is_archived else None)
+    """What tells a chunk as it is served apart: object ids never come twice, archived rows are encoded as asked.
+
+    Chunks of a file that hold no rows have their offsets alone.
+    """
+    if not chunk.is_archived:
+        return (chunk.object_id, chunk.byte_first)
+    return (chunk.object_id, chunk.row_group, chunk.row_first, chunk.offset_first, chunk.offset_end, compression)
 
 
 class ChunkCache:

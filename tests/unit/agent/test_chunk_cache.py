@@ -5,6 +5,7 @@ import pytest
 from agent.chunk_cache import ChunkCache, ServedChunk
 from coordinator.chunk_index import ChunkIndex, ChunkRef
 from protocol.record_batch import patch_offsets, walk_batches
+from protocol.types import Offset
 from tests.made_records import Record, make_batch
 
 COUNTS = (3, 1, 5)
@@ -73,6 +74,18 @@ def test_to_look_whether_a_chunk_is_held_is_no_use_of_it() -> None:
     cache.put(third, chunk)
     assert [cache.holds(ref) for ref in (first, second, third)] == [False, True, True]
     assert (cache.hits_count, cache.misses_count) == (0, 0)
+
+
+@pytest.mark.parametrize("offsets", [(0, 9), (5, 10), (5, 9)])
+def test_chunks_of_one_file_that_hold_no_rows_are_told_apart_by_their_offsets(offsets: tuple[int, int]) -> None:
+    """Two partitions may both have nothing but control batches in one file."""
+    cache, chunk = ChunkCache(bytes_max=1 << 20), served()
+    held = refs(1)[0]._replace(
+        offset_first=Offset(0), offset_end=Offset(10), byte_count=0, row_group=0, row_first=0, row_count=0
+    )
+    cache.put(held, chunk)
+    assert cache.get(held) is chunk
+    assert cache.get(held._replace(offset_first=Offset(offsets[0]), offset_end=Offset(offsets[1]))) is None
 
 
 def test_the_least_recently_used_chunk_goes_first() -> None:
