@@ -141,20 +141,22 @@ async def test_a_share_is_held_until_its_reader_has_left_and_what_it_began_is_re
     budget, is_read = ReadBudget(bytes_max=100), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         share = await budget.take(60)
-        with pytest.raises(ValueError, match="given up"), share:
-            ended, going_on = tasks.create_task(wait_for(None)), tasks.create_task(wait_for(is_read))
-            share.hold_for(ended)
-            share.hold_for(going_on)
-            await ended
-            raise ValueError("given up")
+        with share:
+            share.hold_for(tasks.create_task(wait_for(is_read)))
         assert budget.bytes_held == 60
         is_read.set()
     assert budget.bytes_held == 0
+    async with asyncio.TaskGroup() as tasks:
+        with await budget.take(60) as share:
+            read = tasks.create_task(wait_for(is_read))
+            share.hold_for(read)
+            await read
+            assert budget.bytes_held == 60
+        assert budget.bytes_held == 0
 
 
-async def wait_for(event: asyncio.Event | None) -> None:
-    if event is not None:
-        await event.wait()
+async def wait_for(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def test_what_was_read_beyond_a_share_is_held_too_and_given_back_with_it() -> None:
