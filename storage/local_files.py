@@ -132,6 +132,8 @@ def errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
     """Turn an `OSError` into the `StoreError` that says what the caller should do."""
     try:
         yield
+    except BlockingIOError as error:
+        raise StoreMisconfigured(f"{key} is in use by another process: it serves one at a time") from error
     except FileExistsError as error:
         raise ObjectExists(f"{key} exists") from error
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:

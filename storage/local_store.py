@@ -4,8 +4,8 @@ Rule: an object appears under its key whole or not at all. It is written under `
 where the key must be absent), and the directory that got the name is synced; a new directory is synced into its parent,
 up to the root. Decision, alternatives and measured cost: docs/adr/0004-embedded-durability.md.
 
-One process writes at a time: the ledger's lock sees to that. What a crashed one left under `.incomplete/` goes at
-start. Blocking calls run in two bounded pools, so that reads of cold files do not keep puts waiting.
+One process writes at a time: it holds a lock on `.incomplete/`. What a crashed one left there goes at start. Blocking
+calls run in two bounded pools, so that reads of cold files do not keep puts waiting.
 """
 
 import asyncio
@@ -57,6 +57,7 @@ class LocalStore:
         self._files = Files() if files is None else files
         self._serial = count()
         self._durable_folders: set[str] = set()
+        self._held = -1
         self._writers = ThreadPoolExecutor(WRITE_THREADS, "store-write")
         self._readers = ThreadPoolExecutor(READ_THREADS, "store-read")
         if is_writer:
@@ -110,6 +111,9 @@ class LocalStore:
     def _shut_down(self) -> None:
         self._writers.shutdown()
         self._readers.shutdown()
+        if self._held >= 0:
+            self._files.close(self._held)
+            self._held = -1
 
     async def _in_thread(self, pool: ThreadPoolExecutor, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
@@ -136,6 +140,7 @@ class LocalStore:
             self._sync_folder(os.path.dirname(path))
         self._durable_folders.add(self._root)
         self._make_folder(f"{self._root}/{INCOMPLETE_FOLDER}")
+        self._held = self._files.lock_directory(f"{self._root}/{INCOMPLETE_FOLDER}")
         for leftover in os.listdir(f"{self._root}/{INCOMPLETE_FOLDER}"):
             self._files.unlink(f"{self._root}/{INCOMPLETE_FOLDER}/{leftover}")
         _remove_empty_folders(self._root, depth=0)
@@ -218,10 +223,15 @@ class LocalStore:
         return sorted((key for key in found if key.rstrip("/") not in OWN_FOLDERS), reverse=True)
 
     def _delete(self, keys: Sequence[str]) -> None:
-        """Not synced: a deleted object that a crash brings back is deleted again by the next pass of the cleaner."""
+        """Synced: the cleaner forgets what it has deleted, and does not look for what a loss of power brings back."""
+        folders: set[str] = set()
         for key in keys:
             with errors_of(key), suppress(FileNotFoundError, NotADirectoryError):
                 self._files.unlink(self._path(key))
+                folders.add(os.path.dirname(self._path(key)))
+        for folder in folders:
+            with errors_of(folder), suppress(FileNotFoundError):
+                self._sync_folder(folder)
 
 
 def _remove_empty_folders(folder: str, *, depth: int) -> None:

@@ -68,10 +68,7 @@ class PackStore:
             files.make_directory(str(folder))
             if is_durable:
                 files.sync_directory(os.path.dirname(folder))
-            try:
-                self._index = self._packs.open()
-            except BlockingIOError as error:
-                raise StoreMisconfigured(f"{folder} is in use by another process: it serves one at a time") from error
+            self._index = self._packs.open()
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         """A cancelled put goes on in its thread: `parts` must not change until the store is closed."""

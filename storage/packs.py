@@ -152,7 +152,7 @@ class PackFolder:
         return found
 
     def mark_dead(self, places: Sequence[Place]) -> None:
-        """Let a later start forget these objects. Not synced: what a crash brings back is deleted again."""
+        """Let later starts forget these objects, after a loss of power too: the cleaner does not look for ever."""
         by_pack: dict[int, list[Place]] = {}
         for place in places:
             by_pack.setdefault(place.pack.number, []).append(place)
@@ -161,6 +161,8 @@ class PackFolder:
             try:
                 for place in marked:
                     self._files.write_at(descriptor, [DEAD], place.record_first + STATE_POSITION)
+                if self._is_durable:
+                    self._files.sync_data(descriptor)
             finally:
                 self._files.close(descriptor)
 

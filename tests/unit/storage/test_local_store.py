@@ -142,6 +142,14 @@ class TestDurability:
         root = tmp_path / "store"
         assert [files.after_power_loss(root, key) for key in keys] == [key.encode() for key in keys]
 
+    async def test_a_deleted_object_does_not_come_back(self, tmp_path: Path) -> None:
+        files = LostPower()
+        store = LocalStore(tmp_path / "store", files=files)
+        await store.put(KEY, [b"one"])
+        await store.delete([KEY, "intake/0000000000000002/0000000000000000"])
+        await store.close()
+        assert files.after_power_loss(tmp_path / "store", KEY) is None
+
     async def test_who_prefers_speed_syncs_nothing(self, tmp_path: Path) -> None:
         files = LostPower()
         store = LocalStore(tmp_path / "store", is_durable=False, files=files)
@@ -170,6 +178,15 @@ class TestStart:
         assert await second.get(KEY) == b"x"
         assert [meta.key async for meta in second.list("")] == [KEY]
         await second.close()
+
+    async def test_a_second_writer_is_refused_before_it_removes_anything(self, tmp_path: Path) -> None:
+        first = LocalStore(tmp_path)
+        (tmp_path / ".incomplete" / "0").write_bytes(b"half")
+        with pytest.raises(StoreMisconfigured, match="another process"):
+            LocalStore(tmp_path)
+        assert files_below(tmp_path) == [".incomplete/0"]
+        await first.close()
+        await LocalStore(tmp_path).close()
 
     async def test_a_reader_changes_nothing(self, tmp_path: Path) -> None:
         writer = LocalStore(tmp_path)

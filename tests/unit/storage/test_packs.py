@@ -235,6 +235,16 @@ class TestLossOfPower:
             assert packs.contents() == {"a": b"payload"}
         assert contents_of(packs.disk.restore(folder, tmp_path / "left")) == {"a": b"payload"}
 
+    @pytest.mark.parametrize(("left_out", "left"), [("", {"b"}), ("sync_data", {"a", "b"})])
+    def test_a_deleted_object_does_not_come_back(
+        self, folder: Path, tmp_path: Path, left_out: str, left: set[str]
+    ) -> None:
+        with opened(folder) as packs:
+            deleted, _ = packs.append("a", "b")
+            packs.disk.left_out = left_out
+            packs.folder.mark_dead([deleted])
+        assert contents_of(packs.disk.restore(folder, tmp_path / "left")).keys() == left
+
     def test_who_prefers_speed_syncs_nothing(self, folder: Path) -> None:
         disk = PackDisk()
         for _ in range(2):
