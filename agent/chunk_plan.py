@@ -3,10 +3,15 @@
 Rule: nothing is read and nothing awaited here. What archived records come to is not known before they are read.
 """
 
+from collections.abc import Iterable
+
 from coordinator.chunk_index import ChunkRef
 from coordinator.state import PartitionState, TopicState
 from coordinator.topic_configs import effective
 from protocol.compression import Compression
+
+SERVED_PER_STORED = 4
+"""How many bytes of record batches one byte of a Parquet file is taken for before it is read."""
 
 
 def chunks_from(
@@ -31,6 +36,20 @@ def chunks_from(
             break
         row += 1
     return chunks
+
+
+def expected_bytes(chunk: ChunkRef, bytes_max: int) -> int:
+    """About how many bytes an archived chunk comes to for a consumer that accepts `bytes_max`.
+
+    It is taken for so many times what is stored of its row group, but for no more than is accepted, unless the row
+    group alone is more.
+    """
+    return max(chunk.byte_count, min(bytes_max, SERVED_PER_STORED * chunk.byte_count))
+
+
+def stored_bytes(chunks: Iterable[ChunkRef]) -> int:
+    """How many bytes of objects hold the chunks: a row group that several partitions share is read once."""
+    return sum(byte_count for _, _, byte_count in {(c.object_id, c.byte_first, c.byte_count) for c in chunks})
 
 
 def archive_compression(topic: TopicState, broker_configs: dict[str, str]) -> Compression:

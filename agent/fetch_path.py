@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.chunk_cache import ServedChunk
-from agent.chunk_plan import archive_compression, available_bytes, chunks_from
+from agent.chunk_plan import archive_compression, available_bytes, chunks_from, expected_bytes, stored_bytes
 from agent.chunk_reader import ChunkReader
 from agent.clock import Clock
 from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
@@ -298,7 +298,7 @@ class FetchPath:
         is no room for them.
         """
         missing = [n for n, chunk in enumerate(chunks) if not self._reader.holds(chunk, compressions[n])]
-        if is_more and not share.has_room_for(sum(chunks[n].byte_count for n in missing)):
+        if is_more and not share.has_room_for(stored_bytes(chunks[n] for n in missing)):
             return []
         try:
             served_chunks = await self._reader.read(self._metadata.state, chunks, compressions, share)
@@ -312,26 +312,34 @@ class FetchPath:
     async def _plan(self, request: "_Request") -> "_Plan":
         """What several partitions want can be read at once, so that neighbours in one object are one request.
 
-        How much archived records come to is not known before: they are taken for as much as the consumer accepts.
+        A row group that several partitions share counts once for those of them that are in memory, and once for those
+        that are not. So no more is planned than the fetch accepts, and one chunk.
         """
         plan = _Plan()
-        bytes_max = request.bytes_max
+        bytes_left = request.bytes_max
+        counted: set[tuple[int, int, bool]] = set()
         for number, partition in enumerate(request.wanted, 1):
             await self._yield_at(number)
-            if bytes_max <= 0:
+            if bytes_left <= 0:
                 break
             found = await self._find(request, partition)
             if isinstance(found, ErrorCode) or found.is_diverging:
                 continue
-            limit = min(bytes_max, partition.partition_max_bytes)
+            limit = min(bytes_left, partition.partition_max_bytes)
             planned = chunks_from(found.partition, partition.fetch_offset, limit)
             compression = archive_compression(found.topic, self._broker_configs)
             for chunk in planned:
-                if not self._reader.holds(chunk, compression):
-                    plan.bytes_to_read += max(chunk.byte_count, limit) if chunk.is_archived else chunk.byte_count
+                is_held = self._reader.holds(chunk, compression)
+                expected = chunk.byte_count
+                if chunk.is_archived:
+                    place = (chunk.object_id, chunk.row_group, is_held)
+                    expected = 0 if place in counted else expected_bytes(chunk, limit)
+                    counted.add(place)
+                bytes_left -= expected
+                if not is_held:
+                    plan.bytes_to_read += expected
             plan.chunks += planned
             plan.compressions += [compression] * len(planned)
-            bytes_max -= sum(chunk.byte_count for chunk in planned)
         return plan
 
 

@@ -40,7 +40,7 @@ class Ticket:
 
 
 class DataPaths:
-    """One topic `t` with one partition."""
+    """One topic `t`, with one partition unless told otherwise."""
 
     def __init__(self, parts: Parts, tasks: asyncio.TaskGroup, cache_bytes: int, budget_bytes: int) -> None:
         self.parts = parts
@@ -85,13 +85,13 @@ class DataPaths:
         if self.during_pause is not None:
             await self.during_pause()
 
-    async def produce(self, *batches: bytes) -> list[Acknowledgement]:
+    async def produce(self, *batches: bytes, partition: int = 0) -> list[Acknowledgement]:
         """The answers to batches that came in one after the other, each flushed before the next."""
         answers = []
         for batch in batches:
             ticket = Ticket()
             view = memoryview(batch)
-            self.produce_path.add(BatchGroup(TOPIC, PartitionIndex(0), view, split_batches(view), ticket))
+            self.produce_path.add(BatchGroup(TOPIC, PartitionIndex(partition), view, split_batches(view), ticket))
             answers.append(await ticket.settled)
         return answers
 
@@ -119,10 +119,11 @@ async def data_paths(
     cache_bytes: int = 64 * MIB,
     budget_bytes: int = 64 * MIB,
     timestamp_type: str = "CreateTime",
+    partitions: int = 1,
     ledger: Ledger | None = None,
 ) -> AsyncIterator[DataPaths]:
     """Paths whose topic exists."""
     async with running_parts(ledger) as parts, asyncio.TaskGroup() as tasks:
         configs = (("message.timestamp.type", timestamp_type),)
-        await parts.writer.submit(replace(create(), configs=configs))
+        await parts.writer.submit(replace(create(partitions=partitions), configs=configs))
         yield DataPaths(parts, tasks, cache_bytes, budget_bytes)

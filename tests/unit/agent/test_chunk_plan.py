@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.chunk_plan import archive_compression, available_bytes, chunks_from
+from agent.chunk_plan import archive_compression, available_bytes, chunks_from, expected_bytes, stored_bytes
 from coordinator.chunk_index import ChunkIndex
 from coordinator.state import PartitionState, TopicState
 from protocol.compression import Compression
@@ -51,6 +51,21 @@ def test_an_archived_chunk_ends_the_plan_as_nobody_knows_how_much_it_comes_to() 
     assert firsts(partition(archived=2), 0, 1_000) == [0]
     assert firsts(partition(archived=2), 10, 1_000) == [10]
     assert firsts(partition(archived=2), 20, 1_000) == [20, 30, 40]
+
+
+@pytest.mark.parametrize(("bytes_max", "expected"), [(1, 100), (100, 100), (150, 150), (400, 400), (1 << 20, 400)])
+def test_archived_records_are_taken_for_a_few_times_what_is_stored_and_no_more_than_is_accepted(
+    bytes_max: int, expected: int
+) -> None:
+    chunk = partition(archived=1).index.row(0)
+    assert expected_bytes(chunk, bytes_max) == expected
+
+
+def test_what_several_chunks_share_is_stored_once() -> None:
+    chunks = [partition(archived=2).index.row(row) for row in range(3)]
+    others = [chunk._replace(row_first=10) for chunk in chunks[:2]]
+    assert stored_bytes([*chunks, *others]) == 300
+    assert stored_bytes([]) == 0
 
 
 @pytest.mark.parametrize(

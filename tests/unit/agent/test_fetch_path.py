@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.clock import SystemClock
-from agent.fetch_path import FetchPath
+from agent.fetch_path import FetchPath, PartitionRead
 from agent.fetch_sessions import WantedPartition
 from agent.ids import SystemIds
 from agent.topics import TopicAdmin
@@ -269,6 +269,44 @@ async def test_fetches_read_as_their_turn_comes_and_one_that_is_cancelled_holds_
     assert [reads[0].record_bytes > 0 for reads in answers] == [True, True]
     assert fetches[0].cancelled()
     assert held == 0
+
+
+async def held_while_reading(paths: DataPaths, partitions: int, *, bytes_max: int) -> tuple[int, list[PartitionRead]]:
+    """What a fetch of partitions from their beginnings on takes of the budget, and its answers."""
+    each_held = list[int]()
+
+    async def pause() -> None:
+        each_held.append(paths.budget.bytes_held)
+
+    paths.during_pause = pause
+    paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+    wanted = [WantedPartition("t", partition, 0, 1 << 20, -1, -1) for partition in range(partitions)]
+    reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=bytes_max)
+    (held,) = each_held
+    return held, reads
+
+
+async def test_a_row_group_that_partitions_of_a_fetch_share_is_counted_once() -> None:
+    async with data_paths(cache_bytes=0, partitions=30) as paths:
+        for partition in range(30):
+            await paths.produce(batch(3), partition=partition)
+        await paths.archiver.archive_topic(TOPIC)
+        (row_group,) = {found.index.row(0)[2:5] for found in paths.parts.metadata.state.topics[TOPIC].partitions}
+        held, reads = await held_while_reading(paths, 30, bytes_max=55 << 20)
+    assert all(read_batches(bytes(read.records[0])).ranges == [(0, 3)] for read in reads)
+    assert row_group[2] <= held <= 10 * row_group[2]
+
+
+async def test_a_fetch_of_the_archive_takes_no_more_room_than_its_answer_and_one_row_group_may_be() -> None:
+    async with data_paths(cache_bytes=0, partitions=10) as paths:
+        for partition in range(10):
+            await paths.produce(batch(3), partition=partition)
+            await paths.archiver.archive_topic(TOPIC)
+        sizes = [found.index.row(0).byte_count for found in paths.parts.metadata.state.topics[TOPIC].partitions]
+        assert sum(sizes) > 3_000
+        held, reads = await held_while_reading(paths, 10, bytes_max=2_000)
+    assert 2_000 <= held <= 2_000 + max(sizes)
+    assert [bool(read.records) for read in reads[:2]] == [True, True]
 
 
 async def test_what_a_fetch_that_is_given_up_reads_counts_until_it_is_read() -> None:
