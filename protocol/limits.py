@@ -23,7 +23,12 @@ no socket is read on which requests wait already, and large requests wait, but f
 RECEIVE_STALLED_SECONDS_MAX = 10.0
 """For how long a large request may hardly grow while others wait for the memory that it holds."""
 RECEIVE_PROGRESS_BYTES_MIN = 64 * KIB
-"""By how much it has to grow in that time."""
+"""By how much it has to grow in that time at least, however small it is."""
+RECEIVE_SECONDS_MAX = 60.0
+"""In how long a large request has to arrive while others wait for memory; it has to grow in step."""
+RESERVE_SECONDS_MAX = 20.0
+"""The same for the one that was let in beyond the budget, and for how long a peer that reads no answers, or a fetch
+that was told to end, may keep memory from those who wait."""
 WRITE_SECONDS_MAX = 60.0
 """How long a peer may leave its answers unread before its connection is ended."""
 HALF_OPEN_SECONDS_MAX = 600
@@ -64,6 +69,8 @@ INTAKE_OBJECT_BYTES_MAX = 128 * MIB
 """One request may exceed the target; nothing exceeds this."""
 INTAKE_BUFFER_BYTES_MAX = 64 * MIB
 """Accepted but not yet durable; beyond it sockets are not read."""
+INTAKE_SHARE_OF_RECEIVED_MIN = 1 / 16
+"""Accepted records that are a smaller part of the memory they were received in are copied out of it."""
 INTAKE_PUTS_IN_FLIGHT_MAX = 8
 BATCHES_PER_COMMIT_MAX = 10_000
 PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
@@ -108,6 +115,10 @@ LEDGER_WAL_BYTES_KEPT = 8 * MIB
 # Fetch.
 FETCH_RESPONSE_BYTES_MAX = 55 * MIB
 """Kafka's fetch.max.bytes."""
+FETCH_WAIT_MS_MAX = 5 * 60_000
+"""How long a fetch waits for records at most, whatever it asks for; it may always be answered before."""
+FETCH_PARTITIONS_MAX = 200_000
+"""Partitions that one fetch may name, those named twice counted twice."""
 FETCH_SESSIONS_MAX = 1_000
 """Kafka's max.incremental.fetch.session.cache.slots."""
 FETCH_SESSION_PARTITIONS_MAX = 10_000

@@ -16,8 +16,9 @@ from agent.record_checks import CheckedRecords, check_records
 from agent.services import Answer, NoAnswer, Request, Services
 from agent.turns import Turns
 from coordinator.state import TopicState
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
-from protocol.limits import INLINE_ROWS_MAX
+from protocol.limits import INLINE_ROWS_MAX, INTAKE_SHARE_OF_RECEIVED_MIN, RECEIVE_BUFFER_BYTES
 from protocol.produce import (
     ProducePartition,
     ProduceRequest,
@@ -50,16 +51,21 @@ async def handle(services: Services, request: Request) -> Answer:
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
     turns = Turns(services.clock)
+    accepted: list[BatchGroup] = []
     for topic_row, topic in enumerate(body.topics):
         found, unknown = await _find_topic(services, topic)
         for partition in topic.partitions:
             place = Place(pending, topic_row, partition.index)
             if has_room:
-                await _place(services, body, found, unknown, partition, place)
+                group = await _check(services, body, found, unknown, partition, place)
+                if group is not None:
+                    accepted.append(group)
             else:
                 place.settle(NOT_IN_TIME)
+            partition.records = None
             await turns.row()
         await turns.row()
+    _take_in(services, request, accepted)
     if body.acks == ACKS_NONE:
         if not has_room:
             raise NoAnswer("the intake is full, and nobody waits for an error")
@@ -82,10 +88,10 @@ def _timeout_s(body: ProduceRequest) -> float:
 class PendingProduce:
     """A Produce request until every partition has its answer, or its timeout is over."""
 
-    __slots__ = ("_body", "_is_begun", "_places", "_request", "_timer", "_unsettled_count", "answer")
+    __slots__ = ("_body", "_frame", "_is_begun", "_places", "_timer", "_unsettled_count", "answer")
 
     def __init__(self, request: Request, body: ProduceRequest) -> None:
-        self._request = request
+        self._frame = request.frame
         self._body = body
         self._places: list[Place] = []
         self._unsettled_count = 0
@@ -129,7 +135,7 @@ class PendingProduce:
 
     def response(self) -> Sequence[Buffer]:
         """The answer as it stands now."""
-        return _response(self._request, self._body, self._places)
+        return _response(self._frame, self._body, self._places)
 
 
 class Place:
@@ -163,15 +169,15 @@ async def _find_topic(services: Services, topic: ProduceTopic) -> tuple[TopicSta
     return found, ErrorCode.unknown_topic_or_partition
 
 
-async def _place(
+async def _check(
     services: Services,
     body: ProduceRequest,
     topic: TopicState | None,
     unknown: ErrorCode,
     partition: ProducePartition,
     place: Place,
-) -> None:
-    """Check one partition's records and put them into the intake, or settle its place with what is wrong."""
+) -> BatchGroup | None:
+    """One partition's records, checked; None where the place was settled with what is wrong."""
     if body.acks not in ACKS_VALID:
         place.settle(Acknowledgement(error_code=ErrorCode.invalid_required_acks))
     elif topic is None:
@@ -184,9 +190,22 @@ async def _place(
         except InvalidBatch as error:
             place.settle(_refusal(error, topic.partitions[partition.index].log_start))
         else:
-            services.produce.add(
-                BatchGroup(topic.topic_id, PartitionIndex(partition.index), checked.records, checked.headers, place)
-            )
+            index = PartitionIndex(partition.index)
+            return BatchGroup(topic.topic_id, index, checked.records, checked.headers, place)
+    return None
+
+
+def _take_in(services: Services, request: Request, accepted: Sequence[BatchGroup]) -> None:
+    """Put what was accepted into the intake, and let go of the rest of the request.
+
+    Records share the memory that they were received in. Where they are but a little of it they move out: the intake's
+    bound counts records, and would otherwise bound nothing.
+    """
+    received_bytes = max(len(request.frame.body), RECEIVE_BUFFER_BYTES)
+    request.frame.body = memoryview(b"")
+    is_little = sum(len(group.records) for group in accepted) < received_bytes * INTAKE_SHARE_OF_RECEIVED_MIN
+    for group in accepted:
+        services.produce.add(group._replace(records=memoryview(bytes(group.records))) if is_little else group)
 
 
 def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
@@ -200,7 +219,7 @@ def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
     )
 
 
-def _response(request: Request, body: ProduceRequest, places: Sequence[Place]) -> list[Buffer]:
+def _response(frame: RequestFrame, body: ProduceRequest, places: Sequence[Place]) -> list[Buffer]:
     topics: dict[tuple[str | None, bytes | None], ProduceResponseTopic] = {}
     for place in places:
         told, topic = place.acknowledgement, body.topics[place.topic_row]
@@ -219,4 +238,4 @@ def _response(request: Request, body: ProduceRequest, places: Sequence[Place]) -
             )
         )
     response = ProduceResponse(topics=list(topics.values()))
-    return write_produce_response(request.frame.correlation_id, request.frame.api_version, response)
+    return write_produce_response(frame.correlation_id, frame.api_version, response)
