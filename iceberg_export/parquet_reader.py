@@ -89,7 +89,8 @@ class ParquetReader:
         self._batch_bytes_max_of = batch_bytes_max_of
         self._footers = ReadOnce[str, Footer](weight_max=footers_max, weigh=lambda _: 1)
         self._turn = asyncio.Lock()
-        """Whoever encodes on the loop: others, who may wait in their hundreds, have theirs in its later rounds."""
+        """Whoever encodes on the loop, until that round of it is over: others, who may wait in their hundreds, have
+        theirs in later ones."""
         self._shared = ReadOnce[tuple[str, int], RecordRows](
             weight_max=row_groups_bytes_max, weigh=RecordRows.byte_count
         )
@@ -111,8 +112,9 @@ class ParquetReader:
             (object_key, chunk.row_group), partial(self._read_row_group, object_key, footer, chunk)
         )
         if compression is Compression.NONE and kernels_ready() and _is_small(rows, chunk):
-            async with self._turn:
-                return encode_part(rows, chunk, form)
+            await self._turn.acquire()
+            asyncio.get_running_loop().call_soon(self._turn.release)
+            return encode_part(rows, chunk, form)
         return await self._run_in_thread(encode_part, rows, chunk, form)
 
     async def _read_row_group(self, object_key: str, footer: Footer, chunk: ArchivedRows) -> RecordRows:

@@ -1,6 +1,7 @@
 """A reference that does not fit the file is refused, never answered with other records; a gap at the end is bridged."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,17 @@ import pytest
 
 from coordinator.commands import ArchivedChunk
 from iceberg_export.columns import BinaryColumn, RecordRows
+from iceberg_export.cpu import P, T
 from iceberg_export.files import FileUnreadable
 from iceberg_export.kafka_rows import encode_rows
-from iceberg_export.parquet_reader import BatchForm, ParquetReader, check_place, encode_chunk, parse_footer
+from iceberg_export.parquet_reader import (
+    BatchForm,
+    ParquetReader,
+    check_place,
+    decode_row_group,
+    encode_chunk,
+    parse_footer,
+)
 from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
 from protocol.compression import Compression
 from protocol.record_batch import walk_batches
@@ -114,6 +123,50 @@ async def test_a_row_group_that_partitions_share_is_read_once_for_all(row_groups
     assert [read_batches(batches).records for batches in together] == [RECORDS, RECORDS]
     assert read_batches(await reader.read("lake/f", chunk, Compression.ZSTD)).records == RECORDS
     assert (gets.count, heads.count) == (requests, 1), "a read of the footer comes first"
+
+
+class Rounds:
+    """Counts the rounds of the loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._next()
+
+    def _next(self) -> None:
+        self.count += 1
+        self._handle = asyncio.get_running_loop().call_soon(self._next)
+
+    def end(self) -> None:
+        self._handle.cancel()
+
+
+async def test_each_of_those_who_wait_for_a_row_group_encodes_in_a_round_of_its_own() -> None:
+    warm_kernels()
+    _, data, chunk = file_of_two_partitions()
+    store, go_on, in_threads = MemoryStore(), asyncio.Event(), list[object]()
+    await store.put("lake/f", [data])
+
+    async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        in_threads.append(work)
+        if work is decode_row_group:
+            await go_on.wait()
+        return work(*args, **kwargs)
+
+    reader = ParquetReader(store=store, run_in_thread=in_thread)
+    async with asyncio.TaskGroup() as tasks:
+        reads = [tasks.create_task(reader.read("lake/f", chunk, Compression.NONE)) for _ in range(50)]
+        while decode_row_group not in in_threads:
+            await asyncio.wait(reads, timeout=0)
+        ended_in = list[int]()
+        rounds = Rounds()
+        for read in reads:
+            read.add_done_callback(lambda _: ended_in.append(rounds.count))
+        go_on.set()
+        await asyncio.wait(reads)
+        rounds.end()
+    assert in_threads == [parse_footer, decode_row_group]
+    assert len(set(ended_in)) == len(reads)
+    assert {bytes(read.result()) for read in reads} == {encoded(data, chunk)}
 
 
 @pytest.mark.parametrize(
