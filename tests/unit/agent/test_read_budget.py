@@ -187,17 +187,32 @@ async def test_a_share_has_room_for_more_while_that_fits_and_nobody_waits() -> N
 
 @dataclass(eq=False, slots=True)
 class Reader:
-    """One that asks for a share, and reads until it is told to end."""
+    """One that asks for a share, and reads until it is told to end; what it began may go on beyond that."""
 
     byte_count: int
     end: asyncio.Event = field(default_factory=asyncio.Event)
-    is_let_in: bool = False
+    share: Share | None = None
     task: asyncio.Task[None] | None = None
+    begun: list[asyncio.Task[None]] = field(default_factory=list)
+    is_read: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def read(self, budget: ReadBudget) -> None:
-        with await budget.take(self.byte_count):
-            self.is_let_in = True
+        with await budget.take(self.byte_count) as self.share:
             await self.end.wait()
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin a read of its own under the share, if it has one."""
+        if self.is_reading and self.share is not None:
+            self.begun.append(tasks.create_task(wait_for(self.is_read)))
+            self.share.hold_for(self.begun[-1])
+
+    @property
+    def is_reading(self) -> bool:
+        return self.share is not None and self.task is not None and not self.task.done()
+
+    @property
+    def holds(self) -> bool:
+        return self.is_reading or not all(read.done() for read in self.begun)
 
 
 async def run_steps(steps: list[tuple[str, int]]) -> None:
@@ -212,22 +227,29 @@ async def run_steps(steps: list[tuple[str, int]]) -> None:
                     readers.append(reader)
                 case "end" if readers:
                     readers[number % len(readers)].end.set()
+                case "begin" if readers:
+                    readers[number % len(readers)].begin(tasks)
+                case "read" if readers:
+                    readers[number % len(readers)].is_read.set()
                 case "give up" if readers:
                     task = readers[number % len(readers)].task
                     assert task is not None
                     task.cancel()
                 case "turn":
                     await ManualClock().sleep(0)
-            reading = [r for r in readers if r.is_let_in and r.task is not None and not r.task.done()]
-            assert sum(r.byte_count for r in reading) <= budget.bytes_held
-            assert budget.bytes_held <= 100 or len([r for r in reading if r.byte_count > 0]) <= 1
+            holding = [reader for reader in readers if reader.holds]
+            assert sum(reader.byte_count for reader in holding) <= budget.bytes_held
+            assert budget.bytes_held <= 100 or len([reader for reader in holding if reader.byte_count > 0]) <= 1
         for reader in readers:
             reader.end.set()
+            reader.is_read.set()
     assert (budget.bytes_held, budget.waiting_count) == (0, 0)
-    assert all(reader.is_let_in or (reader.task is not None and reader.task.cancelled()) for reader in readers)
+    assert all(reader.share is not None or (reader.task is not None and reader.task.cancelled()) for reader in readers)
 
 
-STEPS = st.tuples(st.sampled_from(["come", "come", "end", "give up", "turn", "turn"]), st.integers(0, 120))
+STEPS = st.tuples(
+    st.sampled_from(["come", "come", "begin", "read", "end", "give up", "turn", "turn"]), st.integers(0, 120)
+)
 
 
 @given(st.lists(STEPS, max_size=60))
