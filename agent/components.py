@@ -32,13 +32,14 @@ from agent.ids import Ids, SystemIds
 from agent.metrics import Metrics
 from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
+from agent.store_outages import StoreOutages
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerStart, LedgerUnavailable
 from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX
 from storage.metered import MeteredStore
 from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
 from storage.refs import INTAKE_PREFIX
-from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.retrying import RetryingStore, RetryPolicy, RetryPorts, TryObserver
 from storage.routed_store import RoutedStore
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,11 @@ async def run_agent(settings: Settings) -> None:
 async def _serve(
     settings: Settings, clock: Clock, ids: Ids, metrics: Metrics, stopping: asyncio.Event, watch: "_Signals"
 ) -> None:
-    async with open_ledger(settings, ids) as ledger, open_store(settings, clock, ids, metrics) as store:
+    outages = StoreOutages(monotonic_s=clock.monotonic_s)
+    async with (
+        open_ledger(settings, ids) as ledger,
+        open_store(settings, clock, ids, metrics, observer=outages) as store,
+    ):
         identity = await ledger.identity()
         head = await once_there(ledger.head, clock)
         await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
@@ -116,9 +121,17 @@ async def open_ledger(settings: Settings, ids: Ids) -> AsyncIterator[Ledger]:
 
 @asynccontextmanager
 async def open_store(
-    settings: Settings, clock: Clock, ids: Ids, metrics: Metrics, *, policy: RetryPolicy | None = None
+    settings: Settings,
+    clock: Clock,
+    ids: Ids,
+    metrics: Metrics,
+    *,
+    policy: RetryPolicy | None = None,
+    observer: TryObserver | None = None,
 ) -> AsyncIterator[ObjectStore]:
-    """The bucket that the settings name, metered and retried (`policy`: how long). Raises `StoreError`s."""
+    """The bucket that the settings name, metered and retried (`policy`: how long; `observer` is told of each try).
+    Raises `StoreError`s.
+    """
     url = read_store_url(settings.store_url)
     adapter: ObjectStore
     match url:
@@ -146,6 +159,7 @@ async def open_store(
         MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s),
         policy=policy or RetryPolicy(),
         ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
+        observer=observer,
     )
     try:
         yield store

@@ -2,15 +2,25 @@
 
 Rule: only `StoreUnavailable` is asked again, with a jittered pause that doubles, until a deadline. Every operation of
 the port may be repeated: keys are written once, so a repeated put writes the same bytes, and a conditional put that
-finds its own bytes after an unknown outcome has succeeded. Time, pauses and chance are passed in.
+finds its own bytes after an unknown outcome has succeeded. Time, pauses and chance are passed in, and so is who is told
+of each failure, so that an outage is seen before its requests are given up.
 Source of the jitter: "Exponential Backoff And Jitter", AWS Architecture Blog ("full jitter").
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, ObjectStore, StoreUnavailable
+from storage.object_store import (
+    Buffer,
+    ObjectExists,
+    ObjectMeta,
+    ObjectMissing,
+    ObjectStore,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 
 _Result = TypeVar("_Result")
 
@@ -41,17 +51,42 @@ class RetryPorts:
     """Uniform in [0, 1)."""
 
 
+class TryObserver(Protocol):
+    """Told how each try ended; `operation` is put, get, head, list, delete or time."""
+
+    def failed(self, operation: str, key: str, error: StoreError) -> None:
+        """The store was away, or refuses us; `key` is the key, the prefix or the first of several keys."""
+        ...
+
+    def answered(self, operation: str) -> None:
+        """The store answered, if only that the object is missing or exists."""
+        ...
+
+
+class Unobserved:
+    """Nobody wants to know."""
+
+    def failed(self, operation: str, key: str, error: StoreError) -> None:
+        pass
+
+    def answered(self, operation: str) -> None:
+        pass
+
+
 class RetryingStore:
     """An `ObjectStore` over another one. Raises what the last try raised."""
 
-    def __init__(self, inner: ObjectStore, *, policy: RetryPolicy, ports: RetryPorts) -> None:
+    def __init__(
+        self, inner: ObjectStore, *, policy: RetryPolicy, ports: RetryPorts, observer: TryObserver | None = None
+    ) -> None:
         self._inner = inner
         self._policy = policy
         self._ports = ports
+        self._observer = observer or Unobserved()
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         if not if_absent:
-            await self._retry(lambda: self._inner.put(key, parts))
+            await self._retry("put", key, lambda: self._inner.put(key, parts))
             return
         is_unknown = False
 
@@ -66,16 +101,16 @@ class RetryingStore:
                 if not is_unknown or not await self._is_ours(key, parts):
                     raise
 
-        await self._retry(put_if_absent)
+        await self._retry("put", key, put_if_absent)
 
     async def get(self, key: str) -> bytes:
-        return await self._retry(lambda: self._inner.get(key))
+        return await self._retry("get", key, lambda: self._inner.get(key))
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        return await self._retry(lambda: self._inner.get_range(key, byte_first, byte_count))
+        return await self._retry("get", key, lambda: self._inner.get_range(key, byte_first, byte_count))
 
     async def head(self, key: str) -> ObjectMeta:
-        return await self._retry(lambda: self._inner.head(key))
+        return await self._retry("head", key, lambda: self._inner.head(key))
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
         """A list that breaks off is begun again; what was given already is not given twice."""
@@ -88,33 +123,54 @@ class RetryingStore:
                     if meta.key > last:
                         last = meta.key
                         yield meta
-            except StoreUnavailable as error:
+            except StoreError as error:
+                self._report("list", prefix, error)
                 tries += 1
                 await self._pause(tries, begun_s, error)
             else:
+                self._observer.answered("list")
                 return
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._retry(lambda: self._inner.delete(keys))
+        await self._retry("delete", keys[0] if keys else "", lambda: self._inner.delete(keys))
 
     async def server_time_ms(self) -> int | None:
         """Asked once: an answer after pauses would be judged against the wrong moment."""
-        return await self._inner.server_time_ms()
+        try:
+            time_ms = await self._inner.server_time_ms()
+        except StoreError as error:
+            self._report("time", "", error)
+            raise
+        self._observer.answered("time")
+        return time_ms
 
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _retry(self, operation: Callable[[], Awaitable[_Result]]) -> _Result:
+    async def _retry(self, operation: str, key: str, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
         tries = 0
         begun_s = self._ports.monotonic_s()
         while True:
             try:
-                return await operation()
-            except StoreUnavailable as error:
+                result = await attempt()
+            except StoreError as error:
+                self._report(operation, key, error)
                 tries += 1
                 await self._pause(tries, begun_s, error)
+            else:
+                self._observer.answered(operation)
+                return result
 
-    async def _pause(self, tries: int, begun_s: float, error: StoreUnavailable) -> None:
+    def _report(self, operation: str, key: str, error: StoreError) -> None:
+        if isinstance(error, StoreUnavailable | StoreMisconfigured):
+            self._observer.failed(operation, key, error)
+        else:
+            self._observer.answered(operation)
+
+    async def _pause(self, tries: int, begun_s: float, error: StoreError) -> None:
+        """Raises `error` where it is final, or the time is over."""
+        if not isinstance(error, StoreUnavailable):
+            raise error
         pause_s = self._policy.pause_s(tries, self._ports.monotonic_s() - begun_s, self._ports.chance())
         if pause_s is None:
             raise error

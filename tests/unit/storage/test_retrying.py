@@ -4,7 +4,7 @@ import pytest
 
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
-from storage.object_store import ObjectExists, ObjectMissing, StoreUnavailable
+from storage.object_store import ObjectExists, ObjectMissing, StoreError, StoreMisconfigured, StoreUnavailable
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
 
 
@@ -12,12 +12,20 @@ class World:
     def __init__(self, *, deadline_s: float = 1.0) -> None:
         self.now_s = 100.0
         self.pauses: list[float] = []
+        self.told: list[tuple[str, ...]] = []
         self.failing = FailingStore(MemoryStore())
         self.store = RetryingStore(
             self.failing,
             policy=RetryPolicy(deadline_s=deadline_s, pause_first_s=0.25, pause_s_max=0.5),
             ports=RetryPorts(monotonic_s=lambda: self.now_s, sleep=self.sleep, chance=lambda: 0.5),
+            observer=self,
         )
+
+    def failed(self, operation: str, key: str, error: StoreError) -> None:
+        self.told.append(("failed", operation, key, str(error)))
+
+    def answered(self, operation: str) -> None:
+        self.told.append(("answered", operation))
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -80,3 +88,52 @@ async def test_a_late_put_and_its_repeat_are_one_object() -> None:
     await world.store.put("a", [b"x"])
     await world.failing.land_late_puts()
     assert await world.store.get("a") == b"x"
+
+
+async def test_each_try_is_told() -> None:
+    world = World()
+    for operation in (Operation.PUT, Operation.LIST, Operation.DELETE, Operation.TIME):
+        world.fail(operation, FaultKind.BEFORE)
+    await world.store.put("a", [b"x"])
+    assert [meta.key async for meta in world.store.list("")] == ["a"]
+    await world.store.delete(["a", "b"])
+    with pytest.raises(StoreUnavailable):
+        await world.store.server_time_ms()
+    await world.store.server_time_ms()
+    assert world.told == [
+        ("failed", "put", "a", "put a: refused"),
+        ("answered", "put"),
+        ("failed", "list", "", "list : refused"),
+        ("answered", "list"),
+        ("failed", "delete", "a", "delete a: refused"),
+        ("answered", "delete"),
+        ("failed", "time", "", "time : refused"),
+        ("answered", "time"),
+    ]
+
+
+async def test_an_answer_that_is_an_error_is_told_as_an_answer() -> None:
+    world = World()
+    with pytest.raises(ObjectMissing):
+        await world.store.head("a")
+    with pytest.raises(ObjectMissing):
+        await world.store.get_range("a", 0, 1)
+    assert world.told == [("answered", "head"), ("answered", "get")]
+
+
+async def test_a_refusal_for_good_is_told_and_not_asked_again() -> None:
+    world = World()
+    with pytest.raises(StoreMisconfigured):
+        await world.store.get("/a")
+    assert [words[:3] for words in world.told] == [("failed", "get", "/a")]
+    assert world.pauses == []
+
+
+async def test_nobody_need_be_told() -> None:
+    failing = FailingStore(MemoryStore())
+    failing.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+    world = World()
+    ports = RetryPorts(monotonic_s=lambda: 0.0, sleep=world.sleep, chance=lambda: 0.5)
+    store = RetryingStore(failing, policy=RetryPolicy(), ports=ports)
+    await store.put("a", [b"x"])
+    assert await store.get("a") == b"x"
