@@ -56,11 +56,13 @@ class ServedChunk:
 def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
     """What tells a chunk as it is served apart: object ids never come twice, archived rows are encoded as asked.
 
-    Chunks of a file that hold no rows have their offsets alone.
+    Several partitions may have no rows at all in one file: those chunks are their offsets and no more.
     """
     if not chunk.is_archived:
         return (chunk.object_id, chunk.byte_first)
-    return (chunk.object_id, chunk.row_group, chunk.row_first, chunk.offset_first, chunk.offset_end, compression)
+    if chunk.row_count == 0:
+        return (chunk.object_id, chunk.offset_first, chunk.offset_end)
+    return (chunk.object_id, chunk.row_group, chunk.row_first, compression)
 
 
 class ChunkCache:
