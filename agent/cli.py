@@ -6,6 +6,8 @@ did not work, 2 it was asked for wrongly. Results go to stdout, everything else 
 
 import os
 import sys
+from contextlib import suppress
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -55,6 +57,9 @@ def main() -> None:
     go of Python objects then, which aborts the process, whatever the command's result was.
     """
     exit_code: object
+    if isinstance(sys.stdout, TextIOWrapper):
+        # What a locale cannot show is no reason to fail; records and JSON are written as bytes anyway.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
         exit_code = 0
@@ -66,7 +71,8 @@ def main() -> None:
         if not isinstance(exit_code, int):
             sys.stderr.write(f"{exit_code}\n")
             exit_code = 1
-    sys.stdout.flush()
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)
 

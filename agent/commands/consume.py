@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.commands.failure import EXIT_USAGE, CommandFailed
-from agent.commands.http_client import SERVER_DEFAULT, BootstrapOption, JsonOption, ServerOption, kafka_address
+from agent.commands.http_client import SERVER_DEFAULT, BootstrapOption, ServerOption, kafka_address
 
 if TYPE_CHECKING:
     from agent.addresses import HostPort
@@ -21,6 +22,18 @@ HELP = "Print a topic's records: values, or with --json everything. Stops at the
 WAIT_MS = 1_000
 NO_LIMIT = -1
 ALL_PARTITIONS = -1
+NULL = b"null"
+"""As Kafka's console consumer prints it."""
+
+
+JsonLinesOption = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        envvar="PENSTOCK_JSON",
+        help='One JSON object per line, with key, value and headers; bytes that are not UTF-8 are {"base64": "..."}.',
+    ),
+]
 
 
 def consume(
@@ -29,16 +42,19 @@ def consume(
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="WHERE", help="earliest, latest, an offset, or a time such as 2026-01-31T12:00Z."
+            "--from",
+            metavar="WHERE",
+            help="earliest, latest, an offset, or a time such as 2026-01-31T12:00Z or 2026-01-31T13:00+01:00; "
+            "without a zone it is UTC.",
         ),
     ] = "earliest",
     partition: Annotated[int, typer.Option(min=ALL_PARTITIONS, help="-1: all of them.")] = ALL_PARTITIONS,
     count: Annotated[int, typer.Option("--max", min=NO_LIMIT, help="Stop after so many records.")] = NO_LIMIT,
     is_followed: Annotated[bool, typer.Option("--follow", help="Wait for more at the end.")] = False,
-    with_keys: Annotated[bool, typer.Option("--keys", help="Print KEY, a tab, VALUE.")] = False,
+    with_keys: Annotated[bool, typer.Option("--keys", help="Print KEY, a tab, VALUE; a null is null.")] = False,
     server: ServerOption = SERVER_DEFAULT,
     bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
+    as_json: JsonLinesOption = False,
 ) -> None:
     address = kafka_address(server, bootstrap)
     show = _json_line if as_json else (_keyed_line if with_keys else _value_line)
@@ -50,16 +66,16 @@ def consume(
             if left <= 0:
                 return
             left -= 1
-            sys.stdout.write(show(record) + "\n")
+            sys.stdout.buffer.write(show(record) + b"\n")
             if is_followed:
-                sys.stdout.flush()
+                sys.stdout.buffer.flush()
             if left == 0:
                 return
 
     try:
         asyncio.run(copy())
     except KeyboardInterrupt:
-        sys.stdout.flush()
+        sys.stdout.buffer.flush()
 
 
 async def _records(
@@ -127,28 +143,33 @@ def _timestamp_ms(text: str) -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _value_line(record: "ReadRecord") -> str:
-    return _shown(record.value)
+def _value_line(record: "ReadRecord") -> bytes:
+    return record.value or b""
 
 
-def _keyed_line(record: "ReadRecord") -> str:
-    return f"{_shown(record.key)}\t{_shown(record.value)}"
+def _keyed_line(record: "ReadRecord") -> bytes:
+    return b"\t".join(NULL if part is None else part for part in (record.key, record.value))
 
 
-def _json_line(record: "ReadRecord") -> str:
+def _json_line(record: "ReadRecord") -> bytes:
     return json.dumps(
         {
             "partition": record.partition,
             "offset": record.offset,
             "timestamp": record.timestamp_ms,
-            "key": None if record.key is None else _shown(record.key),
-            "value": None if record.value is None else _shown(record.value),
-            "headers": [[name, None if value is None else _shown(value)] for name, value in record.headers],
+            "key": _json_value(record.key),
+            "value": _json_value(record.value),
+            "headers": [[name, _json_value(value)] for name, value in record.headers],
         },
         ensure_ascii=False,
-    )
+    ).encode()
 
 
-def _shown(data: bytes | None) -> str:
-    """Bytes as text; what is no UTF-8 is escaped, a null is empty."""
-    return "" if data is None else data.decode(errors="backslashreplace")
+def _json_value(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes as text; what is no UTF-8 as an object, which no text could be."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}

@@ -1,6 +1,7 @@
 """Asks a running agent over its HTTP port, for the commands that take --server."""
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import quote, urlencode
@@ -33,7 +34,7 @@ Json = dict[str, object]
 
 def get(server: str, path: str, query: Mapping[str, str] | None = None) -> Json:
     """The JSON object at `path`. Raises `CommandFailed` with the agent's own words."""
-    return _ask(server, "GET", path + ("?" + urlencode(query) if query else ""), None)
+    return _ask(server, "GET", path + ("?" + urlencode(query, errors="surrogateescape") if query else ""), None)
 
 
 def post(server: str, path: str, body: Mapping[str, object]) -> Json:
@@ -43,7 +44,7 @@ def post(server: str, path: str, body: Mapping[str, object]) -> Json:
 
 def path_part(text: str) -> str:
     """A name as part of a path."""
-    return quote(text, safe="")
+    return quote(os.fsencode(text), safe="")
 
 
 def kafka_address(server: str, bootstrap: str | None) -> HostPort:

@@ -30,7 +30,7 @@ from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from agent.addresses import HostPort
-from agent.commands.failure import CommandFailed
+from agent.commands.failure import EXIT_USAGE, CommandFailed
 from protocol.errors import ErrorCode
 from protocol.limits import CLIENT_ANSWER_BYTES_MAX, CLIENT_ANSWER_SECONDS_MAX, CLIENT_CONNECT_SECONDS_MAX
 from protocol.record_batch import encode_varint, pack_header, walk_batches
@@ -233,7 +233,10 @@ def _frame(request: RequestPayload, correlation_id: int) -> bytes:
     )
     buffer = BytesIO()
     entity_writer(RequestHeader)(buffer, header)
-    entity_writer(type(request))(buffer, request)
+    try:
+        entity_writer(type(request))(buffer, request)
+    except UnicodeEncodeError as error:
+        raise CommandFailed(f"{error.object!r} is not UTF-8", exit_code=EXIT_USAGE) from error
     return len(buffer.getbuffer()).to_bytes(4, "big") + buffer.getvalue()
 
 

@@ -12,7 +12,13 @@ Row = Mapping[str, object]
 
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    print_bytes(json.dumps(value, indent=2, ensure_ascii=False, default=str).encode(errors="backslashreplace") + b"\n")
+
+
+def print_bytes(data: bytes) -> None:
+    """These bytes on stdout, whatever the locale; in order with what is written there as text."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str], *, empty: str) -> None:
@@ -62,6 +68,11 @@ def print_pairs(values: Mapping[str, object]) -> None:
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
         sys.stdout.write(f"{name.replace('_', ' '):<{width}}  {cell_text(name, value)}\n")
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def bytes_text(count: int) -> str:

@@ -1,24 +1,34 @@
-"""`penstock produce`: lines from stdin become records."""
+"""`penstock produce`: lines from stdin become records.
+
+Rule: a record is bytes, whatever the locale; an error says which line it was and what was acknowledged before it.
+"""
 
 import asyncio
+import os
 import sys
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, TextIO
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from agent.clock import SystemClock
 from agent.commands.failure import EXIT_USAGE, CommandFailed
 from agent.commands.http_client import SERVER_DEFAULT, BootstrapOption, ServerOption, kafka_address
+from agent.commands.output import counted
 from agent.commands.partitioner import partition_of_key
 
 if TYPE_CHECKING:
     from agent.addresses import HostPort
+    from agent.commands.kafka_client import KafkaClient
 
 HELP = "Send lines from stdin (or one --value) to a topic, acknowledged when they are durable."
 LINES_PER_REQUEST = 1_000
 ANY_PARTITION = -1
+QUOTED_BYTES_MAX = 200
+
+Pair = tuple[bytes | None, bytes]
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 def produce(
@@ -27,7 +37,8 @@ def produce(
     key: Annotated[str | None, typer.Option(help="Key of every record.")] = None,
     value: Annotated[str | None, typer.Option(help="Send this one record instead of reading stdin.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Each line is KEY TEXT VALUE; without it a line is a value.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Each line is KEY TEXT VALUE (\\t is a tab); without it a line is a value."),
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Header of every record; repeatable.")
@@ -39,37 +50,109 @@ def produce(
     if key is not None and key_separator is not None:
         raise CommandFailed("--key and --key-separator exclude each other", exit_code=EXIT_USAGE)
     headers = _headers(header or [])
-    lines = iter([value]) if value is not None else _lines(sys.stdin)
-    pairs = (_pair(line, key, key_separator) for line in lines)
-    count = asyncio.run(_produce(kafka_address(server, bootstrap), topic, partition, pairs, headers))
-    sys.stderr.write(f"{count} records acknowledged\n")
+    lines = [os.fsencode(value)] if value is not None else _lines(sys.stdin.buffer)
+    given_key = None if key is None else os.fsencode(key)
+    split = _Split(key=given_key, separator=_separator(key_separator))
+    count = asyncio.run(_produce(kafka_address(server, bootstrap), topic, partition, (lines, split), headers))
+    sys.stderr.write(f"{counted(count, 'record')} acknowledged\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """How a line becomes a record: under one key, or at a separator."""
+
+    key: bytes | None
+    separator: bytes | None
+
+    def pair(self, line: bytes) -> Pair:
+        """Key and value. Raises `CommandFailed`."""
+        if self.separator is None:
+            return self.key, line
+        own_key, found, value = line.partition(self.separator)
+        if not found:
+            raise CommandFailed(f"{_quoted(line)} does not hold the separator {_quoted(self.separator)}")
+        return own_key, value
 
 
 async def _produce(
     address: "HostPort",
     topic: str,
     partition: int,
-    pairs: Iterator[tuple[bytes | None, bytes]],
-    headers: tuple[tuple[str, bytes | None], ...],
+    source: tuple[Iterable[bytes], _Split],
+    headers: Headers,
 ) -> int:
-    from agent.commands.kafka_client import KafkaClient, OutgoingRecord
+    """Send everything and return how many records were acknowledged. Raises `CommandFailed`, which says so too."""
+    from agent.commands.kafka_client import KafkaClient
 
-    count, clock = 0, SystemClock()
+    lines, split = source
     async with await KafkaClient.connect(address) as client:
         partition_count = await client.partition_count(topic, may_create=True)
         if partition >= partition_count:
             raise CommandFailed(f"{topic} has no partition {partition}: it has {partition_count}", exit_code=EXIT_USAGE)
+        count, remaining = 0, iter(lines)
         # Reading stdin blocks the loop, which has nothing else to do.
-        while some := list(islice(pairs, LINES_PER_REQUEST)):
-            by_partition: dict[int, list[OutgoingRecord]] = {}
-            for key, value in some:
+        while True:
+            pairs, reason = _some(remaining, split)
+            by_partition: dict[int, list[Pair]] = {}
+            for key, value in pairs:
                 chosen = partition if partition != ANY_PARTITION else _choose(key, count, partition_count)
-                record = OutgoingRecord(timestamp_ms=clock.now_ms(), key=key, value=value, headers=headers)
-                by_partition.setdefault(chosen, []).append(record)
-                count += 1
-            for chosen, records in by_partition.items():
-                await client.produce(topic, chosen, records)
-    return count
+                by_partition.setdefault(chosen, []).append((key, value))
+            await _send(client, topic, by_partition, headers, lines_before=count)
+            count += len(pairs)
+            if reason:
+                raise CommandFailed(f"line {count + 1}: {reason}; {_before(count)}")
+            if not pairs:
+                return count
+
+
+def _some(lines: Iterator[bytes], split: _Split) -> tuple[list[Pair], str]:
+    """The next request's pairs, none at the end; and what is wrong with the line after them, or nothing."""
+    pairs: list[Pair] = []
+    for line in lines:
+        try:
+            pairs.append(split.pair(line))
+        except CommandFailed as error:
+            return pairs, str(error)
+        if len(pairs) == LINES_PER_REQUEST:
+            break
+    return pairs, ""
+
+
+async def _send(
+    client: "KafkaClient",
+    topic: str,
+    by_partition: dict[int, list[Pair]],
+    headers: Headers,
+    *,
+    lines_before: int,
+) -> None:
+    """One batch for each partition. Raises `CommandFailed` with what is known of the lines."""
+    from agent.commands.kafka_client import OutgoingRecord
+
+    clock, sent = SystemClock(), 0
+    for partition, pairs in by_partition.items():
+        now_ms = clock.now_ms()
+        records = [OutgoingRecord(timestamp_ms=now_ms, key=key, value=value, headers=headers) for key, value in pairs]
+        try:
+            await client.produce(topic, partition, records)
+        except CommandFailed as error:
+            last = lines_before + sum(len(each) for each in by_partition.values())
+            first = lines_before + 1
+            where = f"line {last}" if first == last else f"lines {first} to {last}"
+            also = f", and {sent} of these" if sent else ""
+            raise CommandFailed(f"{where}: {error}; {_before(lines_before)}{also}") from error
+        sent += len(pairs)
+
+
+def _before(count: int) -> str:
+    """What was acknowledged, in words."""
+    match count:
+        case 0:
+            return "no record before it was acknowledged"
+        case 1:
+            return "the 1 record before it was acknowledged"
+        case _:
+            return f"the {count} records before it were acknowledged"
 
 
 def _choose(key: bytes | None, count: int, partition_count: int) -> int:
@@ -79,25 +162,31 @@ def _choose(key: bytes | None, count: int, partition_count: int) -> int:
     return partition_of_key(key, partition_count)
 
 
-def _lines(stream: TextIO) -> Iterator[str]:
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
     """Lines as they come: a terminal or a pipe is not read ahead."""
-    return (line.rstrip("\r\n") for line in stream)
+    return (line.rstrip(b"\r\n") for line in stream)
 
 
-def _pair(line: str, key: str | None, separator: str | None) -> tuple[bytes | None, bytes]:
-    if separator is None:
-        return None if key is None else key.encode(), line.encode()
-    own_key, found, value = line.partition(separator)
-    if not found:
-        raise CommandFailed(f"the line {line!r} does not hold the separator {separator!r}")
-    return own_key.encode(), value.encode()
+def _separator(text: str | None) -> bytes | None:
+    if text == "":
+        raise CommandFailed("--key-separator is empty: give the text between key and value", exit_code=EXIT_USAGE)
+    return None if text is None else os.fsencode(text.replace("\\t", "\t"))
 
 
-def _headers(texts: list[str]) -> tuple[tuple[str, bytes | None], ...]:
-    pairs = []
+def _quoted(data: bytes) -> str:
+    """Bytes for an error message, not more of them than a person reads."""
+    text = data[:QUOTED_BYTES_MAX].decode(errors="backslashreplace")
+    return repr(text) + ("..." if len(data) > QUOTED_BYTES_MAX else "")
+
+
+def _headers(texts: list[str]) -> Headers:
+    pairs: list[tuple[str, bytes | None]] = []
     for text in texts:
-        name, separator, value = text.partition("=")
+        name, separator, value = os.fsencode(text).partition(b"=")
         if not separator:
             raise CommandFailed(f"--header {text} is not NAME=VALUE", exit_code=EXIT_USAGE)
-        pairs.append((name, value.encode()))
+        try:
+            pairs.append((name.decode(), value))
+        except UnicodeDecodeError as error:
+            raise CommandFailed(f"--header {text}: its name is not UTF-8", exit_code=EXIT_USAGE) from error
     return tuple(pairs)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,50 @@ def test_a_topic_from_its_creation_to_its_archive_and_its_end(penstock: Penstock
     assert ask("consume", "orders", "--from", "2099-01-01") == ""
     ask("topics", "delete", "orders", "--yes")
     assert json.loads(ask("topics", "list", "--json")) == []
+
+
+def pipe(
+    *arguments: str, server: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [PENSTOCK, *arguments],
+        env={"PENSTOCK_SERVER": server, "PATH": "", **(env or {})},
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+
+
+def test_records_are_bytes_whatever_the_locale(penstock: PenstockFactory) -> None:
+    server = penstock().http
+    locale = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    lines = b"\xff\xfe\x00\n\xc3\xbc\n"
+    done = pipe("produce", "bytes", "--key", "ö", "--header", "ä=ü", server=server, stdin=lines, env=locale)
+    assert (done.returncode, done.stderr) == (0, b"2 records acknowledged\n")
+    assert pipe("consume", "bytes", server=server, env=locale).stdout == lines
+    assert pipe("consume", "bytes", "--keys", server=server, env=locale).stdout.startswith(b"\xc3\xb6\t\xff\xfe\x00\n")
+    shown = [
+        json.loads(line) for line in pipe("consume", "bytes", "--json", server=server, env=locale).stdout.splitlines()
+    ]
+    assert [record["value"] for record in shown] == [{"base64": "//4A"}, "ü"]
+    assert (shown[0]["key"], shown[0]["headers"]) == ("ö", [["ä", "ü"]])
+
+
+def test_a_line_that_is_wrong_is_counted_and_so_is_what_was_acknowledged(penstock: PenstockFactory) -> None:
+    server = penstock().http
+    stdin = b"".join(b"k%d\tv\n" % number for number in range(1_200)) + b"no tab\nk\tv\n"
+    done = pipe("produce", "tabs", "--key-separator", r"\t", server=server, stdin=stdin)
+    assert done.returncode == 1
+    reason = b"'no tab' does not hold the separator '\\t'"
+    assert done.stderr == b"penstock: line 1201: " + reason + b"; the 1200 records before it were acknowledged\n"
+    assert pipe("consume", "tabs", server=server).stdout == b"v\n" * 1_200
+
+
+def test_a_null_key_is_told_from_an_empty_one(penstock: PenstockFactory) -> None:
+    server = penstock().http
+    assert pipe("produce", "t", "--value", "", server=server).stderr == b"1 record acknowledged\n"
+    assert pipe("consume", "t", "--keys", server=server).stdout == b"null\t\n"
 
 
 def test_the_folder_of_a_broker_that_has_stopped_can_be_read(penstock: PenstockFactory) -> None:

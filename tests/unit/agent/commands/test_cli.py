@@ -47,6 +47,7 @@ def test_penstock_run_has_its_own_ledger() -> None:
         (["agent"], "needs --ledger"),
         (["topics", "list", "--server", "nowhere"], "HOST:PORT"),
         (["produce", "t", "--key", "k", "--key-separator", "="], "exclude each other"),
+        (["produce", "t", "--key-separator", ""], "--key-separator is empty"),
         (["inspect", "object", "x", "--data-dir", "/nowhere"], "there is no"),
     ],
 )
