@@ -333,8 +333,10 @@ class FetchPath:
                 expected = chunk.byte_count
                 if chunk.is_archived:
                     place = (chunk.object_id, chunk.row_group, is_held)
-                    expected = 0 if place in counted else expected_bytes(chunk, limit)
+                    if place in counted:
+                        continue
                     counted.add(place)
+                    expected = expected_bytes(chunk, limit)
                 bytes_left -= expected
                 if not is_held:
                     plan.bytes_to_read += expected
