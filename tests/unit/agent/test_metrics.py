@@ -1,5 +1,10 @@
 """What is counted, as Prometheus reads it."""
 
+import re
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
 from agent.metrics import Metrics, StateFigures
 from protocol.limits import METRIC_PARTITIONS_MAX
 
@@ -62,3 +67,24 @@ def test_two_agents_of_one_process_have_their_own_metrics() -> None:
     first.produce_records.inc(5)
     assert b"penstock_produce_records_total 5.0" in first.exposition()
     assert b"penstock_produce_records_total 0.0" in second.exposition()
+
+
+def test_what_others_count_is_a_counter() -> None:
+    metrics = Metrics()
+    metrics.cache_hits.set_function(lambda: 3)
+    text = metrics.exposition().decode()
+    assert "# TYPE penstock_cache_hits_total counter\npenstock_cache_hits_total 3.0\n" in text
+    assert "penstock_background_restarts_total 0.0" in text
+
+
+def test_the_documents_list_every_metric_of_a_scrape_by_name_and_kind() -> None:
+    reference = (Path(__file__).parents[3] / "docs" / "CONFIGURATION.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(penstock_\w+)` \| (\w+) \| (.+) \|$", reference, re.MULTILINE)
+    metrics = Metrics()
+    metrics.watch_state(lambda: figures(1))
+    scraped = [
+        (family.name + "_total" if family.type == "counter" else family.name, family.type, family.documentation)
+        for family in text_string_to_metric_families(metrics.exposition().decode())
+        if not family.name.startswith("process_")
+    ]
+    assert listed == sorted(scraped)
