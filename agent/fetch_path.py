@@ -17,6 +17,7 @@ from agent.clock import Clock
 from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
 from agent.fetch_sessions import WantedPartition
 from agent.metadata_loop import MetadataLoop
+from agent.patience import Patience
 from agent.read_budget import ReadBudget, Share
 from agent.topics import TopicAdmin
 from coordinator.chunk_index import ChunkRef
@@ -74,6 +75,7 @@ class _Request:
     bytes_min: int
     bytes_max: int
     wait_s: float
+    patience: Patience
     is_confirmed: bool | None = None
     """Whether its barrier was answered; None where none was taken so far."""
 
@@ -109,15 +111,21 @@ class FetchPath:
         self._broker_configs = broker_configs
 
     async def fetch(
-        self, wanted: Sequence[WantedPartition], *, max_wait_ms: int, bytes_min: int, bytes_max: int
+        self,
+        wanted: Sequence[WantedPartition],
+        *,
+        max_wait_ms: int,
+        bytes_min: int,
+        bytes_max: int,
+        patience: Patience | None = None,
     ) -> list[PartitionRead]:
         """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over.
 
         What is not in memory is read when there is room for it; if there is none for `max_wait_ms`, the answers tell
-        errors and marks, and no records.
+        errors and marks, and no records. When `patience` ends it waits for neither.
         """
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
-        request = _Request(wanted, min(bytes_min, bytes_max), bytes_max, max_wait_ms / 1000)
+        request = _Request(wanted, min(bytes_min, bytes_max), bytes_max, max_wait_ms / 1000, patience or Patience())
         await self._wait(request, self._clock.monotonic_s() + request.wait_s)
         plan = await self._plan(request)
         share = await self._share(request, plan)
@@ -132,7 +140,7 @@ class FetchPath:
     async def _share(self, request: "_Request", plan: "_Plan") -> Share | None:
         """Room for what is to be read, in turn; None if its turn does not come in as long as the fetch may wait."""
         share = self._budget.take_now(plan.bytes_to_read)
-        if share is not None or request.wait_s <= 0:
+        if share is not None or request.wait_s <= 0 or request.patience.is_over:
             return share
         try:
             async with self._clock.timeout(request.wait_s):
@@ -165,10 +173,11 @@ class FetchPath:
                     return
                 each_found.append(found)
                 await self._yield_at(number)
-            if not each_found or self._clock.monotonic_s() >= deadline_s:
+            if not each_found or request.patience.is_over or self._clock.monotonic_s() >= deadline_s:
                 return
             # Watched before it is counted: what is committed in between wakes the wait.
             growth = self._metadata.watch([found.key for found in each_found])
+            request.patience.wakes(growth.notify)
             try:
                 if await self._is_enough(request, each_found):
                     return

@@ -4,7 +4,8 @@ Rule: requests of one connection are taken up one after the other, in order; a P
 in the intake, and answered later, so that pipelined requests share a flush. Sockets are not read while requests wait
 beyond their bound, nor answers written into a peer that does not read. A request counts into the memory of all
 (`protocol.request_memory`) until it is taken up, a large one from its size on: once that has memory it is read to its
-end, so what holds memory never waits for more.
+end, so what holds memory never waits for more. While others wait for memory nothing keeps it that depends on its peer:
+a fetch that requests stand behind waits no longer, and who sends or reads too slowly is ended.
 """
 
 import asyncio
@@ -14,9 +15,11 @@ from collections.abc import Sequence
 from typing import cast
 
 from agent.clock import Clock
+from agent.connection_sweep import sweep
 from agent.dispatch import HANDLERS
 from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
+from agent.patience import Patience
 from agent.services import NoAnswer, Request, Services
 from agent.supervisor import contain
 from coordinator.log import LedgerUnavailable
@@ -25,13 +28,12 @@ from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
 from protocol.limits import (
     CONNECTIONS_MAX,
-    HALF_OPEN_SECONDS_MAX,
+    RECEIVE_BUFFER_BYTES,
     RECEIVE_PROGRESS_BYTES_MIN,
     RECEIVE_STALLED_SECONDS_MAX,
     REQUEST_BYTES_QUEUED_MAX,
     REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX,
     REQUESTS_QUEUED_MAX,
-    WRITE_SECONDS_MAX,
 )
 from protocol.request_memory import RequestMemory
 from storage.object_store import Buffer, StoreError
@@ -62,8 +64,11 @@ class Connection(asyncio.BufferedProtocol):
         self._claimed_bytes = 0
         self._is_taking_up = False
         self._taken_up_count = 0
-        self._is_fetching = False
+        self._patience: Patience | None = None
+        """Of the fetch that is being served."""
+        self._hurried_since_s = 0.0
         self._unread_since_s = 0.0
+        self._closing_since_s: float | None = None
         self.peer = ""
         self.used_s = 0.0
 
@@ -83,9 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         cut_bytes = self._wire.receive_eof()
         if cut_bytes and not self._server.is_draining:
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
-        self._drop_queued()
-        self._hold(-self._claimed_bytes)
-        self._claimed_bytes = 0
+        self._give_up_receiving()
         self._server.unregister(self)
         if self._task is not None:
             self._task.cancel()
@@ -111,6 +114,8 @@ class Connection(asyncio.BufferedProtocol):
             self._claimed_bytes = 0
             del self._server.receiving[self]
         self._hold(more_bytes)
+        if self._patience is not None:
+            self._tell_held_up()
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
         self.regulate_reading()
@@ -147,13 +152,30 @@ class Connection(asyncio.BufferedProtocol):
 
     def _claim(self, frame_bytes: int) -> bool:
         is_next = not self._frames and not self._is_taking_up and self._writable is None
-        if not self._memory.claim(self, frame_bytes, may_use_reserve=is_next):
-            return False
-        self._claimed_bytes = frame_bytes
-        self._held_bytes += frame_bytes
-        self._server.receiving[self] = self._wire.receive_eof() - RECEIVE_PROGRESS_BYTES_MIN
-        self.used_s = self._server.clock.monotonic_s()
-        return True
+        memory, server = self._memory, self._server
+        was_waiting = memory.is_waiting(self)
+        is_let_in = memory.claim(self, frame_bytes, may_use_reserve=is_next)
+        if is_let_in or not was_waiting:
+            self.used_s = server.clock.monotonic_s()
+        if is_let_in:
+            self._claimed_bytes = frame_bytes
+            self._held_bytes += frame_bytes
+            # So that the first look, which may come at once, finds enough.
+            server.receiving[self] = -max(frame_bytes, RECEIVE_PROGRESS_BYTES_MIN)
+        if memory.is_contended:
+            server.hurry_fetches()
+        return is_let_in
+
+    def _tell_held_up(self) -> None:
+        self._server.held_up.add(self)
+        if self._memory.is_contended:
+            self._server.hurry_fetches()
+
+    def hurry(self) -> None:
+        """Others want the memory of requests that stand behind a fetch: that waits no longer."""
+        if self._patience is not None and not self._patience.is_over:
+            self._hurried_since_s = self._server.clock.monotonic_s()
+            self._patience.end()
 
     def eof_received(self) -> bool:
         """A half-closed peer gets no more answers: Kafka's clients never half-close."""
@@ -169,10 +191,14 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = None
 
     def close(self) -> None:
-        """Close once what was answered is sent."""
+        """Close once what was answered is sent, for which the sweep gives it some time. Nothing more is received."""
         self._send_now()
         if self._transport is not None:
             self._transport.close()
+        if self._closing_since_s is None:
+            self._closing_since_s = self._server.clock.monotonic_s()
+            self._give_up_receiving()
+            self._wire.drop_partial()
 
     def abort(self) -> None:
         """Close at once, whatever is unsent: the peer may not be reading."""
@@ -181,8 +207,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        is_waiting = self._memory.is_waiting(self)
-        return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing and not is_waiting
+        return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing
 
     @property
     def arrived_bytes(self) -> int:
@@ -190,19 +215,46 @@ class Connection(asyncio.BufferedProtocol):
         return self._wire.receive_eof()
 
     @property
+    def due_bytes(self) -> int:
+        """By how much that has to grow from one look to the next, while others wait."""
+        return self._memory.bytes_due(self, self._claimed_bytes)
+
+    @property
     def is_owed_answer(self) -> bool:
         """Whether something was taken up whose answer matters: a fetch loses nothing, its client asks again."""
-        return bool(self._outgoing) or self._taken_up_count > (1 if self._is_fetching else 0)
+        return bool(self._outgoing) or self._taken_up_count > (0 if self._patience is None else 1)
 
     @property
     def unread_s(self) -> float:
-        """For how long the peer has left its answers unread."""
-        return 0.0 if self._writable is None else self._server.clock.monotonic_s() - self._unread_since_s
+        """For how long the peer has left its answers unread, or has been kept for them while it is being closed."""
+        since_s = self._closing_since_s
+        if self._writable is not None:
+            since_s = self._unread_since_s if since_s is None else min(since_s, self._unread_since_s)
+        return 0.0 if since_s is None else self._server.clock.monotonic_s() - since_s
+
+    @property
+    def withheld_s(self) -> float:
+        """For how long what waits here for the peer or for its fetch has kept memory that was wanted."""
+        if not self._held_bytes:
+            return 0.0
+        is_hurried = self._patience is not None and self._patience.is_over
+        hurried_s = self._server.clock.monotonic_s() - self._hurried_since_s if is_hurried else 0.0
+        return max(self.unread_s, hurried_s)
 
     def stop_reading(self) -> None:
         """Take up nothing more: what waits was not accepted, and its client asks another time."""
         self._drop_queued()
         self.regulate_reading()
+
+    def _give_up_receiving(self) -> None:
+        """Hold no memory but that of the request that is being served, and want no more."""
+        self._drop_queued()
+        claimed_bytes, self._claimed_bytes = self._claimed_bytes, 0
+        server = self._server
+        server.receiving.pop(self, None)
+        server.paused.discard(self)
+        self._memory.stop_waiting(self)
+        self._hold(-claimed_bytes)
 
     def _drop_queued(self) -> None:
         dropped_bytes = sum(len(frame.body) for frame in self._frames)
@@ -251,22 +303,30 @@ class Connection(asyncio.BufferedProtocol):
         held_bytes = len(frame.body)
         self._taken_up_count += 1
         self._is_taking_up = True
-        self._is_fetching = frame.api_key == ApiKey.FETCH
-        if self._is_fetching:
+        if frame.api_key == ApiKey.FETCH:
             # It may wait for as long as its client likes, and nobody is to wait for that.
-            self._hold(-held_bytes)
-            held_bytes = 0
+            self._patience = Patience()
+            if held_bytes <= RECEIVE_BUFFER_BYTES:
+                self._hold(-held_bytes)
+                held_bytes = 0
+            if self._held_bytes:
+                self._tell_held_up()
         try:
             await self._take_up(frame)
         finally:
-            self._is_taking_up = self._is_fetching = False
+            self._is_taking_up = False
+            if self._patience is not None:
+                self._patience = None
+                self._server.held_up.discard(self)
             if held_bytes:
                 self._hold(-held_bytes)
 
     async def _take_up(self, frame: RequestFrame) -> None:
         began_s = self._server.clock.monotonic_s()
         services = self._server.services
-        request = Request(frame=frame, listener=self.listener, peer=self.peer, received_s=began_s)
+        request = Request(
+            frame=frame, listener=self.listener, peer=self.peer, received_s=began_s, patience=self._patience
+        )
         try:
             answer = await HANDLERS[frame.api_key](services, request)
         except (LedgerUnavailable, StoreError, OutcomeUnknown) as error:
@@ -344,9 +404,11 @@ class KafkaServer:
         self.memory: RequestMemory[Connection] = RequestMemory(bytes_max=request_bytes_max)
         self.receiving: dict[Connection, int] = {}
         """Connections on which a large request arrives, and how much of it had arrived when that was last looked at."""
+        self.held_up: set[Connection] = set()
+        """Connections that hold memory behind a fetch that nobody has hurried yet."""
         self.paused: set[Connection] = set()
         """Connections whose sockets are not read for now."""
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self._is_waking = False
         self._servers: list[asyncio.Server] = []
 
@@ -357,9 +419,9 @@ class KafkaServer:
 
     def register(self, connection: Connection) -> bool:
         """Count a connection in; False where there are too many."""
-        if len(self._connections) >= CONNECTIONS_MAX or self.is_draining:
+        if len(self.connections) >= CONNECTIONS_MAX or self.is_draining:
             return False
-        self._connections.add(connection)
+        self.connections.add(connection)
         self.metrics.connections_accepted.labels(connection.listener).inc()
         self.metrics.connections.labels(connection.listener).inc()
         return True
@@ -369,6 +431,11 @@ class KafkaServer:
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
+
+    def hurry_fetches(self) -> None:
+        """Somebody wants memory: nothing is kept for as long as a client likes to wait."""
+        while self.held_up:
+            self.held_up.pop().hurry()
 
     def _wake(self) -> None:
         self._is_waking = False
@@ -381,11 +448,10 @@ class KafkaServer:
         memory.settle()
 
     def unregister(self, connection: Connection) -> None:
-        self.paused.discard(connection)
-        self.receiving.pop(connection, None)
+        self.held_up.discard(connection)
         self.memory.forget(connection)
-        if connection in self._connections:
-            self._connections.remove(connection)
+        if connection in self.connections:
+            self.connections.remove(connection)
             self.metrics.connections.labels(connection.listener).dec()
 
     async def listen(self, name: str, host: str, port: int) -> int:
@@ -405,45 +471,25 @@ class KafkaServer:
             await server.start_serving()
 
     async def run_idle_sweep(self) -> None:
-        """Close what has been silent for too long (Kafka's connections.max.idle.ms) or holds up others, for ever."""
+        """End what has been silent for too long or holds up others, for ever."""
         while True:
             await self.clock.sleep(RECEIVE_STALLED_SECONDS_MAX)
-            self._end_stalled()
-            idle_before_s = self.clock.monotonic_s() - HALF_OPEN_SECONDS_MAX
-            for connection in [c for c in self._connections if c.is_idle and c.used_s < idle_before_s]:
-                connection.close()
-            for connection in [c for c in self._connections if c.unread_s > WRITE_SECONDS_MAX]:
-                log.warning("ended a connection whose peer does not read its answers", extra={"peer": connection.peer})
-                connection.abort()
-
-    def _end_stalled(self) -> None:
-        """End those whose large request hardly grew since the last time, if others wait for memory."""
-        for connection, before_bytes in list(self.receiving.items()):
-            arrived_bytes = connection.arrived_bytes
-            if self.memory.has_waiting and arrived_bytes - before_bytes < RECEIVE_PROGRESS_BYTES_MIN:
-                log.warning(
-                    "ended a connection that holds memory for a request that does not arrive",
-                    extra={"peer": connection.peer, "arrived_bytes": arrived_bytes},
-                )
-                self.metrics.connections_refused.labels("stalled").inc()
-                connection.abort()
-            else:
-                self.receiving[connection] = arrived_bytes
+            sweep(self.connections, self.receiving, self.memory, self.metrics, self.clock.monotonic_s())
 
     async def drain(self, seconds_max: float) -> None:
         """Take up nothing more, let what was taken up be answered for at most `seconds_max`, then close all."""
         self.is_draining = True
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.stop_reading()
         deadline_s = self.clock.monotonic_s() + seconds_max
-        while any(c.is_owed_answer for c in self._connections) and self.clock.monotonic_s() < deadline_s:
+        while any(c.is_owed_answer for c in self.connections) and self.clock.monotonic_s() < deadline_s:
             await self.clock.sleep(DRAIN_POLL_SECONDS)
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.close()
 
     def abort(self) -> None:
         """End every connection at once."""
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.abort()

@@ -14,6 +14,7 @@ from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.patience import Patience
 from agent.produce_path import ProducePath
 from agent.producer_ids import ProducerIdBlock
 from agent.record_rules import RecordRulesOfTopics
@@ -63,3 +64,5 @@ class Request:
     peer: str
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""
+    patience: Patience | None = field(default=None)
+    """Of a fetch: it waits no longer when this ends."""

@@ -16,6 +16,7 @@ from protocol.framing import FrameReceiver
 from protocol.limits import RECEIVE_BUFFER_BYTES, REQUEST_BYTES_MAX, REQUESTS_PIPELINED_MAX
 from protocol.wire import INT32, UNREADABLE, Buffer, read_tagged_fields
 
+NO_BODY: Final = memoryview(b"")
 _HEADER_START: Final = struct.Struct(">hhih")
 """API key, API version, correlation id, length of the client id (in every version an int16, KIP-482)."""
 
@@ -35,6 +36,10 @@ class RequestFrame:
     header_bytes: int
     body: memoryview
     """A view of the receive buffer, never written again; holding it keeps that buffer (128 KiB or more) in memory."""
+
+    def leave_body(self) -> None:
+        """The body was read and is not wanted again."""
+        self.body = NO_BODY
 
 
 def read_request_frame(number: int, frame: memoryview) -> RequestFrame:
@@ -133,6 +138,11 @@ class ServerConnection:
     def receive_eof(self) -> int:
         """Bytes of a request that was cut off when the client closed; 0 where it closed between requests."""
         return self._receiver.partial_bytes
+
+    def drop_partial(self) -> None:
+        """Leave the memory of a request that is not going to arrive."""
+        self._receiver.drop_partial()
+        self.large_frame_bytes = 0
 
     def respond(self, number: int, buffers: Sequence[Buffer]) -> list[Buffer]:
         """What may be sent now: this answer and those behind it, or nothing while an earlier one is missing.

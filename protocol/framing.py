@@ -90,6 +90,11 @@ class FrameReceiver:
             frames += self.buffer_updated(count)
         return frames
 
+    def drop_partial(self) -> None:
+        """Leaves the start of a frame whose rest is not going to be received, and its memory."""
+        self._view = memoryview(bytearray(self._buffer_bytes))
+        self._first = self._end = self.large_frame_bytes = 0
+
     def _move(self, view: memoryview) -> None:
         """Goes on in new memory, taking along the start of the frame that did not fit."""
         start = self._view[self._first : self._end]

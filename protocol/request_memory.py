@@ -1,8 +1,10 @@
 """The memory of requests on their way in, over all connections: who may take a large receive buffer, and who waits.
 
 Rule: a frame that needs a buffer of its own claims all its bytes before that is made, and holds them until the request
-is taken up. So whoever holds memory needs no more of it, and nobody waits for somebody who waits. Beyond the budget
-one frame more is let in, the reserve: what fills the budget may be slow, and large requests get through all the same.
+has been taken up. So whoever holds memory needs no more of it to go on. What else it may wait for is bounded while
+others wait: its own bytes have to arrive in step (`bytes_due`), and `agent.server` lets no fetch wait, nor an answer
+lie unread, that it stands behind. Beyond the budget one frame more is let in, the reserve, which has less time: what
+fills the budget may be slow, and large requests get through all the same.
 Source: the idea is Kafka's queued.max.request.bytes (org.apache.kafka.common.memory.SimpleMemoryPool).
 Differs from Kafka: frames that fit into a connection's first buffer are counted and never wait.
 """
@@ -10,7 +12,13 @@ Differs from Kafka: frames that fit into a connection's first buffer are counted
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from protocol.limits import REQUEST_BYTES_QUEUED_MAX
+from protocol.limits import (
+    RECEIVE_PROGRESS_BYTES_MIN,
+    RECEIVE_SECONDS_MAX,
+    RECEIVE_STALLED_SECONDS_MAX,
+    REQUEST_BYTES_QUEUED_MAX,
+    RESERVE_SECONDS_MAX,
+)
 
 Holder = TypeVar("Holder", bound=Hashable)
 
@@ -66,6 +74,11 @@ class RequestMemory(Generic[Holder]):
         self._waiting.pop(holder, None)
         return True
 
+    def bytes_due(self, holder: Holder, frame_bytes: int) -> int:
+        """By how much the frame that `holder` receives has to grow in RECEIVE_STALLED_SECONDS_MAX while others wait."""
+        seconds_max = RESERVE_SECONDS_MAX if self.reserve_holder == holder else RECEIVE_SECONDS_MAX
+        return max(RECEIVE_PROGRESS_BYTES_MIN, int(frame_bytes * RECEIVE_STALLED_SECONDS_MAX / seconds_max))
+
     def leave_reserve(self, holder: Holder) -> None:
         """Nothing of `holder` is held any more."""
         if self.reserve_holder == holder:
@@ -73,9 +86,13 @@ class RequestMemory(Generic[Holder]):
             self._limit_bytes = self._bytes_max
             self.count(0)
 
+    def stop_waiting(self, holder: Holder) -> None:
+        """`holder` wants no more memory."""
+        self._waiting.pop(holder, None)
+
     def forget(self, holder: Holder) -> None:
         """`holder` is gone and waits no longer."""
-        self._waiting.pop(holder, None)
+        self.stop_waiting(holder)
         self.leave_reserve(holder)
 
     def settle(self) -> None:

@@ -13,7 +13,7 @@ from agent.fetch_sessions import FetchPlan, FetchSessions, PartitionName, TopicK
 from agent.services import Request, Services
 from agent.turns import rows_at_most, work
 from protocol.connection import RequestFrame
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, MalformedRequest
 from protocol.fetch import (
     DivergingEpoch,
     FetchRequest,
@@ -23,6 +23,7 @@ from protocol.fetch import (
     read_fetch_request,
     write_fetch_response,
 )
+from protocol.limits import FETCH_PARTITIONS_MAX, FETCH_WAIT_MS_MAX
 from protocol.types import LEADER_EPOCH, TopicId
 from storage.object_store import Buffer
 
@@ -38,12 +39,17 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
     body, wanted = await work(rows_at_most(request.frame.body), _read, request.frame)
     plan = _plan(services, body, wanted, version)
+    max_wait_ms, bytes_min, bytes_max = min(body.max_wait_ms, FETCH_WAIT_MS_MAX), body.bytes_min, body.bytes_max
+    isolation_level = body.isolation_level
+    # It may wait for long: nothing of the request is kept meanwhile but what the wait needs.
+    del body, wanted
+    request.frame.leave_body()
     if plan.error_code is not ErrorCode.none:
         return write_fetch_response(
             request.frame.correlation_id, version, FetchResponse(topics=[], error_code=plan.error_code)
         )
     reads = await services.fetch.fetch(
-        plan.wanted, max_wait_ms=body.max_wait_ms, bytes_min=body.bytes_min, bytes_max=body.bytes_max
+        plan.wanted, max_wait_ms=max_wait_ms, bytes_min=bytes_min, bytes_max=bytes_max, patience=request.patience
     )
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if plan.session is not None:
@@ -54,12 +60,18 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             read.wanted.high_watermark_told = read.high_watermark
             read.wanted.log_start_told = read.log_start
     session_id = plan.session.session_id if plan.session else 0
-    return await work(len(told), _answer, request.frame, told, body.isolation_level, session_id)
+    return await work(len(told), _answer, request.frame, told, isolation_level, session_id)
 
 
 def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
-    """The request, and the partitions that it names, each once: the last mention counts."""
+    """The request, and the partitions that it names, each once: the last mention counts.
+
+    Raises `MalformedRequest` also where it names more than any client has.
+    """
     body = read_fetch_request(frame.body, frame.api_version)
+    named_count = sum([len(topic.partitions) for topic in body.topics])
+    if named_count > FETCH_PARTITIONS_MAX:
+        raise MalformedRequest(f"a fetch of {named_count} partitions; at most {FETCH_PARTITIONS_MAX} are served")
     each_wanted = (
         WantedPartition(
             topic=_key(topic.name, topic.topic_id),

@@ -97,8 +97,8 @@ class Running:
         return peer
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+async def until(is_so: Callable[[], bool], seconds_max: float = 10.0) -> None:
+    async with asyncio.timeout(seconds_max):
         while not is_so():
             turn = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_soon(turn.set_result, None)
@@ -257,13 +257,13 @@ class TestStalling:
             waiting.go_on()
             assert await waiting.answered()
 
-    async def test_one_that_goes_on_slowly_is_not(self) -> None:
+    async def test_one_that_goes_on_so_that_it_arrives_within_a_minute_is_not(self) -> None:
         async with serving(MIB) as running:
             slow, stalled = await running.begun(900 * KIB), await running.begun(900 * KIB)
             waiting = await running.begun(900 * KIB)
-            for count in range(1, 5):
-                slow.go_on(RECEIVE_PROGRESS_BYTES_MIN)
-                await until(partial(has_arrived, running, 100 + count * RECEIVE_PROGRESS_BYTES_MIN))
+            for count in range(1, 6):
+                slow.go_on(151 * KIB)
+                await until(partial(has_arrived, running, 100 + count * 151 * KIB))
                 await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             assert not await stalled.answered()
             slow.go_on()
@@ -279,14 +279,36 @@ class TestStalling:
             peer.go_on()
             assert await peer.answered()
 
-    async def test_who_waits_for_memory_is_not_idle(self) -> None:
-        async with serving(MIB) as running:
-            slow = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
+    async def test_one_that_goes_on_a_little_is_ended_the_sooner_in_the_reserve(self) -> None:
+        async with serving(4 * MIB) as running:
+            peers = [await running.begun(4 * MIB - 4), await running.begun(4 * MIB)]
             waiting = await running.begun(900 * KIB)
-            await running.clock.step(2 * HALF_OPEN_SECONDS_MAX)
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            for peer in peers:
+                peer.go_on(MIB)
+            await until(lambda: all(c.arrived_bytes == MIB + 100 for c in running.server.receiving))
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert not await peers[1].answered()
+            peers[0].go_on(RECEIVE_PROGRESS_BYTES_MIN)
+            await until(partial(has_arrived, running, MIB + 100 + RECEIVE_PROGRESS_BYTES_MIN))
             waiting.go_on()
-            assert [await peer.answered() for peer in slow] == [False, False]
             assert await waiting.answered()
+            last = await running.begun(900 * KIB)
+            assert not running.server.memory.has_waiting
+            await running.begun(900 * KIB)
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert not await peers[0].answered()
+            last.go_on()
+            assert await last.answered()
+
+    async def test_who_waits_for_memory_is_closed_as_an_idle_one(self) -> None:
+        async with serving(MIB) as running:
+            await running.begun(900 * KIB)
+            await running.begun(900 * KIB)
+            waiting = await running.begun(900 * KIB)
+            await running.clock.step(HALF_OPEN_SECONDS_MAX + 1)
+            assert not await waiting.answered()
+            assert not running.server.memory.has_waiting
 
 
 def has_arrived(running: Running, count: int) -> bool:
