@@ -28,8 +28,7 @@ def startup_report(
     `program` is how this one was called.
     """
     bootstrap = HostPort(host=advertised[0].host, port=advertised[0].port)
-    http_host = "127.0.0.1" if is_every_interface(http.host) else http.host
-    http_url = f"http://{HostPort(host=http_host, port=http.port)}"
+    server = HostPort(host="127.0.0.1" if is_every_interface(http.host) else http.host, port=http.port)
     width = max(len(str(listener)) for listener in bound)
     lines = [
         f"Penstock agent {settings.name} of cluster {cluster_id}",
@@ -37,29 +36,34 @@ def startup_report(
             f"  Kafka       {listener!s:<{width}}  clients connect to {HostPort(host=shown.host, port=shown.port)}"
             for listener, shown in zip(bound, advertised, strict=True)
         ),
-        f"  HTTP        {http_url}  (/live /ready /metrics /api/status)",
+        f"  HTTP        http://{server}  (/live /ready /metrics /api/status)",
         f"  ledger      {settings.ledger_url}",
         f"  store       {settings.store_url}",
         f"  durability  {durability_text(settings)}",
         "Try it:",
         f"  kcat        echo hello | kcat -b {bootstrap} -P -t greetings && kcat -b {bootstrap} -C -t greetings -e",
         f"  Java tools  kafka-console-producer.sh --bootstrap-server {bootstrap} --topic greetings",
+        f"              kafka-console-consumer.sh --bootstrap-server {bootstrap} --topic greetings"
+        " --partition 0 --offset earliest",
         f"  Python      {python_line(bootstrap)}",
-        f"  without     {shlex.quote(program)} consume greetings --from earliest --server {http_host}:{http.port}",
+        f"  without     {shlex.quote(program)} consume greetings --from earliest --server {server}",
     ]
     return "\n".join(lines)
 
 
 def durability_text(settings: Settings) -> str:
     """What an acknowledged record survives with these settings."""
-    is_embedded = settings.ledger_url.startswith("sqlite:") or settings.store_url.startswith("file:")
+    is_ledger_embedded = settings.ledger_url.startswith("sqlite:")
+    is_store_embedded = settings.store_url.startswith("file:")
     if "memory:" in (settings.ledger_url, settings.store_url):
         return "none: data is gone when this process ends"
-    if not is_embedded:
+    if not is_ledger_embedded and not is_store_embedded:
         return "an acknowledged record is in the bucket and in the ledger"
-    if settings.is_durable:
-        return "an acknowledged record is on disk (fsync) and survives a loss of power"
-    return "NO FSYNC: an acknowledged record survives a crash of this process, but not a loss of power"
+    if not settings.is_durable:
+        return "NO FSYNC: an acknowledged record survives a crash of this process, but not a loss of power"
+    if not is_store_embedded:
+        return "an acknowledged record is in the bucket, its ledger entry on disk (fsync): it survives a loss of power"
+    return "an acknowledged record is on disk (fsync) and survives a loss of power"
 
 
 def python_line(bootstrap: HostPort) -> str:

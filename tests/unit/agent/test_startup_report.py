@@ -1,6 +1,7 @@
 """What greets the operator."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -40,17 +41,38 @@ def test_the_report_has_the_ports_that_were_got_and_lines_to_paste() -> None:
     assert "IN://0.0.0.0:4711  clients connect to broker.example:443" in report
     assert "http://127.0.0.1:8" in report
     assert "kcat -b broker.example:443 -P -t greetings" in report
-    assert "--bootstrap-server broker.example:443" in report
+    assert "kafka-console-producer.sh --bootstrap-server broker.example:443 --topic greetings\n" in report
+    consumer = "kafka-console-consumer.sh --bootstrap-server broker.example:443 --topic greetings"
+    assert f"{consumer} --partition 0 --offset earliest\n" in report
     assert "'bootstrap.servers': 'broker.example:443'" in report
     assert "'my tools/penstock' consume greetings" in report
     assert "of cluster c1" in report
 
 
+def test_an_ipv6_address_stands_in_brackets_wherever_a_port_follows() -> None:
+    listener = Listener(name="PLAINTEXT", host="::1", port=9092)
+    report = startup_report(
+        SETTINGS,
+        bound=[listener],
+        advertised=[listener],
+        http=HostPort(host="::1", port=9644),
+        cluster_id="c1",
+        program="penstock",
+    )
+    assert report.endswith("--server [::1]:9644")
+    assert "http://[::1]:9644" in report
+    assert "PLAINTEXT://[::1]:9092  clients connect to [::1]:9092" in report
+    assert not re.search(r"(?<!\[)::1", report)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({}, "survives a loss of power"),
+        ({}, "is on disk (fsync) and survives a loss of power"),
+        ({"store_url": "s3://b"}, "is in the bucket, its ledger entry on disk (fsync)"),
+        ({"ledger_url": "etcd://h:1/c"}, "is on disk (fsync)"),
         ({"is_durable": False}, "NO FSYNC"),
+        ({"is_durable": False, "store_url": "s3://b"}, "NO FSYNC"),
         ({"store_url": "memory:"}, "gone when this process ends"),
         ({"ledger_url": "etcd://h:1/c", "store_url": "s3://b"}, "in the bucket and in the ledger"),
     ],
