@@ -37,7 +37,8 @@ class SteppedClock(ManualClock):
 
     async def sleep(self, seconds: float) -> None:
         self._is_asleep.set()
-        self.seconds += await self._steps.get()
+        passed_s = await self._steps.get()
+        self.seconds += passed_s
 
     async def step(self, seconds: float) -> None:
         """Lets the sleeper go on, and returns when it sleeps again."""

@@ -1,0 +1,174 @@
+"""Peers that keep memory without breaking a rule, over real sockets and on an injected clock: others get it in time."""
+
+import asyncio
+import gc
+import socket
+import struct
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from agent.server import Connection
+from protocol.limits import (
+    FETCH_PARTITIONS_MAX,
+    KIB,
+    MIB,
+    RECEIVE_PROGRESS_BYTES_MIN,
+    RECEIVE_STALLED_SECONDS_MAX,
+    WRITE_SECONDS_MAX,
+)
+from tests.unit.agent.test_server_memory import REQUEST_HEAD, Peer, Running, serving, until
+
+WAIT_MS = (1 << 31) - 1
+SMALL_REQUEST = len(REQUEST_HEAD).to_bytes(4, "big") + REQUEST_HEAD
+
+
+def fetch(partitions_count: int = 1, *, wait_ms: int = WAIT_MS) -> bytes:
+    """Fetch 4 at the end of the one partition, named so many times."""
+    head = b"\0\1\0\4\0\0\0\7\xff\xff" + struct.pack(">iiiib", -1, wait_ms, 1, MIB, 0) + b"\0\0\0\1\0\1t"
+    body = struct.pack(">i", partitions_count) + struct.pack(">iqi", 0, 0, MIB) * partitions_count
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+async def begun_behind_fetch(running: Running, frame_bytes: int) -> Peer:
+    """A peer whose fetch waits, and behind it a whole large request."""
+    peer, held_up = await running.connect(), len(running.server.held_up)
+    peer.writer.write(fetch())
+    peer.begin(frame_bytes, frame_bytes + 4)
+    await until(lambda: len(running.server.held_up) == held_up + 1)
+    return peer
+
+
+@asynccontextmanager
+async def unread(running: Running) -> AsyncIterator[tuple[socket.socket, Connection]]:
+    """A peer that has not read its answers, and its connection: some are unsent, too few for writing to be paused."""
+    loop = asyncio.get_running_loop()
+    peer, accepted = socket.socketpair()
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    peer.setblocking(False)
+    with peer:
+        transport, connection = await loop.connect_accepted_socket(
+            lambda: Connection(running.server, "PLAINTEXT"), accepted
+        )
+        await until(lambda: connection in running.server.connections)
+        while not transport.get_write_buffer_size():
+            used_s, running.clock.seconds = connection.used_s, running.clock.seconds + 1
+            await loop.sock_sendall(peer, SMALL_REQUEST)
+            await until(lambda: connection.used_s > used_s and connection.is_idle)  # noqa: B023
+        assert connection.unread_s == 0.0
+        yield peer, connection
+
+
+async def step_with(running: Running, slow: Peer, count: int) -> None:
+    """Time goes on until the next sweep, and `slow` sends so much meanwhile."""
+    arrived = [connection.arrived_bytes for connection in running.server.receiving]
+    slow.go_on(count)
+    await until(lambda: arrived != [connection.arrived_bytes for connection in running.server.receiving])
+    await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+
+
+class TestWaitingFetches:
+    async def test_large_requests_behind_them_keep_no_memory_once_another_wants_it(self) -> None:
+        async with serving(MIB) as running:
+            parked = [await begun_behind_fetch(running, count * KIB) for count in (400, 400, 223)]
+            slow = await running.connect()
+            slow.begin(400 * KIB, 100)
+            for peer in parked:
+                assert await peer.answered()
+                assert await peer.answered()
+            good = await running.begun(300 * KIB)
+            good.go_on()
+            assert await good.answered()
+            assert not slow.reader.at_eof()
+
+    async def test_nor_do_those_that_come_while_another_waits(self) -> None:
+        async with serving(MIB) as running:
+            stalled = [await running.begun(700 * KIB), await running.begun(900 * KIB)]
+            waiting = await running.begun(900 * KIB)
+            peer = await running.connect()
+            peer.writer.write(fetch() * 3)
+            peer.begin(300 * KIB, 300 * KIB + 4)
+            assert [await peer.answered() for _ in range(4)] == [True] * 4
+            assert not any(each.reader.at_eof() for each in (*stalled, waiting))
+
+    async def test_they_go_on_waiting_while_nobody_wants_it(self) -> None:
+        async with serving(MIB) as running:
+            parked = await begun_behind_fetch(running, 400 * KIB)
+            good = await running.begun(300 * KIB)
+            good.go_on()
+            assert await good.answered()
+            assert len(running.server.held_up) == 1
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert not parked.reader.at_eof()
+
+    async def test_one_that_names_very_many_partitions_counts_until_another_wants_memory(self) -> None:
+        async with serving(MIB) as running:
+            peer = await running.connect()
+            peer.writer.write(fetch(50_000))
+            await until(lambda: len(running.server.held_up) == 1)
+            assert running.server.memory.used_bytes > 50_000 * 16
+            good = await running.begun(300 * KIB)
+            good.go_on()
+            assert await good.answered()
+            assert await peer.answered()
+            assert running.server.memory.used_bytes == 0
+
+    async def test_one_keeps_nothing_of_its_request_while_it_waits(self) -> None:
+        async with serving(64 * MIB) as running:
+            peer = await running.connect()
+            gc.disable()
+            tracemalloc.start()
+            try:
+                peer.writer.write(fetch(FETCH_PARTITIONS_MAX))
+                await until(lambda: tracemalloc.get_traced_memory()[0] > 16 * MIB, 60)
+                await until(lambda: tracemalloc.get_traced_memory()[0] < 5 * MIB, 60)
+                assert len(running.server.held_up) == 1
+            finally:
+                tracemalloc.stop()
+                gc.enable()
+
+    async def test_one_that_names_more_partitions_than_there_may_be_is_refused(self) -> None:
+        async with serving(64 * MIB) as running:
+            peer = await running.connect()
+            peer.writer.write(fetch(FETCH_PARTITIONS_MAX + 1))
+            assert not await peer.answered()
+
+
+class TestSlowSenders:
+    async def test_they_keep_the_budget_and_the_reserve_for_a_limited_time(self) -> None:
+        async with serving(MIB) as running:
+            filling = [await running.begun(count * KIB) for count in (400, 400, 223)]
+            slow = await running.begun(MIB)
+            good = await running.begun(300 * KIB)
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            await step_with(running, slow, RECEIVE_PROGRESS_BYTES_MIN)
+            assert [await peer.answered() for peer in (*filling, slow)] == [False] * 4
+            good.go_on()
+            assert await good.answered()
+
+
+class TestUnreadAnswers:
+    async def test_a_connection_that_is_closed_while_its_peer_does_not_read_ends(self) -> None:
+        async with serving(MIB) as running, unread(running) as (peer, connection):
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(peer, (900_000).to_bytes(4, "big") + REQUEST_HEAD + bytes(200_000))
+            await until(lambda: len(running.server.receiving) == 1 and connection.arrived_bytes > 200_000)
+            connection.close()
+            assert (running.server.memory.used_bytes, connection.arrived_bytes) == (0, 0)
+            assert running.server.receiving == {}
+            await running.clock.step(WRITE_SECONDS_MAX)
+            assert running.server.connections == {connection}
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            await until(lambda: not running.server.connections)
+
+    async def test_one_that_is_closed_waits_for_memory_no_longer(self) -> None:
+        async with serving(MIB) as running, unread(running) as (peer, connection):
+            slow = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
+            await asyncio.get_running_loop().sock_sendall(peer, (900_000).to_bytes(4, "big") + REQUEST_HEAD)
+            await until(lambda: running.server.memory.has_waiting)
+            connection.close()
+            assert not running.server.memory.has_waiting
+            assert running.server.paused == set()
+            for each in slow:
+                each.go_on()
+                assert await each.answered()
