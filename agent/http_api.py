@@ -6,8 +6,8 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     GET  /live  /ready  /metrics
     GET  /api/status   /api/topics   /api/topics/NAME
     POST /api/archive  {"topics": ["orders"], "wait": true}
-    GET  /api/inspect/state  /api/inspect/objects  /api/inspect/ledger?after=&limit=
-    GET  /api/inspect/chunks?topic=&partition=     /api/inspect/object?key=
+    GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
+    GET  /api/inspect/chunks?topic=&partition=&limit=     /api/inspect/object?key=
 """
 
 import json
@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from agent.inspection import InspectError, inspect_object, ledger_rows
+from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.state_views import chunk_rows, object_rows, state_summary, topic_details, topic_rows
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
@@ -32,6 +32,9 @@ from storage.object_store import ObjectMissing, StoreError
 if TYPE_CHECKING:
     from agent.http_server import Agent
 
+NUMBER_DIGITS = 18
+"""A longer number is no number here: Python refuses thousands of digits by another error."""
+SHOWN_CHARS_MAX = 40
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -115,25 +118,30 @@ class _Api:
     async def inspect_state(self, _: Request) -> Response:
         return JSONResponse(state_summary(self._agent.state))
 
-    async def inspect_objects(self, _: Request) -> Response:
-        return JSONResponse({"objects": object_rows(self._agent.state)})
+    async def inspect_objects(self, request: Request) -> Response:
+        state = self._agent.state
+        rows = object_rows(state, released_max=_limit(request))
+        return JSONResponse({"objects": rows, "released": len(state.released)})
 
     async def inspect_chunks(self, request: Request) -> Response:
+        name, partition, limit = _text(request, "topic"), _number(request, "partition"), _limit(request)
         await self._agent.barrier()
-        topic = self._find(request.query_params.get("topic", ""))
-        partition = _number(request, "partition", -1)
-        rows = chunk_rows(self._agent.state, topic, None if partition < 0 else partition)
-        return JSONResponse({"chunks": list(islice(rows, _limit(request)))})
+        rows = chunk_rows(self._agent.state, self._find(name), partition)
+        return JSONResponse({"chunks": list(islice(rows, limit))})
 
     async def inspect_ledger(self, request: Request) -> Response:
+        after, limit = _number(request, "after"), _limit(request)
         start = await self._agent.ledger.load()
-        rows = ledger_rows(start.records, after=_number(request, "after", -1), limit=_limit(request))
+        rows = ledger_rows(start.records, after=-1 if after is None else after, limit=limit)
         return JSONResponse({"head": start.head.position, "entries": rows})
 
     async def inspect_object(self, request: Request) -> Response:
-        key = request.query_params.get("key", "")
+        key = _text(request, "key")
         try:
+            check_inspectable(key)
             return JSONResponse(await inspect_object(self._agent.store, key))
+        except NoSuchKey as error:
+            raise ApiError(400, "bad_request", str(error), "list keys with penstock inspect objects") from error
         except ObjectMissing as error:
             raise ApiError(404, "unknown_object", str(error), "list keys with penstock inspect objects") from error
         except InspectError as error:
@@ -165,17 +173,27 @@ async def _json_body(request: Request) -> dict[str, object]:
     return value
 
 
-def _number(request: Request, name: str, default: int) -> int:
+def _text(request: Request, name: str) -> str:
+    text = request.query_params.get(name, "")
+    if not text:
+        raise ApiError(400, "bad_request", f"{name} is missing", f"give {name}=")
+    return text
+
+
+def _number(request: Request, name: str, at_most: str = "on") -> int | None:
+    """The number in the query, None where there is none. `at_most` is told to whoever gave something else."""
     text = request.query_params.get(name)
     if text is None:
-        return default
-    if not text.isascii() or not text.isdigit():
-        raise ApiError(400, "bad_request", f"{name}={text} is not a number", f"give {name} as a whole number")
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > NUMBER_DIGITS:
+        message = f"{name}={text[:SHOWN_CHARS_MAX]} is not a whole number from 0 {at_most}"
+        raise ApiError(400, "bad_request", message, f"give {name} as such a number, or leave it out")
     return int(text)
 
 
 def _limit(request: Request) -> int:
-    return min(_number(request, "limit", HTTP_ROWS_DEFAULT), HTTP_ROWS_MAX)
+    limit = _number(request, "limit", f"to {HTTP_ROWS_MAX}")
+    return HTTP_ROWS_DEFAULT if limit is None else min(limit, HTTP_ROWS_MAX)
 
 
 def _error(status: int, code: str, message: str, remedy: str) -> Response:

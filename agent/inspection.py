@@ -16,7 +16,8 @@ from protocol.errors import InvalidBatch
 from protocol.limits import HTTP_ROWS_DEFAULT, INSPECTED_OBJECT_BYTES_MAX
 from protocol.record_batch import split_batches
 from storage.chunk_format import TAIL_BYTES_HINT, ChunkFormatError, ObjectDescription, TailTooShort, describe_object
-from storage.object_store import ObjectStore
+from storage.keys import check_key
+from storage.object_store import ObjectStore, StoreMisconfigured
 from storage.refs import SNAPSHOT_PREFIX
 
 View = dict[str, object]
@@ -26,6 +27,23 @@ LIST_ITEMS_SHOWN = 20
 
 class InspectError(Exception):
     """The bytes are not what they were taken for; the message says why."""
+
+
+class NoSuchKey(Exception):
+    """No object of Penstock's can have that key; the message says why."""
+
+
+def check_inspectable(key: str) -> None:
+    """Pass if an object may have that key. Raises `NoSuchKey`.
+
+    A first character "." is refused as well: the local store keeps such folders for itself.
+    """
+    try:
+        check_key(key)
+    except StoreMisconfigured as error:
+        raise NoSuchKey(str(error)) from error
+    if key.startswith("."):
+        raise NoSuchKey(f"{key!r} is not a key of the bucket: none begins with '.'")
 
 
 def ledger_rows(records: Sequence[LedgerRecord], *, after: int = -1, limit: int = HTTP_ROWS_DEFAULT) -> list[View]:

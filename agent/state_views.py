@@ -61,8 +61,10 @@ def chunk_rows(state: ClusterState, topic: TopicState, partition: int | None = N
                 yield {"partition": number, **_chunk_view(state, chunk)}
 
 
-def object_rows(state: ClusterState) -> list[View]:
-    """Every object that the state knows, live ones first; `state` is "live" or "released"."""
+def object_rows(state: ClusterState, *, released_max: int | None = None) -> list[View]:
+    """Every object that the state knows, live ones first; `state` is "live" or "released". At most `released_max` of
+    the latter, in order of their keys.
+    """
     rows: list[View] = [
         {
             "key": known.key,
@@ -75,7 +77,7 @@ def object_rows(state: ClusterState) -> list[View]:
     ]
     rows.extend(
         {"key": key, "kind": None, "bytes": None, "references": 0, "state": "released", "released_ms": released_ms}
-        for key, released_ms in sorted(state.released.items())
+        for key, released_ms in sorted(state.released.items())[:released_max]
     )
     return rows
 

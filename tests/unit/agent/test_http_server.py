@@ -10,7 +10,8 @@ import pytest
 
 from agent.addresses import HostPort
 from agent.http_server import HttpServer
-from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, SmallAgent
+from protocol.types import Milliseconds
+from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, SmallAgent, rows_of
 
 Answer = tuple[int, bytes]
 
@@ -160,13 +161,51 @@ async def test_the_ledger_is_shown_from_a_position_on(client: Client) -> None:
     last = everything[-1]["position"]
     assert (await client.get_json(f"/api/inspect/ledger?after={last}"))["entries"] == []
     assert len((await client.get_json("/api/inspect/ledger?limit=1"))["entries"]) == 1  # type: ignore[arg-type]
-    assert error_of(await client.get("/api/inspect/ledger?limit=-1"))[:2] == (400, "bad_request")
+    assert len((await client.get_json("/api/inspect/ledger?limit=100000"))["entries"]) == 3  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("ledger?limit=-1", "limit=-1 is not a whole number from 0 to 10000"),
+        ("ledger?after=-1", "after=-1 is not a whole number from 0 on"),
+        ("ledger?after=", "after= is not a whole number from 0 on"),
+        ("ledger?after=%C2%B2", "after=\u00b2 is not a whole number from 0 on"),
+        ("ledger?after=" + "9" * 5000, f"after={'9' * 40} is not a whole number from 0 on"),
+        ("objects?limit=x", "limit=x is not a whole number from 0 to 10000"),
+        ("chunks?topic=orders&partition=-1", "partition=-1 is not a whole number from 0 on"),
+        ("chunks", "topic is missing"),
+        ("object", "key is missing"),
+        ("object?key=.packs/1", "'.packs/1' is not a key of the bucket: none begins with '.'"),
+    ],
+)
+async def test_a_query_that_is_wrong_is_told_what_is_allowed(client: Client, query: str, message: str) -> None:
+    assert error_of(await client.get(f"/api/inspect/{query}")) == (400, "bad_request", message)
+
+
+@pytest.mark.parametrize("key", ["/etc/passwd", "../up", "a//b", "a%00b"])
+async def test_what_is_no_key_is_the_caller_s_error(client: Client, key: str) -> None:
+    status, code, message = error_of(await client.get(f"/api/inspect/object?key={key}"))
+    assert (status, code) == (400, "bad_request")
+    assert "is not a key" in message
+
+
+async def test_released_objects_are_shown_up_to_a_limit(agent: SmallAgent, client: Client) -> None:
+    agent.state.released |= {f"intake/1/{number}": Milliseconds(7) for number in range(10, 13)}
+    shown = await client.get_json("/api/inspect/objects?limit=2")
+    assert [row["key"] for row in rows_of(shown, "objects") if row["state"] == "released"] == [
+        "intake/1/10",
+        "intake/1/11",
+    ]
+    assert len(rows_of(shown, "objects")) == 4
+    assert shown["released"] == 4
 
 
 async def test_chunks_objects_and_state_are_shown(client: Client) -> None:
     chunks = (await client.get_json("/api/inspect/chunks?topic=orders&partition=0"))["chunks"]
     assert len(chunks) == 2  # type: ignore[arg-type]
-    assert len((await client.get_json("/api/inspect/objects"))["objects"]) == 3  # type: ignore[arg-type]
+    objects = await client.get_json("/api/inspect/objects")
+    assert (len(rows_of(objects, "objects")), objects["released"]) == (3, 1)
     assert (await client.get_json("/api/inspect/state"))["cluster_id"] == "cluster"
 
 
