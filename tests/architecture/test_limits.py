@@ -105,6 +105,15 @@ def test_a_topic_can_have_as_many_partitions_as_a_cluster_allows() -> None:
     assert limits.PARTITIONS_PER_TOPIC_MAX <= limits.PARTITIONS_MAX
 
 
+def test_a_fetch_can_name_every_partition_of_a_cluster() -> None:
+    assert limits.PARTITIONS_MAX <= limits.FETCH_PARTITIONS_MAX
+
+
+def test_the_reserve_is_given_back_before_the_rest_of_the_memory() -> None:
+    assert limits.RECEIVE_STALLED_SECONDS_MAX <= limits.RESERVE_SECONDS_MAX < limits.RECEIVE_SECONDS_MAX
+    assert limits.RECEIVE_SECONDS_MAX < limits.HALF_OPEN_SECONDS_MAX
+
+
 def test_an_archive_pass_takes_more_than_one_object_and_writes_more_than_one_row_group() -> None:
     assert limits.INTAKE_OBJECT_BYTES_MAX <= limits.ARCHIVE_PASS_BYTES_MAX
     assert limits.ROW_GROUP_BYTES_TARGET < limits.ARCHIVE_PASS_BYTES_MAX

@@ -96,6 +96,17 @@ class TestReceiving:
         assert len(connection.receive_data(framed(METADATA_1)[8:])) == 1
         assert connection.large_frame_bytes == 0
 
+    def test_one_that_is_not_going_to_arrive_can_be_left(self) -> None:
+        connection = ServerConnection(receive_buffer_bytes=16)
+        connection.receive_data((100).to_bytes(4, "big") + b"begun")
+        connection.drop_partial()
+        assert (connection.large_frame_bytes, connection.receive_eof(), len(connection.get_buffer())) == (0, 0, 16)
+
+    def test_a_body_that_was_read_can_be_left(self) -> None:
+        frame = read_request_frame(0, memoryview(b"\0\3\0\1\0\0\0\7\0\2me" + b"body"))
+        frame.leave_body()
+        assert (frame.body, frame.correlation_id) == (b"", 7)
+
     def test_a_request_above_the_limit_is_malformed(self) -> None:
         with pytest.raises(MalformedRequest, match="at most 15"):
             ServerConnection(request_bytes_max=15, receive_buffer_bytes=64).receive_data(framed(METADATA_1))

@@ -102,6 +102,13 @@ class TestMemory:
         assert frames == [body]
         assert len(receiver.get_buffer()) > 0
 
+    def test_the_start_of_a_frame_can_be_left_with_its_memory(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=16)
+        fill(receiver, (100).to_bytes(4, "big") + b"begun")
+        assert len(receiver.get_buffer()) == 95
+        receiver.drop_partial()
+        assert (receiver.partial_bytes, receiver.large_frame_bytes, len(receiver.get_buffer())) == (0, 0, 16)
+
 
 class TestLargeFrames:
     def test_a_frame_that_fits_into_the_first_buffer_is_not_large(self) -> None:

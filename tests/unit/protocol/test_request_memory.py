@@ -1,6 +1,6 @@
 """Who gets memory for a large frame, who waits, and that somebody always gets it."""
 
-from protocol.limits import MIB
+from protocol.limits import MIB, RECEIVE_PROGRESS_BYTES_MIN
 from protocol.request_memory import RequestMemory
 
 
@@ -107,6 +107,19 @@ class TestReserve:
         assert claim(memory, "b", 7, may_use_reserve=True)
 
 
+class TestProgress:
+    def test_a_frame_has_a_minute_to_arrive_looked_at_every_ten_seconds(self) -> None:
+        assert RequestMemory[str]().bytes_due("a", 60 * MIB) == 10 * MIB
+
+    def test_it_has_a_third_of_that_in_the_reserve(self) -> None:
+        memory = RequestMemory[str](bytes_max=0)
+        assert claim(memory, "a", 60 * MIB, may_use_reserve=True)
+        assert memory.bytes_due("a", 60 * MIB) == 30 * MIB
+
+    def test_however_small_it_is_it_goes_on(self) -> None:
+        assert RequestMemory[str]().bytes_due("a", 200_000) == RECEIVE_PROGRESS_BYTES_MIN
+
+
 class TestWaiting:
     def test_while_the_reserve_is_free_everybody_may_claim_again_the_oldest_first(self) -> None:
         memory = RequestMemory[str](bytes_max=10)
@@ -126,6 +139,15 @@ class TestWaiting:
         assert claim(memory, "c", 3)
         assert memory.claimants() == []
         assert not memory.is_waiting("c")
+
+    def test_who_wants_no_more_waits_no_longer_and_keeps_what_it_has(self) -> None:
+        memory = RequestMemory[str](bytes_max=10)
+        memory.count(10)
+        claim(memory, "a", 1, may_use_reserve=True)
+        claim(memory, "b", 1)
+        for holder in ("a", "b"):
+            memory.stop_waiting(holder)
+        assert (memory.reserve_holder, memory.used_bytes, memory.has_waiting) == ("a", 11, False)
 
     def test_who_is_gone_waits_no_longer_and_leaves_the_reserve(self) -> None:
         memory = RequestMemory[str](bytes_max=10)
