@@ -20,7 +20,8 @@ from tests.made_records import Record, make_batch
 from tests.services import Penstock, PenstockFactory
 
 METADATA, LIST_OFFSETS = 3, 2
-ALL_SECONDS_MAX = 20.0
+ALL_SECONDS_MAX = 100.0
+"""Beyond it something hangs; how fast it is depends on who else uses the machine."""
 ANSWER_SECONDS_MAX = 10.0
 STALLED_PEERS = 40
 UNREAD_PEERS = 16
@@ -186,7 +187,7 @@ PHASES: tuple[Phase, ...] = (
 
 async def run_beside_calm(broker: Penstock, port: int, figures: dict[str, object]) -> None:
     calm, stopping = Calm(port), asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(ALL_SECONDS_MAX), asyncio.TaskGroup() as tasks:
         tasks.create_task(calm.run(stopping))
         for phase in PHASES:
             began, answered, calm.slowest_s = time.monotonic(), calm.answered, 0.0
@@ -197,6 +198,7 @@ async def run_beside_calm(broker: Penstock, port: int, figures: dict[str, object
                 "calm slowest s": round(calm.slowest_s, 2),
                 "MiB": resident_bytes_max(broker.process.pid) >> 20,
             }
+            assert calm.answered > answered, figures
             await serve_large_requests(port, 1)
         stopping.set()
 
@@ -207,7 +209,6 @@ def test_clients_that_ask_for_too_much_disturb_nobody(penstock: PenstockFactory)
     for future in admin.create_topics([NewTopic("calm", 1), NewTopic("large", 3)]).values():
         future.result(30)
     port = int(broker.bootstrap.rpartition(":")[2])
-    began = time.monotonic()
     figures: dict[str, object] = {"MiB before": resident_bytes_max(broker.process.pid) >> 20}
     try:
         asyncio.run(run_beside_calm(broker, port, figures))
@@ -215,7 +216,6 @@ def test_clients_that_ask_for_too_much_disturb_nobody(penstock: PenstockFactory)
         print(figures)
     # What the other hostile run may take, and the requests of all connections that wait here.
     assert resident_bytes_max(broker.process.pid) < MEMORY_BYTES_MAX + REQUEST_BYTES_QUEUED_MAX, figures
-    assert time.monotonic() - began < ALL_SECONDS_MAX, figures
     assert broker.process.is_running
     assert "Traceback" not in broker.process.stderr
     assert broker.process.stop() == 0
