@@ -130,9 +130,12 @@ def _parse(option: Option, value: object, origin: str) -> Value:
             case Kind.TEXT:
                 return _parse_text(option, value)
             case Kind.LIST:
-                return tuple(_text(item) for item in (value if isinstance(value, list | tuple) else [value]))
+                items = value if isinstance(value, list | tuple) else [value]
+                return tuple(_checked(option, _text(item)) for item in items)
             case Kind.PAIRS:
-                return _parse_pairs(value)
+                pairs = _parse_pairs(value)
+                _check_broker_configs(pairs, origin)
+                return pairs
             case Kind.FLAG:
                 return _parse_flag(value)
             case Kind.COUNT | Kind.BYTES:
@@ -151,7 +154,29 @@ def _parse_text(option: Option, value: object) -> str:
     text = _text(value)
     if option.choices and text not in option.choices:
         raise ValueError(f"{text!r} is none of {', '.join(option.choices)}{nearest(text, option.choices)}")
+    return _checked(option, text)
+
+
+def _checked(option: Option, text: str) -> str:
+    if option.check is not None:
+        option.check(text)
     return text
+
+
+def _check_broker_configs(pairs: Mapping[str, str], origin: str) -> None:
+    """Raises `InvalidSettings`."""
+    if not pairs:
+        return
+    from coordinator.broker_configs import BROKER_CONFIGS  # the table is long: only where one is set
+    from coordinator.config_types import InvalidConfig
+
+    for name, value in pairs.items():
+        if name not in BROKER_CONFIGS:
+            raise InvalidSettings(f"{origin} {name}: no such broker config{nearest(name, BROKER_CONFIGS)}")
+        try:
+            BROKER_CONFIGS[name].validate(value)
+        except InvalidConfig as error:
+            raise InvalidSettings(f"{origin} {name}={value}: {error}") from error
 
 
 def _parse_flag(value: object) -> bool:

@@ -5,10 +5,11 @@ docs/CONFIGURATION.md follow from the row. Where values come from: `agent.option
 `agent.settings`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from agent.addresses import read_host_port, read_ledger_url, read_listener, read_store_url
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
     ARCHIVE_BYTES_DEFAULT,
@@ -47,6 +48,8 @@ class Option:
     maximum: int = 0
     choices: tuple[str, ...] = ()
     is_cluster_only: bool = False
+    check: Callable[[str], object] | None = None
+    """Raises `ValueError` for a text that is no value of this option, and says why."""
 
     @property
     def variable(self) -> str:
@@ -62,16 +65,22 @@ OPTIONS: tuple[Option, ...] = (
         name="listen",
         kind=Kind.LIST,
         default="127.0.0.1:9092",
+        check=read_listener,
         help="Address for Kafka clients, [NAME://]HOST:PORT; repeatable, one name each. Port 0 takes a free one.",
     ),
     Option(
         name="advertise",
         kind=Kind.LIST,
         default="what --listen says",
+        check=read_listener,
         help="Address that clients are told to connect to, [NAME://]HOST:PORT; repeatable, by the listener's name.",
     ),
     Option(
-        name="http", kind=Kind.TEXT, default="127.0.0.1:9644", help="Address of health, metrics and admin, HOST:PORT."
+        name="http",
+        kind=Kind.TEXT,
+        default="127.0.0.1:9644",
+        check=read_host_port,
+        help="Address of health, metrics and admin, HOST:PORT.",
     ),
     Option(
         name="data-dir",
@@ -84,12 +93,14 @@ OPTIONS: tuple[Option, ...] = (
         kind=Kind.TEXT,
         default="required by penstock agent",
         is_cluster_only=True,
+        check=read_ledger_url,
         help="The cluster's ledger: etcd://HOST:PORT[,HOST:PORT...]/CLUSTER, sqlite:///PATH or memory:.",
     ),
     Option(
         name="store",
         kind=Kind.TEXT,
         default="store/ in the data folder; required by penstock agent",
+        check=read_store_url,
         help="The bucket: s3://BUCKET/PREFIX (with the usual AWS_ variables), file:///PATH or memory:.",
     ),
     Option(

@@ -197,18 +197,6 @@ def _places(command: Command, given: Mapping[str, Value], data_dir: Path) -> tup
 def _broker_configs(given: Mapping[str, Value]) -> dict[str, str]:
     pairs = given.get("set", {})
     assert isinstance(pairs, Mapping)
-    if not pairs:
-        return {}
-    from coordinator.broker_configs import BROKER_CONFIGS  # the table is long: only where one is set
-    from coordinator.config_types import InvalidConfig
-
-    for name, value in pairs.items():
-        if name not in BROKER_CONFIGS:
-            raise InvalidSettings(f"--set {name}: no such broker config{nearest(name, BROKER_CONFIGS)}")
-        try:
-            BROKER_CONFIGS[name].validate(value)
-        except InvalidConfig as error:
-            raise InvalidSettings(f"--set {name}={value}: {error}") from error
     return dict(pairs)
 
 

@@ -1,18 +1,17 @@
-"""What `penstock doctor` asks of a bucket and of etcd: reachable, writable, clocks agree.
+"""What `penstock doctor` asks of a bucket: reachable, writable, clocks agree.
 
 Rule: one object is written under a key of its own, read and deleted; nothing else is touched.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 
-from agent.addresses import EtcdUrl, HostPort, S3Url, read_ledger_url, read_store_url
+from agent.addresses import S3Url, read_store_url
 from agent.clock import SystemClock
 from agent.commands.machine_checks import Finding, Verdict
 from agent.ids import SystemIds
 from agent.settings import Settings
-from protocol.limits import CLOCK_SKEW_MS_MAX, DOCTOR_CONNECT_SECONDS_MAX, DOCTOR_STORE_SECONDS_MAX
+from protocol.limits import CLOCK_SKEW_MS_MAX, DOCTOR_STORE_SECONDS_MAX
 from storage.object_store import ObjectStore, StoreError, StoreMisconfigured
 from storage.retrying import RetryPolicy
 
@@ -21,26 +20,13 @@ PROBE = b"penstock doctor"
 
 async def check_bucket(settings: Settings) -> AsyncIterator[Finding]:
     """Checks of what is not on this machine; nothing for `penstock run`."""
-    ledger = read_ledger_url(settings.ledger_url)
-    if isinstance(ledger, EtcdUrl):
-        for address in ledger.endpoints:
-            yield await _etcd(address)
     if isinstance(read_store_url(settings.store_url), S3Url):
-        for finding in _variables(os.environ.get("AWS_ENDPOINT_URL", "")):
+        refused = _variables(os.environ.get("AWS_ENDPOINT_URL", ""))
+        for finding in refused:
             yield finding
-        async for finding in _store(settings):
-            yield finding
-
-
-async def _etcd(address: HostPort) -> Finding:
-    try:
-        async with asyncio.timeout(DOCTOR_CONNECT_SECONDS_MAX):
-            _, writer = await asyncio.open_connection(address.host, address.port)
-    except OSError as error:
-        remedy = "is etcd running, and may this machine reach it?"
-        return Finding(name="etcd", verdict=Verdict.FAILED, text=f"{address}: {error}", remedy=remedy)
-    writer.close()
-    return Finding(name="etcd", verdict=Verdict.FINE, text=f"{address} accepts connections")
+        if not refused:
+            async for finding in _store(settings):
+                yield finding
 
 
 def _variables(endpoint: str) -> list[Finding]:

@@ -56,7 +56,7 @@ def kafka_address(server: str, bootstrap: str | None) -> HostPort:
         assert isinstance(listeners, list), "status lists the Kafka listeners"
         listener = read_listener(str(listeners[0]))
     except InvalidAddress as error:
-        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+        raise CommandFailed(f"--bootstrap: {error}", exit_code=EXIT_USAGE) from error
     return HostPort(host=listener.host, port=listener.port)
 
 

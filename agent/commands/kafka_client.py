@@ -96,6 +96,8 @@ class KafkaClient:
             metadata_response.MetadataResponse,
         )
         found = answer.topics[0]
+        if found.error_code is ErrorCode.unknown_topic_or_partition:
+            raise CommandFailed(f"there is no topic {topic!r}; list topics with penstock topics list")
         _check(found.error_code, f"topic {topic}")
         return len(found.partitions)
 
@@ -111,7 +113,7 @@ class KafkaClient:
             produce_response.ProduceResponse,
         )
         result = answer.responses[0].partition_responses[0]
-        _check(result.error_code, result.error_message or f"{topic}-{partition}")
+        _check(result.error_code, f"{topic}-{partition}", result.error_message)
         return int(result.base_offset)
 
     async def offsets(self, topic: str, partitions: Sequence[int], timestamp: int) -> dict[int, int]:
@@ -184,7 +186,7 @@ class KafkaClient:
             create_topics_response.CreateTopicsResponse,
         )
         result = answer.topics[0]
-        _check(result.error_code, result.error_message or f"topic {topic}")
+        _check(result.error_code, f"topic {topic}", result.error_message)
 
     async def delete_topic(self, topic: str) -> None:
         answer = await self._ask(
@@ -195,7 +197,7 @@ class KafkaClient:
             delete_topics_response.DeleteTopicsResponse,
         )
         result = answer.responses[0]
-        _check(result.error_code, result.error_message or f"topic {topic}")
+        _check(result.error_code, f"topic {topic}", result.error_message)
 
     async def _ask(self, request: RequestPayload, answer_type: type[Answer]) -> Answer:
         """Send a request and return its answer. After an error the connection is of no further use."""
@@ -284,6 +286,10 @@ def _milliseconds(count: int) -> i32Timedelta:
     return i32Timedelta.parse(timedelta(milliseconds=count))
 
 
-def _check(error_code: ErrorCode, what: str) -> None:
-    if error_code is not ErrorCode.none:
-        raise CommandFailed(f"the cluster answered {error_code.name} for {what}")
+def _check(error_code: ErrorCode, what: str, message: str | None = None) -> None:
+    """`message`: the cluster's own words, which name what they are about."""
+    if error_code is ErrorCode.none:
+        return
+    if message:
+        raise CommandFailed(f"{message.removesuffix('.')} ({error_code.name})")
+    raise CommandFailed(f"the cluster answered {error_code.name} for {what}")

@@ -9,13 +9,15 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from agent.addresses import HostPort
+from agent.addresses import FileUrl, SqliteUrl, read_ledger_url, read_store_url
 from agent.clock import SystemClock
 from agent.commands.output import bytes_text
+from agent.commands.reasons import addresses
 from agent.settings import Settings
 from protocol.limits import MIB
 
@@ -48,10 +50,8 @@ def check_machine(settings: Settings) -> Iterator[Finding]:
     """All checks that need nothing but this machine."""
     yield _python()
     yield from _open_files()
-    for address in (*(HostPort(host=each.host, port=each.port) for each in settings.listeners), settings.http):
-        yield _port(address)
-    if settings.ledger_url.startswith("sqlite:") or settings.store_url.startswith("file:"):
-        yield from _disk(settings)
+    yield from _ports(settings)
+    yield from _folders(settings)
 
 
 def _python() -> Finding:
@@ -75,36 +75,67 @@ def _open_files() -> Iterator[Finding]:
         yield Finding(name="open files", verdict=Verdict.FINE, text=text)
 
 
-def _port(address: HostPort) -> Finding:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        with socket.create_server((address.host, address.port), family=family):
-            pass
-    except OSError as error:
-        remedy = "another process has it (an agent that is running?), or the address is not this machine's"
-        text = f"{address}: {error.strerror or error}"
-        return Finding(name="port", verdict=Verdict.FAILED, text=text, remedy=remedy)
-    return Finding(name="port", verdict=Verdict.FINE, text=f"{address} is free")
+def _ports(settings: Settings) -> Iterator[Finding]:
+    """All of them are held until the last one is tried, as an agent would."""
+    with ExitStack() as held:
+        for option, address in addresses(settings):
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            try:
+                held.enter_context(socket.create_server((address.host, address.port), family=family))
+            except OSError as error:
+                remedy = (
+                    "another process has it (an agent that is running?), two options name it, "
+                    "or the address is not this machine's"
+                )
+                text = f"{option} {address}: {(error.strerror or str(error)).partition(' (while')[0]}"
+                yield Finding(name="port", verdict=Verdict.FAILED, text=text, remedy=remedy)
+            else:
+                text = f"{address} is free" if address.port else f"{address}: the agent will take a free port"
+                yield Finding(name="port", verdict=Verdict.FINE, text=text)
 
 
-def _disk(settings: Settings) -> Iterator[Finding]:
-    folder = _existing(settings.data_dir)
+def _folders(settings: Settings) -> Iterator[Finding]:
+    """The folders that embedded ledger and store lie in; the first one's disk is tried too."""
+    folders: dict[Path, str] = {}
+    ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
+    if isinstance(ledger, SqliteUrl):
+        folder = Path(ledger.path).parent
+        folders[folder] = "data dir" if folder == settings.data_dir else "ledger dir"
+    if isinstance(store, FileUrl):
+        folders[Path(store.path)] = "store dir"
+    tried: set[Path] = set()
+    for path, name in folders.items():
+        if _existing(path) in tried:
+            continue
+        finding, milliseconds = _folder(path, name, "--data-dir" if name == "data dir" else "")
+        yield finding
+        if not tried and finding.verdict is Verdict.FINE:
+            yield _free_space(_existing(path))
+            yield _fsync_finding(milliseconds, is_durable=settings.is_durable)
+        tried.add(_existing(path))
+
+
+def _folder(path: Path, name: str, option: str) -> tuple[Finding, float]:
+    """Whether an agent could make and write the folder, and how long an fsync takes there."""
+    folder = _existing(path)
     try:
         milliseconds = _fsync_ms(folder)
     except OSError as error:
-        remedy = "choose a folder that this user may write with --data-dir"
-        text = f"{folder}: {error.strerror or error}"
-        yield Finding(name="data dir", verdict=Verdict.FAILED, text=text, remedy=remedy)
-        return
-    yield Finding(name="data dir", verdict=Verdict.FINE, text=f"{settings.data_dir} can be written")
+        remedy = "choose a folder that this user may write" + (f" with {option}" if option else "")
+        reason = "it is a file" if folder.is_file() else error.strerror or str(error)
+        finding = Finding(name=name, verdict=Verdict.FAILED, text=f"{folder}: {reason}", remedy=remedy)
+        return finding, 0.0
+    return Finding(name=name, verdict=Verdict.FINE, text=f"{path} can be written"), milliseconds
+
+
+def _free_space(folder: Path) -> Finding:
     free_bytes = shutil.disk_usage(folder).free
-    yield Finding(
+    return Finding(
         name="free space",
         verdict=Verdict.FINE if free_bytes >= FREE_BYTES_WANTED else Verdict.DOUBTFUL,
         text=bytes_text(free_bytes),
         remedy="" if free_bytes >= FREE_BYTES_WANTED else "records need room: free some, or move --data-dir",
     )
-    yield _fsync_finding(milliseconds, is_durable=settings.is_durable)
 
 
 def _fsync_finding(milliseconds: float, *, is_durable: bool) -> Finding:
@@ -122,8 +153,8 @@ def _fsync_finding(milliseconds: float, *, is_durable: bool) -> Finding:
 
 
 def _existing(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists: the agent would create the rest."""
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+    """The path itself, or the nearest one above it that exists: the agent would create the rest."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _fsync_ms(folder: Path) -> float:

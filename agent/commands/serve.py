@@ -4,26 +4,16 @@ Rule: the only place that starts an event loop for the agent, and that knows uvl
 """
 
 import asyncio
-import errno
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from agent.commands.failure import EXIT_USAGE, CommandFailed
+from agent.commands.reasons import ENVIRONMENT_ERRORS, reason
 from agent.logs import configure_logs
 from agent.settings import Command, InvalidSettings, Settings, load_settings
-from coordinator.log import LedgerError
-from storage.object_store import StoreError
 
 log = logging.getLogger(__name__)
-
-ENVIRONMENT_ERRORS = (OSError, LedgerError, StoreError)
-REMEDIES = {
-    errno.EADDRINUSE: "stop what listens there, or choose another port with --listen or --http (0 takes a free one)",
-    errno.EADDRNOTAVAIL: "--listen and --http take an address of this machine",
-    errno.EACCES: "this user may not: choose a port above 1023, or another --data-dir",
-    errno.ENOSPC: "free some space, or choose another --data-dir",
-}
 
 
 def serve(command: Command, config: str | None, values: Mapping[str, object]) -> None:
@@ -36,12 +26,12 @@ def serve(command: Command, config: str | None, values: Mapping[str, object]) ->
     try:
         _run(settings)
     except ENVIRONMENT_ERRORS as error:
-        raise CommandFailed(_reason(error)) from error
+        raise CommandFailed(reason(error, settings)) from error
     except BaseExceptionGroup as group:
         causes = list(_leaves(group))
         if not all(isinstance(cause, ENVIRONMENT_ERRORS) for cause in causes):
             log.critical("the agent stops because of a bug; nothing acknowledged is lost", exc_info=group)
-        raise CommandFailed("; ".join(_reason(cause) for cause in causes)) from group
+        raise CommandFailed("; ".join(reason(cause, settings) for cause in causes)) from group
 
 
 def _run(settings: Settings) -> None:
@@ -65,15 +55,3 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield from _leaves(error)
         else:
             yield error
-
-
-def _reason(error: BaseException) -> str:
-    """What went wrong, and what to do where that is known."""
-    text = str(error) or "no reason given"
-    match error:
-        case LedgerError() | StoreError():
-            return text
-        case OSError(errno=number) if number in REMEDIES:
-            return f"{text}; {REMEDIES[number]}"
-        case _:
-            return f"{type(error).__name__}: {text}"

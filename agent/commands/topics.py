@@ -82,12 +82,13 @@ def delete(
 ) -> None:
     """Delete a topic and its records, in the log and in the table."""
     if not is_sure:
+        _with_client(server, bootstrap, lambda client: client.partition_count(topic))
         typer.confirm(f"Delete {topic} and all of its records?", abort=True, err=True)
     _with_client(server, bootstrap, lambda client: client.delete_topic(topic))
     sys.stderr.write(f"deleted {topic}\n")
 
 
-def _with_client(server: str, bootstrap: str | None, work: "Callable[[KafkaClient], Awaitable[None]]") -> None:
+def _with_client(server: str, bootstrap: str | None, work: "Callable[[KafkaClient], Awaitable[object]]") -> None:
     from agent.commands.kafka_client import KafkaClient
 
     address = kafka_address(server, bootstrap)

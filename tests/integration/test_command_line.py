@@ -111,6 +111,7 @@ def test_a_port_that_is_taken_is_explained(penstock: PenstockFactory, tmp_path: 
     command = [str(PENSTOCK), "run", "--listen", broker.bootstrap, "--http", "127.0.0.1:0", "--data-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
     assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"penstock: --listen {broker.bootstrap}: address already in use; ")
     assert "choose another port" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -119,6 +120,28 @@ def doctor(*arguments: str, env: dict[str, str], seconds_max: float = SECONDS_MA
     command = [str(PENSTOCK), "doctor", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=seconds_max)
     return done.returncode, done.stdout
+
+
+def test_a_topic_is_told_to_be_there_or_not_before_anything_is_asked(penstock: PenstockFactory) -> None:
+    server = penstock().http
+    assert pipe("topics", "create", "shop", server=server).returncode == 0
+    again = pipe("topics", "create", "shop", server=server)
+    assert again.stderr == b"penstock: Topic 'shop' already exists (topic_already_exists)\n"
+    missing = pipe("topics", "delete", "nope", server=server)
+    assert missing.stderr == b"penstock: there is no topic 'nope'; list topics with penstock topics list\n"
+
+
+def test_the_doctor_refuses_what_an_agent_would(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, text = doctor("--data-dir", str(tmp_path / "file"), env={})
+    assert (code, text.count("FAILED")) == (1, 1)
+    assert f"FAILED  data dir     {tmp_path}/file: it is a file" in text
+    code, text = doctor("--ledger", "etcd://127.0.0.1:1/x", "--store", f"file://{tmp_path}/store", env={})
+    assert code == 1
+    assert text.startswith("FAILED  ledger       etcd://127.0.0.1:1/x: this version serves no etcd ledgers\n")
+    same = f"127.0.0.1:{free_port()}"
+    code, text = doctor("--listen", f"B://{same}", "--http", same, "--data-dir", str(tmp_path), env={})
+    assert (code, text.count("FAILED  port")) == (1, 1)
 
 
 def test_the_doctor_tries_disk_and_bucket(minio: Minio, tmp_path: Path) -> None:
@@ -139,7 +162,7 @@ def test_the_doctor_says_what_is_wrong_with_a_bucket(minio: Minio, tmp_path: Pat
         del env["AWS_ALLOW_HTTP"]
     code, text = doctor("--store", f"s3://{bucket}", "--data-dir", str(tmp_path), env=env)
     assert code == 1
-    assert "FAILED  bucket" in text
+    assert text.count("FAILED  ") == text.count("FAILED  bucket") == 1
     assert " -> " in text
 
 

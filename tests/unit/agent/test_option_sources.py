@@ -91,6 +91,12 @@ def test_what_kubernetes_says_of_services_is_no_option(variable: str) -> None:
         ("PENSTOCK_ARCHIVE_BYTES", "1", "not within"),
         ("PENSTOCK_NAME", " ", "not a text"),
         ("PENSTOCK_SET", "num.partitions", "not KEY=VALUE"),
+        ("PENSTOCK_SET", "num.partitons=3", r"did you mean num\.partitions"),
+        ("PENSTOCK_SET", "num.partitions=many", "num.partitions=many: "),
+        ("PENSTOCK_LISTEN", "foo", "'foo' is not HOST:PORT"),
+        ("PENSTOCK_HTTP", "127.0.0.1:99999", "from 0 to 65535"),
+        ("PENSTOCK_STORE", "ftp://x", "is no store"),
+        ("PENSTOCK_LEDGER", "ftp://x", "is no ledger"),
     ],
 )
 def test_a_bad_value_is_named_with_its_origin(variable: str, text: str, reason: str) -> None:
@@ -99,7 +105,18 @@ def test_a_bad_value_is_named_with_its_origin(variable: str, text: str, reason: 
     assert str(caught.value).startswith(variable)
 
 
-@pytest.mark.parametrize("text", ["name = 3", "fsync = 1", "listen = [1]", "set = 3", "archive-bytes = true"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name = 3",
+        "fsync = 1",
+        "listen = [1]",
+        "set = 3",
+        "archive-bytes = true",
+        'listen = ["x"]',
+        '[set]\n"num.partitons" = 3',
+    ],
+)
 def test_the_file_is_held_to_types(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidSettings, match=r"penstock\.toml"):
         gather({}, NOTHING, write(tmp_path, text))
