@@ -29,6 +29,7 @@ def startup_report(
     """
     bootstrap = HostPort(host=advertised[0].host, port=advertised[0].port)
     server = HostPort(host="127.0.0.1" if is_every_interface(http.host) else http.host, port=http.port)
+    kafka_word, http_word = shlex.quote(str(bootstrap)), shlex.quote(str(server))
     width = max(len(str(listener)) for listener in bound)
     lines = [
         f"Penstock agent {settings.name} of cluster {cluster_id}",
@@ -41,12 +42,12 @@ def startup_report(
         f"  store       {settings.store_url}",
         f"  durability  {durability_text(settings)}",
         "Try it:",
-        f"  kcat        echo hello | kcat -b {bootstrap} -P -t greetings && kcat -b {bootstrap} -C -t greetings -e",
-        f"  Java tools  kafka-console-producer.sh --bootstrap-server {bootstrap} --topic greetings",
-        f"              kafka-console-consumer.sh --bootstrap-server {bootstrap} --topic greetings"
+        f"  kcat        echo hello | kcat -b {kafka_word} -P -t greetings && kcat -b {kafka_word} -C -t greetings -e",
+        f"  Java tools  kafka-console-producer.sh --bootstrap-server {kafka_word} --topic greetings",
+        f"              kafka-console-consumer.sh --bootstrap-server {kafka_word} --topic greetings"
         " --partition 0 --offset earliest",
         f"  Python      {python_line(bootstrap)}",
-        f"  without     {shlex.quote(program)} consume greetings --from earliest --server {server}",
+        f"  without     {shlex.quote(program)} consume greetings --from earliest --server {http_word}",
     ]
     return "\n".join(lines)
 

@@ -49,7 +49,7 @@ def test_the_report_has_the_ports_that_were_got_and_lines_to_paste() -> None:
     assert "of cluster c1" in report
 
 
-def test_an_ipv6_address_stands_in_brackets_wherever_a_port_follows() -> None:
+def test_an_ipv6_address_stands_in_brackets_and_in_quotes_where_a_shell_would_match_them() -> None:
     listener = Listener(name="PLAINTEXT", host="::1", port=9092)
     report = startup_report(
         SETTINGS,
@@ -59,8 +59,9 @@ def test_an_ipv6_address_stands_in_brackets_wherever_a_port_follows() -> None:
         cluster_id="c1",
         program="penstock",
     )
-    assert report.endswith("--server [::1]:9644")
+    assert report.endswith("--server '[::1]:9644'")
     assert "http://[::1]:9644" in report
+    assert report.count("'[::1]:9092'") == 5
     assert "PLAINTEXT://[::1]:9092  clients connect to [::1]:9092" in report
     assert not re.search(r"(?<!\[)::1", report)
 
