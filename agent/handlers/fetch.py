@@ -3,7 +3,9 @@
 Version 7 and later: sessions. 9: leader epochs (KIP-320). 12: last fetched epoch; epochs never change here, so a
 consumer diverges only beyond the end. 13: topic ids (KIP-516); an unknown id fails alone. Read_committed equals
 read_uncommitted until transactions are served: the last stable offset is the log's end. Followers (replica id >= 0) do
-not exist: they are answered as consumers. Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
+not exist: they are answered as consumers.
+Differs from Kafka: a fetch waits FETCH_WAIT_MS_MAX at most, whatever it asks for, and no longer once others want the
+memory of requests that stand behind it. Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence

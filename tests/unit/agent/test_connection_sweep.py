@@ -11,29 +11,35 @@ from contextlib import asynccontextmanager
 from agent.server import Connection
 from protocol.limits import (
     FETCH_PARTITIONS_MAX,
+    FETCH_WAIT_MS_MAX,
     KIB,
     MIB,
     RECEIVE_PROGRESS_BYTES_MIN,
     RECEIVE_STALLED_SECONDS_MAX,
+    RESERVE_SECONDS_MAX,
     WRITE_SECONDS_MAX,
 )
+from tests.made_records import Record, make_batch
 from tests.unit.agent.test_server_memory import REQUEST_HEAD, Peer, Running, serving, until
 
 WAIT_MS = (1 << 31) - 1
 SMALL_REQUEST = len(REQUEST_HEAD).to_bytes(4, "big") + REQUEST_HEAD
 
 
-def fetch(partitions_count: int = 1, *, wait_ms: int = WAIT_MS) -> bytes:
+def fetch(partitions_count: int = 1, *, bytes_min: int = 1) -> bytes:
     """Fetch 4 at the end of the one partition, named so many times."""
-    head = b"\0\1\0\4\0\0\0\7\xff\xff" + struct.pack(">iiiib", -1, wait_ms, 1, MIB, 0) + b"\0\0\0\1\0\1t"
+    head = b"\0\1\0\4\0\0\0\7\xff\xff" + struct.pack(">iiiib", -1, WAIT_MS, bytes_min, MIB, 0) + b"\0\0\0\1\0\1t"
     body = struct.pack(">i", partitions_count) + struct.pack(">iqi", 0, 0, MIB) * partitions_count
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-async def begun_behind_fetch(running: Running, frame_bytes: int) -> Peer:
-    """A peer whose fetch waits, and behind it a whole large request."""
+FETCH = fetch()
+
+
+async def begun_behind_fetch(running: Running, frame_bytes: int, request: bytes = FETCH) -> Peer:
+    """A peer whose fetch waits, and behind it a whole request."""
     peer, held_up = await running.connect(), len(running.server.held_up)
-    peer.writer.write(fetch())
+    peer.writer.write(request)
     peer.begin(frame_bytes, frame_bytes + 4)
     await until(lambda: len(running.server.held_up) == held_up + 1)
     return peer
@@ -52,11 +58,16 @@ async def unread(running: Running) -> AsyncIterator[tuple[socket.socket, Connect
         )
         await until(lambda: connection in running.server.connections)
         while not transport.get_write_buffer_size():
-            used_s, running.clock.seconds = connection.used_s, running.clock.seconds + 1
-            await loop.sock_sendall(peer, SMALL_REQUEST)
-            await until(lambda: connection.used_s > used_s and connection.is_idle)  # noqa: B023
+            await ask_unread(running, peer, connection)
         assert connection.unread_s == 0.0
         yield peer, connection
+
+
+async def ask_unread(running: Running, peer: socket.socket, connection: Connection) -> None:
+    """One answer more that is not read, and a second passes."""
+    await asyncio.get_running_loop().sock_sendall(peer, SMALL_REQUEST)
+    await until(lambda: connection.used_s == running.clock.seconds and connection.is_idle)
+    running.clock.seconds += 1
 
 
 async def step_with(running: Running, slow: Peer, count: int) -> None:
@@ -127,6 +138,18 @@ class TestWaitingFetches:
                 tracemalloc.stop()
                 gc.enable()
 
+    async def test_one_waits_five_minutes_at_most(self) -> None:
+        async with serving(MIB) as running:
+            peer, paths = await begun_behind_fetch(running, KIB, fetch(bytes_min=MIB)), running.paths
+            for seconds, is_over in ((-1, False), (0, True)):
+                paths.parts.clock.seconds = FETCH_WAIT_MS_MAX / 1000 + seconds
+                # What grows too little makes it look at the time again: this clock has no timers.
+                await paths.produce(make_batch([Record(offset=0, timestamp=1)]))
+                assert is_over or len(running.server.held_up) == 1
+            answer = await peer.reader.readexactly(int.from_bytes(await peer.reader.readexactly(4), "big"))
+            assert answer.startswith(b"\0\0\0\7")
+            assert await peer.answered()
+
     async def test_one_that_names_more_partitions_than_there_may_be_is_refused(self) -> None:
         async with serving(64 * MIB) as running:
             peer = await running.connect()
@@ -160,6 +183,21 @@ class TestUnreadAnswers:
             assert running.server.connections == {connection}
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             await until(lambda: not running.server.connections)
+
+    async def test_requests_behind_them_keep_memory_for_a_limited_time(self) -> None:
+        async with serving(MIB) as running, unread(running) as (peer, connection):
+            loop = asyncio.get_running_loop()
+            while not connection.unread_s:
+                await ask_unread(running, peer, connection)
+            frame = (900_000).to_bytes(4, "big") + REQUEST_HEAD + bytes(900_000 - len(REQUEST_HEAD))
+            await loop.sock_sendall(peer, frame)
+            await until(lambda: running.server.memory.used_bytes > 800_000 and not running.server.receiving)
+            await running.begun(900 * KIB)
+            waiting = await running.begun(900 * KIB)
+            await running.clock.step(RESERVE_SECONDS_MAX + 1)
+            await until(lambda: connection not in running.server.connections)
+            waiting.go_on()
+            assert await waiting.answered()
 
     async def test_one_that_is_closed_waits_for_memory_no_longer(self) -> None:
         async with serving(MIB) as running, unread(running) as (peer, connection):

@@ -82,6 +82,7 @@ class Running:
     server: KafkaServer
     clock: SteppedClock
     port: int
+    paths: DataPaths
     peers: list[Peer] = field(default_factory=list)
 
     async def connect(self) -> Peer:
@@ -115,7 +116,7 @@ async def serving(request_bytes_max: int) -> AsyncIterator[Running]:
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         await server.start_serving(services_of(paths, clock, tasks))
         sweep = tasks.create_task(server.run_idle_sweep())
-        running = Running(server, clock, port)
+        running = Running(server, clock, port, paths)
         yield running
         sweep.cancel()
         for peer in running.peers:
