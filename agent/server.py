@@ -304,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
         self._taken_up_count += 1
         self._is_taking_up = True
         if frame.api_key == ApiKey.FETCH:
-            # It may wait for as long as its client likes, and nobody is to wait for that.
+            # It may wait long, and nobody is to wait for that: a small one counts no more, a large one is hurried.
             self._patience = Patience()
             if held_bytes <= RECEIVE_BUFFER_BYTES:
                 self._hold(-held_bytes)
