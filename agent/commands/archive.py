@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from agent.commands.http_client import SERVER_DEFAULT, JsonOption, ServerOption, post
+from agent.commands.failure import CommandFailed
+from agent.commands.http_client import SERVER_DEFAULT, Json, JsonOption, NoAnswerInTime, ServerOption, post
 from agent.commands.output import print_json, print_table
 
 HELP = "Rewrite what the topics hold as Parquet now, instead of at the next interval."
@@ -15,10 +16,18 @@ def archive(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
     *,
     is_awaited: Annotated[bool, typer.Option("--wait", help="Return when the files are in the log's place.")] = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds that --wait waits.")] = 60,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    answer = post(server, "/api/archive", {"topics": topics, "wait": is_awaited})
+    body: Json = {"topics": topics, "wait": is_awaited}
+    try:
+        answer = post(server, "/api/archive", body, seconds_max=timeout_s)
+    except NoAnswerInTime as error:
+        raise CommandFailed(
+            f"{', '.join(topics)}: not archived within {timeout_s:g} s. The agent goes on trying, so ask again "
+            "later, or wait longer with --timeout; where the ledger or the store is away, its log says so",
+        ) from error
     if as_json:
         print_json(answer)
     elif is_awaited:

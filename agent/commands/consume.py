@@ -4,13 +4,14 @@ import asyncio
 import json
 import sys
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.commands.failure import EXIT_USAGE, CommandFailed
+from agent.clock import SystemClock
+from agent.commands.failure import EXIT_USAGE, CommandFailed, Unavailable
 from agent.commands.http_client import SERVER_DEFAULT, BootstrapOption, ServerOption, kafka_address
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 HELP = "Print a topic's records: values, or with --json everything. Stops at the end, or follows with --follow."
 WAIT_MS = 1_000
+RECONNECT_SECONDS = 0.5
 NO_LIMIT = -1
 ALL_PARTITIONS = -1
 NULL = b"null"
@@ -50,19 +52,22 @@ def consume(
     ] = "earliest",
     partition: Annotated[int, typer.Option(min=ALL_PARTITIONS, help="-1: all of them.")] = ALL_PARTITIONS,
     count: Annotated[int, typer.Option("--max", min=NO_LIMIT, help="Stop after so many records.")] = NO_LIMIT,
-    is_followed: Annotated[bool, typer.Option("--follow", help="Wait for more at the end.")] = False,
+    is_followed: Annotated[
+        bool, typer.Option("--follow", help="Wait for more at the end, also while the agent restarts.")
+    ] = False,
     with_keys: Annotated[bool, typer.Option("--keys", help="Print KEY, a tab, VALUE; a null is null.")] = False,
     server: ServerOption = SERVER_DEFAULT,
     bootstrap: BootstrapOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
-    address = kafka_address(server, bootstrap)
     show = _json_line if as_json else (_keyed_line if with_keys else _value_line)
     left = count if count != NO_LIMIT else sys.maxsize
 
     async def copy() -> None:
         nonlocal left
-        async for record in _records(address, topic, partition, start, is_followed=is_followed):
+        async for record in _records(
+            lambda: kafka_address(server, bootstrap), topic, partition, start, is_followed=is_followed
+        ):
             if left <= 0:
                 return
             left -= 1
@@ -79,23 +84,27 @@ def consume(
 
 
 async def _records(
-    address: "HostPort", topic: str, partition: int, start: str, *, is_followed: bool
+    find_address: "Callable[[], HostPort]", topic: str, partition: int, start: str, *, is_followed: bool
 ) -> "AsyncIterator[ReadRecord]":
-    """Records by partition as they come; without `is_followed` up to the ends that the logs had at the beginning."""
+    """Records by partition as they come; without `is_followed` up to the ends that the logs had at the beginning.
+
+    Who follows outlives the agent: the connection is made anew, and reading goes on where it was.
+    """
     from agent.commands.kafka_client import LATEST, KafkaClient
 
-    async with await KafkaClient.connect(address) as client:
+    async with await KafkaClient.connect(find_address()) as client:
         partition_count = await client.partition_count(topic)
         if partition >= partition_count:
             raise CommandFailed(f"{topic} has no partition {partition}: it has {partition_count}", exit_code=EXIT_USAGE)
         partitions = range(partition_count) if partition == ALL_PARTITIONS else [partition]
         ends = await client.offsets(topic, partitions, LATEST)
         positions = await _positions(client, topic, partitions, start, ends)
+        fetch = _Reconnecting(find_address, client).fetch if is_followed else client.fetch
         while True:
             wanted = {p: offset for p, offset in positions.items() if is_followed or offset < ends[p]}
             if not wanted:
                 return
-            for fetched in await client.fetch(topic, wanted, wait_ms=WAIT_MS):
+            for fetched in await fetch(topic, wanted, wait_ms=WAIT_MS):
                 first = positions[fetched.partition]
                 end = sys.maxsize if is_followed else ends[fetched.partition]
                 for record in _within(fetched, first, end):
@@ -103,11 +112,46 @@ async def _records(
                 positions[fetched.partition] = _next_offset(fetched, first)
 
 
+class _Reconnecting:
+    """Fetches for as long as it takes; says on stderr when the agent goes away, and when it is there again."""
+
+    def __init__(self, find_address: "Callable[[], HostPort]", client: "KafkaClient") -> None:
+        self._find_address = find_address
+        self._client: KafkaClient | None = client
+        self._clock = SystemClock()
+
+    async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> "list[Fetched]":
+        from agent.commands.kafka_client import KafkaClient
+
+        is_away = False
+        while True:
+            try:
+                if self._client is None:
+                    self._client = await KafkaClient.connect(self._find_address())
+                fetched = await self._client.fetch(topic, positions, wait_ms=wait_ms)
+            except Unavailable as error:
+                if self._client is not None:
+                    self._client.close()
+                    self._client = None
+                if not is_away:
+                    sys.stderr.write(f"penstock: {error}; trying again\n")
+                is_away = True
+                await self._clock.sleep(RECONNECT_SECONDS)
+                continue
+            if is_away:
+                sys.stderr.write("penstock: connected again, going on where it was\n")
+            return fetched
+
+
 def _within(fetched: "Fetched", first: int, end: int) -> "Iterator[ReadRecord]":
     """The records of the batches from `first` up to `end`: the first batch may begin earlier."""
     from agent.commands.record_reader import read_records
+    from protocol.errors import InvalidBatch
 
-    return (record for record in read_records(fetched) if first <= record.offset < end)
+    try:
+        yield from (record for record in read_records(fetched) if first <= record.offset < end)
+    except InvalidBatch as error:
+        raise CommandFailed(f"partition {fetched.partition} from offset {first}: {error}") from error
 
 
 def _next_offset(fetched: "Fetched", position: int) -> int:

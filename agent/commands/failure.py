@@ -10,3 +10,7 @@ class CommandFailed(Exception):
     def __init__(self, message: str, *, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class Unavailable(CommandFailed):
+    """The agent, or what it needs, is away for now: the same may be asked again."""

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlencode
 import typer
 
 from agent.addresses import HostPort, InvalidAddress, read_host_port, read_listener
-from agent.commands.failure import EXIT_USAGE, CommandFailed
-from protocol.limits import CLIENT_HTTP_ANSWER_SECONDS_MAX
+from agent.commands.failure import EXIT_USAGE, CommandFailed, Unavailable
+from protocol.limits import CLIENT_ANSWER_SECONDS_MAX
 
 SERVER_DEFAULT = "127.0.0.1:9644"
 
@@ -32,14 +32,19 @@ BootstrapOption = Annotated[
 Json = dict[str, object]
 
 
+class NoAnswerInTime(Unavailable):
+    """What was asked for may still be done."""
+
+
 def get(server: str, path: str, query: Mapping[str, str] | None = None) -> Json:
-    """The JSON object at `path`. Raises `CommandFailed` with the agent's own words."""
-    return _ask(server, "GET", path + ("?" + urlencode(query, errors="surrogateescape") if query else ""), None)
+    """The JSON object at `path`. Raises `CommandFailed` with the agent's own words, `Unavailable` without any."""
+    target = path + ("?" + urlencode(query, errors="surrogateescape") if query else "")
+    return _ask(server, "GET", target, None, CLIENT_ANSWER_SECONDS_MAX)
 
 
-def post(server: str, path: str, body: Mapping[str, object]) -> Json:
-    """Send a JSON object, get one back."""
-    return _ask(server, "POST", path, json.dumps(body).encode())
+def post(server: str, path: str, body: Mapping[str, object], *, seconds_max: float) -> Json:
+    """Send a JSON object, get one back. Raises as `get` does."""
+    return _ask(server, "POST", path, json.dumps(body).encode(), seconds_max)
 
 
 def path_part(text: str) -> str:
@@ -60,20 +65,24 @@ def kafka_address(server: str, bootstrap: str | None) -> HostPort:
     return HostPort(host=listener.host, port=listener.port)
 
 
-def _ask(server: str, method: str, path: str, body: bytes | None) -> Json:
+def _ask(server: str, method: str, path: str, body: bytes | None, seconds_max: float) -> Json:
     from http.client import HTTPConnection, HTTPException
 
     try:
         address = read_host_port(server)
     except InvalidAddress as error:
         raise CommandFailed(f"--server: {error}", exit_code=EXIT_USAGE) from error
-    connection = HTTPConnection(address.host or "127.0.0.1", address.port, timeout=CLIENT_HTTP_ANSWER_SECONDS_MAX)
+    connection = HTTPConnection(address.host or "127.0.0.1", address.port, timeout=seconds_max)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         response = connection.getresponse()
         data = response.read()
+    except TimeoutError as error:
+        raise NoAnswerInTime(
+            f"http://{address} did not answer within {seconds_max:.0f} s: see the agent's log"
+        ) from error
     except (OSError, HTTPException) as error:
-        raise CommandFailed(
+        raise Unavailable(
             f"no agent answers at http://{address}: {error}. Is it running? --server takes its HTTP address.",
         ) from error
     finally:

@@ -1,6 +1,7 @@
 """`penstock inspect`: the ledger, the state, chunks and objects as readable text.
 
-Of a running cluster through --server, of a stopped one through its --data-dir (read only), or of a single file.
+Of a running cluster through --server, of a folder through --data-dir (read only, whether its broker runs or not), or of
+a single file.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ from agent.commands.output import bytes_text, cell_text, print_json, print_pairs
 app = typer.Typer(no_args_is_help=True)
 DataDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", metavar="DIR", help="Read the folder of a stopped penstock run instead of asking."),
+    typer.Option(
+        "--data-dir", metavar="DIR", help="Read the folder of a penstock run, stopped or running, instead of asking."
+    ),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")]
 AfterOption = Annotated[int, typer.Option("--after", help="Show entries above this position.")]
@@ -70,20 +73,31 @@ def show_ledger(
 
 @app.command("objects")
 def show_objects(
-    *, data_dir: DataDirOption = None, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+    *,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Of those released, show at most so many.")] = 20,
+    data_dir: DataDirOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
-    """Every object that the state knows: what chunks refer to, and what awaits deletion."""
+    """Every object that the state knows: what chunks refer to, then what was released and awaits deletion."""
     if data_dir is None:
-        answer = get(server, "/api/inspect/objects")
+        answer = get(server, "/api/inspect/objects", {"limit": str(limit)})
     else:
         from agent.commands.offline import read_state
         from agent.state_views import object_rows
 
-        answer = {"objects": object_rows(asyncio.run(read_state(data_dir)))}
+        state = asyncio.run(read_state(data_dir))
+        answer = {"objects": object_rows(state, released_max=limit), "released": len(state.released)}
     if as_json:
         print_json(answer)
-    else:
-        _print_rows(answer, "objects", ("key", "kind", "bytes", "references", "state"), "There are no objects yet.")
+        return
+    rows, released_count = answer["objects"], answer["released"]
+    assert isinstance(rows, list)
+    assert isinstance(released_count, int)
+    _print_rows(answer, "objects", ("key", "kind", "bytes", "references", "state"), "There are no objects yet.")
+    hidden_count = released_count - sum(row["state"] == "released" for row in rows)
+    if hidden_count:
+        sys.stderr.write(f"{hidden_count} more released; --limit says how many are shown\n")
 
 
 @app.command("chunks")

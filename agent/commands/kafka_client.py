@@ -30,7 +30,7 @@ from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from agent.addresses import HostPort
-from agent.commands.failure import EXIT_USAGE, CommandFailed
+from agent.commands.failure import EXIT_USAGE, CommandFailed, Unavailable
 from protocol.errors import ErrorCode
 from protocol.limits import CLIENT_ANSWER_BYTES_MAX, CLIENT_ANSWER_SECONDS_MAX, CLIENT_CONNECT_SECONDS_MAX
 from protocol.record_batch import encode_varint, pack_header, walk_batches
@@ -39,6 +39,12 @@ EARLIEST = -2
 LATEST = -1
 """Kafka's special timestamps."""
 CLIENT_ID = "penstock-cli"
+ERRORS_OF_AN_OUTAGE = (
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.leader_not_available,
+    ErrorCode.request_timed_out,
+)
 FETCH_BYTES = 8 * 1024 * 1024
 
 
@@ -76,13 +82,16 @@ class KafkaClient:
             async with asyncio.timeout(CLIENT_CONNECT_SECONDS_MAX):
                 reader, writer = await asyncio.open_connection(address.host, address.port)
         except OSError as error:  # TimeoutError is one
-            raise CommandFailed(f"no Kafka listener answers at {address}: is the agent running?") from error
+            raise Unavailable(f"no Kafka listener answers at {address}: is the agent running?") from error
         return cls(reader, writer)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._writer.close()
 
     async def partition_count(self, topic: str, *, may_create: bool = False) -> int:
@@ -208,11 +217,11 @@ class KafkaClient:
                 await self._writer.drain()
                 answer = await self._receive()
         except asyncio.IncompleteReadError as error:
-            raise CommandFailed("the agent closed the connection: see its log") from error
+            raise Unavailable("the agent closed the connection: see its log") from error
         except TimeoutError as error:
-            raise CommandFailed(f"no answer within {CLIENT_ANSWER_SECONDS_MAX:.0f} s: see the agent's log") from error
+            raise Unavailable(f"no answer within {CLIENT_ANSWER_SECONDS_MAX:.0f} s: see the agent's log") from error
         except OSError as error:
-            raise CommandFailed(f"the connection broke: {error}") from error
+            raise Unavailable(f"the connection broke: {error}") from error
         header_type = answer_type.__header_schema__
         header, header_bytes = entity_reader(header_type)(answer, 0)
         if header.correlation_id != self._correlation_id:
@@ -290,6 +299,7 @@ def _check(error_code: ErrorCode, what: str, message: str | None = None) -> None
     """`message`: the cluster's own words, which name what they are about."""
     if error_code is ErrorCode.none:
         return
+    failure = Unavailable if error_code in ERRORS_OF_AN_OUTAGE else CommandFailed
     if message:
-        raise CommandFailed(f"{message.removesuffix('.')} ({error_code.name})")
-    raise CommandFailed(f"the cluster answered {error_code.name} for {what}")
+        raise failure(f"{message.removesuffix('.')} ({error_code.name})")
+    raise failure(f"the cluster answered {error_code.name} for {what}")

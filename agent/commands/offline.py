@@ -1,4 +1,4 @@
-"""Reads the folder of a `penstock run` that is not running.
+"""Reads the folder of a `penstock run`, whether it is running or not.
 
 Rule: nothing is written: the ledger's file is copied aside first, because opening SQLite's write-ahead log changes it.
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import free_port
+from tests.processes import Process, free_port
 from tests.services import PENSTOCK, Minio, PenstockFactory
 
 SECONDS_MAX = 60
@@ -44,6 +44,8 @@ def test_a_topic_from_its_creation_to_its_archive_and_its_end(penstock: Penstock
     assert sorted(ask("consume", "orders", "--json").splitlines()) == before
     assert json.loads(before[0])["headers"] == [["from", "test"]]
     assert "parquet" in ask("inspect", "objects")
+    assert "released" in ask("inspect", "objects")
+    assert "released" not in ask("inspect", "objects", "--limit", "0")
     assert json.loads(ask("inspect", "object", done["objects"][0], "--json"))["rows"] == 3
     assert "ReplaceChunks" in ask("inspect", "ledger")
     assert ask("consume", "orders", "--from", "2099-01-01") == ""
@@ -129,6 +131,20 @@ def test_a_topic_is_told_to_be_there_or_not_before_anything_is_asked(penstock: P
     assert again.stderr == b"penstock: Topic 'shop' already exists (topic_already_exists)\n"
     missing = pipe("topics", "delete", "nope", server=server)
     assert missing.stderr == b"penstock: there is no topic 'nope'; list topics with penstock topics list\n"
+
+
+def test_who_follows_outlives_the_agent(penstock: PenstockFactory, tmp_path: Path) -> None:
+    broker = penstock()
+    assert pipe("produce", "t", "--value", "one", server=broker.http).returncode == 0
+    command: list[str | Path] = [PENSTOCK, "consume", "t", "--follow", "--bootstrap", broker.bootstrap]
+    with Process(command, tmp_path, name="follow") as follower:
+        assert follower.read_line() == "one"
+        assert broker.process.stop() == 0
+        follower.wait_until(lambda: "trying again" in follower.stderr, "its first line on stderr")
+        again = penstock(data=broker.data, listen=broker.bootstrap)
+        assert pipe("produce", "t", "--value", "two", server=again.http).returncode == 0
+        assert follower.read_line() == "two"
+        assert follower.stderr.splitlines()[1:] == ["penstock: connected again, going on where it was"]
 
 
 def test_the_doctor_refuses_what_an_agent_would(tmp_path: Path) -> None:

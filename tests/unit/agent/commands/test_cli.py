@@ -1,5 +1,6 @@
 """The command line as far as it gets without an agent."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,18 @@ def test_an_agent_that_does_not_answer_is_named(arguments: list[str]) -> None:
     error = failure(*arguments, "--server", NOBODY)
     assert f"no agent answers at http://{NOBODY}" in str(error)
     assert error.exit_code == EXIT_FAILED
+
+
+def test_waiting_for_an_archive_has_an_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        error = failure("archive", "a", "b", "--wait", "--timeout", "0.1", "--server", server)
+    assert str(error).startswith("a, b: not archived within 0.1 s. The agent goes on trying")
+    assert error.exit_code == EXIT_FAILED
+
+
+def test_a_bad_bootstrap_address_is_named_with_its_option() -> None:
+    assert str(failure("consume", "t", "--bootstrap", "x")).startswith("--bootstrap: 'x' is not HOST:PORT")
 
 
 def test_a_folder_without_a_ledger_is_named() -> None:
