@@ -168,7 +168,10 @@ def show_object(
 def _object_here(key: str, data_dir: Path | None) -> bytes | None:
     """The bytes of an object of a data folder, or of a file on this machine; None where there is neither."""
     if data_dir is None:
-        return Path(key).read_bytes() if Path(key).is_file() else None
+        try:
+            return Path(key).read_bytes() if Path(key).is_file() else None
+        except OSError as error:
+            raise CommandFailed(f"{key} cannot be read: {error.strerror}") from error
     from agent.commands.offline import read_object
 
     return read_object(data_dir, key)

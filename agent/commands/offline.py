@@ -73,9 +73,12 @@ async def _copied_ledger(data_dir: Path) -> AsyncIterator[SqliteLedger]:
 
 
 def _copy(data_dir: Path, folder: str) -> None:
-    for file in data_dir.glob(LEDGER_FILE + "*"):
-        if not file.name.endswith((".lock", "-shm")):
-            shutil.copy2(file, folder)
+    try:
+        for file in data_dir.glob(LEDGER_FILE + "*"):
+            if not file.name.endswith((".lock", "-shm")):
+                shutil.copy2(file, folder)
+    except OSError as error:
+        raise CommandFailed(f"{data_dir / LEDGER_FILE} cannot be copied aside: {error}") from error
 
 
 def _snapshot(data_dir: Path, start: LedgerStart) -> bytes | None:

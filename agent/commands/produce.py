@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HELP = "Send lines from stdin (or one --value) to a topic, acknowledged when they are durable."
 LINES_PER_REQUEST = 1_000
 ANY_PARTITION = -1
-QUOTED_BYTES_MAX = 200
+QUOTED_BYTES = 200
 
 Pair = tuple[bytes | None, bytes]
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -175,8 +175,8 @@ def _separator(text: str | None) -> bytes | None:
 
 def _quoted(data: bytes) -> str:
     """Bytes for an error message, not more of them than a person reads."""
-    text = data[:QUOTED_BYTES_MAX].decode(errors="backslashreplace")
-    return repr(text) + ("..." if len(data) > QUOTED_BYTES_MAX else "")
+    text = data[:QUOTED_BYTES].decode(errors="backslashreplace")
+    return repr(text) + ("..." if len(data) > QUOTED_BYTES else "")
 
 
 def _headers(texts: list[str]) -> Headers:
