@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from agent.clock import SystemClock
-from agent.commands.failure import EXIT_USAGE, CommandFailed
+from agent.commands.failure import EXIT_USAGE, CommandFailed, Unavailable
 from agent.commands.http_client import SERVER_DEFAULT, BootstrapOption, ServerOption, kafka_address
 from agent.commands.output import counted
 from agent.commands.partitioner import partition_of_key
+from protocol.limits import KIB
 
 if TYPE_CHECKING:
     from agent.addresses import HostPort
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 HELP = "Send lines from stdin (or one --value) to a topic, acknowledged when they are durable."
 LINES_PER_REQUEST = 1_000
+LINE_BYTES_PER_REQUEST = 256 * KIB
 ANY_PARTITION = -1
 QUOTED_BYTES = 200
 
@@ -53,7 +55,8 @@ def produce(
     lines = [os.fsencode(value)] if value is not None else _lines(sys.stdin.buffer)
     given_key = None if key is None else os.fsencode(key)
     split = _Split(key=given_key, separator=_separator(key_separator))
-    count = asyncio.run(_produce(kafka_address(server, bootstrap), topic, partition, (lines, split), headers))
+    source = _Source(lines, split, is_one_value=value is not None)
+    count = asyncio.run(_produce(kafka_address(server, bootstrap), topic, partition, source, headers))
     sys.stderr.write(f"{counted(count, 'record')} acknowledged\n")
 
 
@@ -78,26 +81,25 @@ async def _produce(
     address: "HostPort",
     topic: str,
     partition: int,
-    source: tuple[Iterable[bytes], _Split],
+    source: "_Source",
     headers: Headers,
 ) -> int:
     """Send everything and return how many records were acknowledged. Raises `CommandFailed`, which says so too."""
     from agent.commands.kafka_client import KafkaClient
 
-    lines, split = source
     async with await KafkaClient.connect(address) as client:
         partition_count = await client.partition_count(topic, may_create=True)
         if partition >= partition_count:
             raise CommandFailed(f"{topic} has no partition {partition}: it has {partition_count}", exit_code=EXIT_USAGE)
-        count, remaining = 0, iter(lines)
+        count = 0
         # Reading stdin blocks the loop, which has nothing else to do.
         while True:
-            pairs, reason = _some(remaining, split)
+            pairs, reason = source.some()
             by_partition: dict[int, list[Pair]] = {}
             for key, value in pairs:
                 chosen = partition if partition != ANY_PARTITION else _choose(key, count, partition_count)
                 by_partition.setdefault(chosen, []).append((key, value))
-            await _send(client, topic, by_partition, headers, lines_before=count)
+            await _send(client, topic, by_partition, headers, lines_before=None if source.is_one_value else count)
             count += len(pairs)
             if reason:
                 raise CommandFailed(f"line {count + 1}: {reason}; {_before(count)}")
@@ -105,17 +107,33 @@ async def _produce(
                 return count
 
 
-def _some(lines: Iterator[bytes], split: _Split) -> tuple[list[Pair], str]:
-    """The next request's pairs, none at the end; and what is wrong with the line after them, or nothing."""
-    pairs: list[Pair] = []
-    for line in lines:
-        try:
-            pairs.append(split.pair(line))
-        except CommandFailed as error:
-            return pairs, str(error)
-        if len(pairs) == LINES_PER_REQUEST:
-            break
-    return pairs, ""
+class _Source:
+    """Lines, cut into requests that a topic with Kafka's defaults takes."""
+
+    def __init__(self, lines: Iterable[bytes], split: _Split, *, is_one_value: bool) -> None:
+        self.is_one_value = is_one_value
+        self._lines = iter(lines)
+        self._split = split
+        self._held: bytes | None = None
+
+    def some(self) -> tuple[list[Pair], str]:
+        """The next request's pairs, none at the end; and what is wrong with the line after them, or nothing."""
+        pairs: list[Pair] = []
+        bytes_left = LINE_BYTES_PER_REQUEST
+        while len(pairs) < LINES_PER_REQUEST:
+            line = self._held if self._held is not None else next(self._lines, None)
+            self._held = None
+            if line is None:
+                break
+            if pairs and len(line) > bytes_left:
+                self._held = line
+                break
+            try:
+                pairs.append(self._split.pair(line))
+            except CommandFailed as error:
+                return pairs, str(error)
+            bytes_left -= len(line)
+        return pairs, ""
 
 
 async def _send(
@@ -124,9 +142,9 @@ async def _send(
     by_partition: dict[int, list[Pair]],
     headers: Headers,
     *,
-    lines_before: int,
+    lines_before: int | None,
 ) -> None:
-    """One batch for each partition. Raises `CommandFailed` with what is known of the lines."""
+    """One batch for each partition. Raises `CommandFailed` with what is known of the lines, unless that is None."""
     from agent.commands.kafka_client import OutgoingRecord
 
     clock, sent = SystemClock(), 0
@@ -136,10 +154,14 @@ async def _send(
         try:
             await client.produce(topic, partition, records)
         except CommandFailed as error:
+            if lines_before is None:
+                raise
             last = lines_before + sum(len(each) for each in by_partition.values())
             first = lines_before + 1
             where = f"line {last}" if first == last else f"lines {first} to {last}"
             also = f", and {sent} of these" if sent else ""
+            if isinstance(error, Unavailable):
+                also += "; whether the others were appended is not known"
             raise CommandFailed(f"{where}: {error}; {_before(lines_before)}{also}") from error
         sent += len(pairs)
 
@@ -156,7 +178,7 @@ def _before(count: int) -> str:
 
 
 def _choose(key: bytes | None, count: int, partition_count: int) -> int:
-    """By key as Kafka's clients do; without one a partition for each request in turn."""
+    """By key as Kafka's clients do; without one a partition for a thousand lines in turn."""
     if key is None:
         return count // LINES_PER_REQUEST % partition_count
     return partition_of_key(key, partition_count)

@@ -91,6 +91,13 @@ def test_a_line_that_is_wrong_is_counted_and_so_is_what_was_acknowledged(penstoc
     assert pipe("consume", "tabs", server=server).stdout == b"v\n" * 1_200
 
 
+def test_long_lines_are_sent_few_at_a_time(penstock: PenstockFactory) -> None:
+    server = penstock().http
+    stdin = (b"x" * 100_000 + b"\n") * 30 + b"y" * 1_000_000 + b"\n"
+    assert pipe("produce", "long", server=server, stdin=stdin).stderr == b"31 records acknowledged\n"
+    assert pipe("consume", "long", server=server).stdout == stdin
+
+
 def test_a_null_key_is_told_from_an_empty_one(penstock: PenstockFactory) -> None:
     server = penstock().http
     assert pipe("produce", "t", "--value", "", server=server).stderr == b"1 record acknowledged\n"
