@@ -216,8 +216,5 @@ METRIC_PARTITIONS_MAX = 5_000
 CLIENT_CONNECT_SECONDS_MAX = 5.0
 CLIENT_ANSWER_SECONDS_MAX = 60.0
 CLIENT_ANSWER_BYTES_MAX = 512 * MIB
-CLIENT_HTTP_ANSWER_SECONDS_MAX = 600
-"""An archive pass that somebody waits for takes its time."""
-DOCTOR_CONNECT_SECONDS_MAX = 3.0
 DOCTOR_STORE_SECONDS_MAX = 5.0
 """A person waits for the answer; an agent goes on for longer."""
