@@ -15,7 +15,7 @@ help: ## this list
 setup: ## install the broker alone into .venv (no Java, Go or Spark)
 	@$(PYTHON) -m tools.environment
 
-setup-test: setup ## add what the tests need: Python packages, Java, Spark's and Kafka's jars, MinIO
+setup-test: setup ## add what the tests need: Python packages, Java, Spark's and Kafka's jars, MinIO, etcd
 	@$(PYTHON) -m tools.setup_test
 
 run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.0.1:19092 --data-dir /tmp/data"

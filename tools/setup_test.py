@@ -4,7 +4,7 @@ python3 -m tools.setup_test
 """
 
 from tools.environment import sync
-from tools.go_servers import ensure_minio
+from tools.go_servers import ensure_etcd, ensure_minio
 from tools.jars import TITLES, ensure_jars
 from tools.java_runtime import ensure_java
 from tools.steps import cache_folder, main, say
@@ -17,6 +17,7 @@ def _main() -> None:
     for jar_set in TITLES:
         ensure_jars(jar_set, java)
     ensure_minio()
+    ensure_etcd()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The ledgers under contract test, and what can be done to each from outside: lose an append, end a session."""
 
+import itertools
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import deque
@@ -8,10 +9,16 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coordinator.log import Entry, Ledger
+import pytest
+from aetcd.rpc import rpc_pb2
+
+from coordinator.etcd_client import EtcdAccess, EtcdClient
+from coordinator.etcd_log import EtcdLedger
+from coordinator.log import Entry, Ledger, LedgerUnavailable
 from coordinator.memory_log import Fate, MemoryLedger, MemoryLedgerCore
 from coordinator.sqlite_log import SqliteLedger
 from protocol.types import SessionId
+from tests.etcd_service import Etcd
 
 if TYPE_CHECKING:
     from sqlite3 import _Parameters
@@ -32,7 +39,7 @@ class Backend(ABC):
     ledger: Ledger
 
     @abstractmethod
-    async def open(self, folder: Path) -> None: ...
+    async def open(self, folder: Path, request: pytest.FixtureRequest) -> None: ...
 
     @abstractmethod
     def lose_next(self, loss: Loss) -> None:
@@ -44,8 +51,8 @@ class Backend(ABC):
 
 
 class MemoryBackend(Backend):
-    async def open(self, folder: Path) -> None:
-        del folder
+    async def open(self, folder: Path, request: pytest.FixtureRequest) -> None:
+        del folder, request
         self._core = MemoryLedgerCore(cluster_id=CLUSTER_ID)
         self._losses: deque[Loss] = deque()
         self.ledger = MemoryLedger(self._core, fate_of_append=self._choose)
@@ -63,7 +70,8 @@ class MemoryBackend(Backend):
 
 
 class SqliteBackend(Backend):
-    async def open(self, folder: Path) -> None:
+    async def open(self, folder: Path, request: pytest.FixtureRequest) -> None:
+        del request
         losses: deque[Loss] = deque()
 
         class LosingConnection(sqlite3.Connection):
@@ -90,4 +98,38 @@ class SqliteBackend(Backend):
         await self.ledger.close_session(session)
 
 
-BACKENDS: dict[str, type[Backend]] = {"memory": MemoryBackend, "sqlite": SqliteBackend}
+class LosingClient(EtcdClient):
+    """Loses the appends that the test wants to lose, before etcd gets them or their answers."""
+
+    losses: deque[Loss]
+
+    async def txn(self, request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse:
+        loss = self.losses.popleft() if self.losses and len(request.success) > 1 else None
+        if loss is Loss.BEFORE:
+            raise LedgerUnavailable("lost before the append")
+        answer = await super().txn(request)
+        if loss is Loss.AFTER:
+            raise LedgerUnavailable("lost after the append")
+        return answer
+
+
+class EtcdBackend(Backend):
+    async def open(self, folder: Path, request: pytest.FixtureRequest) -> None:
+        del folder
+        etcd = request.getfixturevalue("etcd")
+        assert isinstance(etcd, Etcd)
+        client = LosingClient(EtcdAccess(endpoints=etcd.endpoints))
+        self._losses: deque[Loss] = deque()
+        client.losses = self._losses
+        self.ledger = await EtcdLedger.open(client, f"contract-{next(cluster_numbers)}", new_cluster_id=CLUSTER_ID)
+
+    def lose_next(self, loss: Loss) -> None:
+        self._losses.append(loss)
+
+    async def end(self, session: SessionId) -> None:
+        assert isinstance(self.ledger, EtcdLedger)
+        await self.ledger.revoke(session)
+
+
+BACKENDS: dict[str, type[Backend]] = {"etcd": EtcdBackend, "memory": MemoryBackend, "sqlite": SqliteBackend}
+cluster_numbers = itertools.count()

@@ -1,0 +1,125 @@
+"""Names and values under a cluster's prefix in etcd.
+
+Rule: pure; `coordinator.etcd_log` reads and writes them. Layout:
+
+    /penstock/<cluster>/meta                      cluster id and incarnation
+    /penstock/<cluster>/sessions/<name>           leased; its create_revision is the session
+    /penstock/<cluster>/ledger/<session>/<n>      an entry; both numbers 16 hexadecimal digits
+    /penstock/<cluster>/head                      put by every append: position by mod_revision, appends by version
+    /penstock/<cluster>/snapshot                  the pointer
+    /penstock/<cluster>/trimmed                   up to where entries were dropped
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from coordinator.log import LedgerCorrupt, LedgerIdentity, SnapshotPointer
+from protocol.types import Position, SessionId
+
+_T = TypeVar("_T")
+ROOT = "/penstock"
+_NUMBER_DIGITS = 16
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    cluster_id: str
+    incarnation: int
+
+
+class _Pointer(msgspec.Struct, frozen=True):
+    position: int
+    object_key: str
+    appends_count: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdKeys:
+    """The keys of one cluster."""
+
+    cluster: str
+
+    @property
+    def prefix(self) -> bytes:
+        return f"{ROOT}/{self.cluster}/".encode()
+
+    @property
+    def meta(self) -> bytes:
+        return self.prefix + b"meta"
+
+    @property
+    def head(self) -> bytes:
+        return self.prefix + b"head"
+
+    @property
+    def snapshot(self) -> bytes:
+        return self.prefix + b"snapshot"
+
+    @property
+    def trimmed(self) -> bytes:
+        return self.prefix + b"trimmed"
+
+    @property
+    def entries(self) -> bytes:
+        return self.prefix + b"ledger/"
+
+    def session(self, name: str) -> bytes:
+        return self.prefix + b"sessions/" + name.encode()
+
+    def entries_of(self, session: SessionId) -> bytes:
+        """The prefix of a session's entries."""
+        return self.entries + f"{session:016x}/".encode()
+
+    def entry(self, session: SessionId, number: int) -> bytes:
+        return self.entries + f"{session:016x}/{number:016x}".encode()
+
+    def read_entry(self, key: bytes) -> tuple[SessionId, int]:
+        """Session and number of an entry's key. Raises `LedgerCorrupt`."""
+        session, separator, number = key.removeprefix(self.entries).partition(b"/")
+        if not separator or len(session) != _NUMBER_DIGITS or len(number) != _NUMBER_DIGITS:
+            raise LedgerCorrupt(f"{key!r} is no entry of a ledger: what wrote it?")
+        return SessionId(int(session, 16)), int(number, 16)
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The end of the range of all keys that begin with `prefix`."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def write_meta(identity: LedgerIdentity) -> bytes:
+    return msgspec.json.encode(_Meta(cluster_id=identity.cluster_id, incarnation=identity.incarnation))
+
+
+def read_meta(value: bytes) -> LedgerIdentity:
+    meta = _decode(value, _Meta, "meta")
+    return LedgerIdentity(cluster_id=meta.cluster_id, incarnation=meta.incarnation)
+
+
+def write_pointer(pointer: SnapshotPointer) -> bytes:
+    return msgspec.json.encode(
+        _Pointer(
+            position=pointer.position,
+            object_key=pointer.object_key,
+            appends_count=pointer.appends_count,
+            digest=pointer.digest,
+        )
+    )
+
+
+def read_pointer(value: bytes) -> SnapshotPointer:
+    pointer = _decode(value, _Pointer, "snapshot")
+    return SnapshotPointer(
+        position=Position(pointer.position),
+        object_key=pointer.object_key,
+        appends_count=pointer.appends_count,
+        digest=pointer.digest,
+    )
+
+
+def _decode(value: bytes, kind: type[_T], name: str) -> _T:
+    try:
+        return msgspec.json.decode(value, type=kind)
+    except msgspec.MsgspecError as error:
+        raise LedgerCorrupt(f"the key {name!r} holds what this program cannot read ({error}): upgrade it") from error

@@ -1,0 +1,204 @@
+"""The ledger in etcd while etcd fails: members die and come back, history is compacted, the database is full.
+
+What holds while nothing fails: tests/contract/test_ledger.py.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import grpc.aio
+import pytest
+from aetcd.rpc import rpc_pb2, rpc_pb2_grpc
+
+from coordinator.etcd_client import EtcdAccess, EtcdClient
+from coordinator.etcd_log import EtcdLedger
+from coordinator.log import Entry, Fenced, LedgerRecord, LedgerUnavailable, SnapshotPointer
+from protocol.types import Position
+from tests.etcd_service import Etcd
+
+SECONDS_MAX = 60
+T = TypeVar("T")
+cluster_numbers = count()
+
+
+@asynccontextmanager
+async def opened(etcd: Etcd, *, session_seconds: int = 60, user: str | None = None) -> AsyncIterator[EtcdLedger]:
+    client = EtcdClient(EtcdAccess(endpoints=etcd.endpoints, user=user, password="secret"))
+    name = f"faults-{next(cluster_numbers)}"
+    ledger = await EtcdLedger.open(client, name, new_cluster_id="c", session_seconds=session_seconds)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+def entry(number: int, payload: bytes = b"x") -> list[Entry]:
+    return [Entry(number=number, payload=payload)]
+
+
+async def until_known(attempt: Callable[[], Awaitable[T]]) -> T:
+    """As an agent does: the same again until there is an answer."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while True:
+            try:
+                return await attempt()
+            except LedgerUnavailable:
+                await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+
+
+async def follow(ledger: EtcdLedger, after: Position, last: int) -> list[LedgerRecord]:
+    """Every record above `after` up to number `last`, over any number of broken tails."""
+    records: list[LedgerRecord] = []
+    async with asyncio.timeout(SECONDS_MAX):
+        while not records or records[-1].number < last:
+            try:
+                async with aclosing(ledger.tail(after)) as reading:
+                    async for more in reading:
+                        records.extend(more)
+                        after = more[-1].position
+                        if more[-1].number >= last:
+                            break
+            except LedgerUnavailable:
+                continue
+    return records
+
+
+async def test_a_member_that_dies_and_comes_back_costs_no_entry_and_doubles_none(tmp_path: Path) -> None:
+    with Etcd(tmp_path) as etcd:
+        async with opened(etcd) as ledger:
+            session = await ledger.open_session("a")
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(follow(ledger, Position(0), 59))
+                for number in range(60):
+                    appending = group.create_task(until_known(partial(ledger.append, session, entry(number))))
+                    if number % 20 == 10:
+                        await asyncio.to_thread(etcd.members[0].kill)
+                        await asyncio.to_thread(etcd.members[0].start, etcd.members)
+                    await appending
+            assert [record.number for record in following.result()] == [*range(60)]
+            assert (await ledger.head()).appends_count == 60
+
+
+async def test_three_members_lose_one_after_the_other(tmp_path: Path) -> None:
+    with Etcd(tmp_path, members_count=3) as etcd:
+        async with opened(etcd) as ledger:
+            session = await ledger.open_session("a")
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(follow(ledger, Position(0), 89))
+                for number in range(90):
+                    appending = group.create_task(until_known(partial(ledger.append, session, entry(number))))
+                    member = etcd.members[number // 30]
+                    if number % 30 == 5:
+                        await asyncio.to_thread(member.kill)
+                    if number % 30 == 25:
+                        await asyncio.to_thread(member.start, etcd.members)
+                        await asyncio.to_thread(member.wait)
+                    await appending
+            assert [record.number for record in following.result()] == [*range(90)]
+            assert (await ledger.head()).appends_count == 90
+
+
+async def test_a_reader_is_not_disturbed_by_a_compaction_of_what_it_has_not_read(etcd: Etcd) -> None:
+    async with opened(etcd) as ledger:
+        session = await ledger.open_session("a")
+        first = await ledger.append(session, entry(0))
+        last = first
+        for number in range(1, 10):
+            last = await ledger.append(session, entry(number))
+        await EtcdClient(EtcdAccess(endpoints=etcd.endpoints)).compact(last)
+        records = await follow(ledger, first, 9)
+        assert [record.number for record in records] == [*range(1, 10)]
+
+
+async def test_trimming_lets_etcd_forget(etcd: Etcd) -> None:
+    async with opened(etcd) as ledger:
+        session = await ledger.open_session("a")
+        for number in range(9):
+            await ledger.append(session, entry(number))
+        last = await ledger.append(session, entry(9))
+        pointer = SnapshotPointer(position=last, object_key="k", appends_count=10, digest=b"d")
+        assert await ledger.set_snapshot(None, pointer)
+        await ledger.trim(last)
+        await ledger.trim(last)
+        start = await ledger.load()
+        assert (start.pointer, start.head.appends_count, list(start.records)) == (pointer, 10, [])
+
+
+async def test_an_agent_that_falls_silent_loses_its_session(etcd: Etcd) -> None:
+    async with opened(etcd, session_seconds=1) as ledger:
+        session = await ledger.open_session("a")
+        async with asyncio.timeout(SECONDS_MAX):
+            while not await ledger.is_session_ended("a", session):
+                pass
+        with pytest.raises(Fenced):
+            await ledger.append(session, entry(0))
+        assert await ledger.open_session("a") > session
+
+
+async def test_a_session_that_is_kept_lives(etcd: Etcd) -> None:
+    async with opened(etcd, session_seconds=2) as ledger:
+        session = await ledger.open_session("a")
+        silent = await ledger.open_session("silent")
+        renewals = 0
+
+        async def sleep(seconds: float) -> None:
+            """Renews as fast as it can, and lets one lease run out beside the other."""
+            nonlocal renewals
+            assert seconds < 2
+            renewals += 1
+            ledger._sessions.pop(silent, None)
+
+        async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+            keeping = group.create_task(ledger.keep_sessions(sleep))
+            while not await ledger.is_session_ended("silent", silent):
+                pass
+            keeping.cancel()
+        assert renewals > 1
+        await ledger.append(session, entry(0))
+
+
+async def test_a_full_database_is_named_and_still_read(tmp_path: Path) -> None:
+    with Etcd(tmp_path, options=["--quota-backend-bytes", str(2 << 20)]) as etcd:
+        async with opened(etcd) as ledger:
+            session = await ledger.open_session("a")
+            number = 0
+
+            async def fill() -> None:
+                nonlocal number
+                while number < 100:
+                    await ledger.append(session, entry(number, bytes(256 << 10)))
+                    number += 1
+
+            with pytest.raises(LedgerUnavailable, match="NOSPACE"):
+                await fill()
+            start = await ledger.load()
+            assert [record.number for record in start.records] == [*range(number)]
+
+
+async def test_a_token_that_a_restart_made_void_is_renewed(tmp_path: Path) -> None:
+    with Etcd(tmp_path) as etcd:
+        await require_password(etcd)
+        with pytest.raises(LedgerUnavailable, match="user and password"):
+            async with opened(etcd):
+                pass
+        async with opened(etcd, user="root") as ledger:
+            session = await ledger.open_session("a")
+            await ledger.append(session, entry(0))
+            await asyncio.to_thread(etcd.members[0].kill)
+            await asyncio.to_thread(etcd.members[0].start, etcd.members)
+            await until_known(lambda: ledger.append(session, entry(1)))
+            assert (await until_known(ledger.head)).appends_count == 2
+
+
+async def require_password(etcd: Etcd) -> None:
+    async with grpc.aio.insecure_channel(etcd.endpoints[0]) as channel:
+        auth = rpc_pb2_grpc.AuthStub(channel)
+        await auth.RoleAdd(rpc_pb2.AuthRoleAddRequest(name="root"))
+        await auth.UserAdd(rpc_pb2.AuthUserAddRequest(name="root", password="secret"))
+        await auth.UserGrantRole(rpc_pb2.AuthUserGrantRoleRequest(user="root", role="root"))
+        await auth.AuthEnable(rpc_pb2.AuthEnableRequest())

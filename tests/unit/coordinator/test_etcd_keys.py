@@ -1,0 +1,68 @@
+"""Keys and values under a cluster's prefix, byte for byte: other versions of this program read them."""
+
+import pytest
+
+from coordinator.etcd_keys import (
+    EtcdKeys,
+    prefix_end,
+    read_meta,
+    read_pointer,
+    write_meta,
+    write_pointer,
+)
+from coordinator.log import LedgerCorrupt, LedgerIdentity, SnapshotPointer
+from protocol.types import Position, SessionId
+
+KEYS = EtcdKeys("c1")
+
+
+def test_every_key_stands_below_the_clusters_prefix() -> None:
+    assert [KEYS.meta, KEYS.head, KEYS.snapshot, KEYS.trimmed, KEYS.entries, KEYS.session("a")] == [
+        b"/penstock/c1/meta",
+        b"/penstock/c1/head",
+        b"/penstock/c1/snapshot",
+        b"/penstock/c1/trimmed",
+        b"/penstock/c1/ledger/",
+        b"/penstock/c1/sessions/a",
+    ]
+
+
+def test_an_entry_is_found_by_its_key() -> None:
+    key = KEYS.entry(SessionId(26), 255)
+    assert key == b"/penstock/c1/ledger/000000000000001a/00000000000000ff"
+    assert key.startswith(KEYS.entries_of(SessionId(26)))
+    assert KEYS.read_entry(key) == (26, 255)
+
+
+@pytest.mark.parametrize("rest", [b"", b"000000000000001a", b"1a/ff", b"000000000000001a/ff"])
+def test_what_is_no_entry_is_corruption(rest: bytes) -> None:
+    with pytest.raises(LedgerCorrupt, match="no entry"):
+        KEYS.read_entry(KEYS.entries + rest)
+
+
+def test_a_prefix_ends_before_the_next_one() -> None:
+    assert prefix_end(b"/penstock/c1/ledger/") == b"/penstock/c1/ledger0"
+
+
+def test_the_identity_survives() -> None:
+    identity = LedgerIdentity(cluster_id="abc", incarnation=2)
+    assert write_meta(identity) == b'{"cluster_id":"abc","incarnation":2}'
+    assert read_meta(write_meta(identity)) == identity
+
+
+def test_the_pointer_survives() -> None:
+    pointer = SnapshotPointer(
+        position=Position(7), object_key="ledger/snapshots/7", appends_count=3, digest=b"\x01\x02"
+    )
+    assert write_pointer(pointer) == (
+        b'{"position":7,"object_key":"ledger/snapshots/7","appends_count":3,"digest":"AQI="}'
+    )
+    assert read_pointer(write_pointer(pointer)) == pointer
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"\xff"])
+def test_values_that_cannot_be_read_are_corruption(value: bytes) -> None:
+    with pytest.raises(LedgerCorrupt, match="'meta'"):
+        read_meta(value)
+    with pytest.raises(LedgerCorrupt, match="'snapshot'"):
+        read_pointer(value)

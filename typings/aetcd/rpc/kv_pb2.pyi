@@ -1,0 +1,12 @@
+# Of etcd's messages what Penstock uses. Source: etcd's api/mvccpb/kv.proto (v3.6).
+
+class KeyValue:
+    key: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    value: bytes
+    lease: int
+
+class Event:
+    kv: KeyValue

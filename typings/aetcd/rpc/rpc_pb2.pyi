@@ -1,0 +1,133 @@
+# Of etcd's messages what Penstock uses. Source: etcd's api/etcdserverpb/rpc.proto (v3.6).
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from aetcd.rpc.kv_pb2 import Event, KeyValue
+
+class ResponseHeader:
+    revision: int
+
+class RangeRequest:
+    DESCEND: ClassVar[int]
+    def __init__(
+        self,
+        *,
+        key: bytes,
+        range_end: bytes = ...,
+        limit: int = ...,
+        revision: int = ...,
+        sort_order: int = ...,
+        min_mod_revision: int = ...,
+        max_mod_revision: int = ...,
+    ) -> None: ...
+
+class RangeResponse:
+    header: ResponseHeader
+    kvs: Sequence[KeyValue]
+    more: bool
+
+class PutRequest:
+    def __init__(self, *, key: bytes, value: bytes, lease: int = ...) -> None: ...
+
+class PutResponse:
+    header: ResponseHeader
+
+class DeleteRangeRequest:
+    def __init__(self, *, key: bytes, range_end: bytes = ...) -> None: ...
+
+class DeleteRangeResponse:
+    header: ResponseHeader
+    deleted: int
+
+class RequestOp:
+    def __init__(self, *, request_range: RangeRequest = ..., request_put: PutRequest = ...) -> None: ...
+
+class ResponseOp:
+    response_range: RangeResponse
+
+class Compare:
+    EQUAL: ClassVar[int]
+    CREATE: ClassVar[int]
+    VALUE: ClassVar[int]
+    def __init__(
+        self, *, result: int, target: int, key: bytes, create_revision: int = ..., value: bytes = ...
+    ) -> None: ...
+
+class TxnRequest:
+    success: Sequence[RequestOp]
+    def __init__(
+        self,
+        *,
+        compare: Sequence[Compare] = ...,
+        success: Sequence[RequestOp] = ...,
+        failure: Sequence[RequestOp] = ...,
+    ) -> None: ...
+
+class TxnResponse:
+    header: ResponseHeader
+    succeeded: bool
+    responses: Sequence[ResponseOp]
+
+class CompactionRequest:
+    def __init__(self, *, revision: int) -> None: ...
+
+class CompactionResponse:
+    header: ResponseHeader
+
+class LeaseGrantRequest:
+    def __init__(self, *, TTL: int) -> None: ...
+
+class LeaseGrantResponse:
+    ID: int
+
+class LeaseRevokeRequest:
+    def __init__(self, *, ID: int) -> None: ...
+
+class LeaseRevokeResponse:
+    header: ResponseHeader
+
+class LeaseKeepAliveRequest:
+    def __init__(self, *, ID: int) -> None: ...
+
+class LeaseKeepAliveResponse:
+    TTL: int
+
+class WatchCreateRequest:
+    NODELETE: ClassVar[int]
+    def __init__(
+        self, *, key: bytes, range_end: bytes = ..., start_revision: int = ..., filters: Sequence[int] = ...
+    ) -> None: ...
+
+class WatchRequest:
+    def __init__(self, *, create_request: WatchCreateRequest) -> None: ...
+
+class WatchResponse:
+    header: ResponseHeader
+    canceled: bool
+    cancel_reason: str
+    compact_revision: int
+    events: Sequence[Event]
+
+class AuthenticateRequest:
+    def __init__(self, *, name: str, password: str) -> None: ...
+
+class AuthenticateResponse:
+    token: str
+
+# Of administration, for tests.
+
+class AuthRoleAddRequest:
+    def __init__(self, *, name: str) -> None: ...
+
+class AuthUserAddRequest:
+    def __init__(self, *, name: str, password: str) -> None: ...
+
+class AuthUserGrantRoleRequest:
+    def __init__(self, *, user: str, role: str) -> None: ...
+
+class AuthEnableRequest:
+    def __init__(self) -> None: ...
+
+class AdminResponse:
+    header: ResponseHeader
