@@ -114,10 +114,6 @@ class EtcdLedger:
         answer = await self._range(self._keys.session(name))
         return not answer.kvs or answer.kvs[0].create_revision != session
 
-    async def revoke(self, session: SessionId) -> None:
-        """End a session as if its agent had fallen silent; the agent finds out when it appends."""
-        await self._client.revoke_lease(self._sessions[session].lease)
-
     async def _revoke(self, lease: int) -> None:
         with contextlib.suppress(LedgerUnavailable):  # it runs out by itself
             await self._client.revoke_lease(lease)

@@ -13,6 +13,7 @@ import pytest
 from aetcd.rpc import rpc_pb2
 
 from coordinator.etcd_client import EtcdAccess, EtcdClient
+from coordinator.etcd_keys import EtcdKeys, prefix_end
 from coordinator.etcd_log import EtcdLedger
 from coordinator.log import Entry, Ledger, LedgerUnavailable
 from coordinator.memory_log import Fate, MemoryLedger, MemoryLedgerCore
@@ -121,14 +122,17 @@ class EtcdBackend(Backend):
         client = LosingClient(EtcdAccess(endpoints=etcd.endpoints))
         self._losses: deque[Loss] = deque()
         client.losses = self._losses
-        self.ledger = await EtcdLedger.open(client, f"contract-{next(cluster_numbers)}", new_cluster_id=CLUSTER_ID)
+        self._client, self._cluster = client, f"contract-{next(cluster_numbers)}"
+        self.ledger = await EtcdLedger.open(client, self._cluster, new_cluster_id=CLUSTER_ID)
 
     def lose_next(self, loss: Loss) -> None:
         self._losses.append(loss)
 
     async def end(self, session: SessionId) -> None:
-        assert isinstance(self.ledger, EtcdLedger)
-        await self.ledger.revoke(session)
+        sessions = EtcdKeys(self._cluster).session("")
+        found = await self._client.range(rpc_pb2.RangeRequest(key=sessions, range_end=prefix_end(sessions)))
+        (held,) = (pair for pair in found.kvs if pair.create_revision == session)
+        await self._client.revoke_lease(held.lease)
 
 
 BACKENDS: dict[str, type[Backend]] = {"etcd": EtcdBackend, "memory": MemoryBackend, "sqlite": SqliteBackend}

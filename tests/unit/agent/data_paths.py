@@ -10,10 +10,14 @@ from agent.chunk_cache import ChunkCache
 from agent.chunk_reader import ChunkReader
 from agent.cpu import run_in_thread
 from agent.fetch_path import FetchPath, PartitionRead
-from agent.fetch_sessions import WantedPartition
+from agent.fetch_sessions import FetchSessions, WantedPartition
 from agent.ids import SystemIds
 from agent.produce_path import Acknowledgement, ProducePath
+from agent.producer_ids import ProducerIdBlock
 from agent.read_budget import ReadBudget
+from agent.record_rules import RecordRulesOfTopics
+from agent.services import Services
+from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from coordinator.log import Ledger
 from iceberg_export.parquet_reader import ParquetReader
@@ -26,7 +30,7 @@ from storage.failing import FailingStore
 from storage.memory_store import MemoryStore
 from tests.made_commands import TOPIC, create
 from tests.made_records import Record, read_batches
-from tests.unit.agent.ledger_parts import Parts, running_parts
+from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
 
 
 class Ticket:
@@ -127,3 +131,27 @@ async def data_paths(
         configs = (("message.timestamp.type", timestamp_type),)
         await parts.writer.submit(replace(create(partitions=partitions), configs=configs))
         yield DataPaths(parts, tasks, cache_bytes, budget_bytes)
+
+
+def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) -> Services:
+    """What handlers use, over these paths."""
+    parts = paths.parts
+    archive = ParquetReader(store=paths.store, run_in_thread=run_in_thread)
+    reader = ChunkReader(store=paths.store, archive=archive, cache=paths.cache, tasks=tasks)
+    return Services(
+        cluster_id="c",
+        node_id=1,
+        metadata=parts.metadata,
+        writer=parts.writer,
+        produce=paths.produce_path,
+        record_rules=RecordRulesOfTopics({}),
+        fetch=paths.fetch_path,
+        fetch_sessions=FetchSessions(),
+        timestamps=TimestampSearch(metadata=parts.metadata, reader=reader),
+        producer_ids=ProducerIdBlock(writer=parts.writer),
+        topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
+        broker_configs={},
+        metrics=parts.metrics,
+        clock=clock,
+        ids=SystemIds(),
+    )

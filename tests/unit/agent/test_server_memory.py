@@ -8,19 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from agent.chunk_reader import ChunkReader
-from agent.cpu import run_in_thread
-from agent.fetch_sessions import FetchSessions
-from agent.ids import SystemIds
-from agent.producer_ids import ProducerIdBlock
-from agent.record_rules import RecordRulesOfTopics
 from agent.server import KafkaServer
-from agent.services import Services
-from agent.timestamp_search import TimestampSearch
-from agent.topics import TopicAdmin
-from iceberg_export.parquet_reader import ParquetReader
 from protocol.limits import HALF_OPEN_SECONDS_MAX, KIB, MIB, RECEIVE_PROGRESS_BYTES_MIN, RECEIVE_STALLED_SECONDS_MAX
-from tests.unit.agent.data_paths import DataPaths, data_paths
+from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
 from tests.unit.agent.ledger_parts import ManualClock
 
 REQUEST_HEAD = b"\0\x12\0\0\0\0\0\7\xff\xff"
@@ -122,29 +112,6 @@ async def serving(request_bytes_max: int) -> AsyncIterator[Running]:
         for peer in running.peers:
             peer.writer.transport.abort()
         await server.drain(0)
-
-
-def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) -> Services:
-    parts = paths.parts
-    archive = ParquetReader(store=paths.store, run_in_thread=run_in_thread)
-    reader = ChunkReader(store=paths.store, archive=archive, cache=paths.cache, tasks=tasks)
-    return Services(
-        cluster_id="c",
-        node_id=1,
-        metadata=parts.metadata,
-        writer=parts.writer,
-        produce=paths.produce_path,
-        record_rules=RecordRulesOfTopics({}),
-        fetch=paths.fetch_path,
-        fetch_sessions=FetchSessions(),
-        timestamps=TimestampSearch(metadata=parts.metadata, reader=reader),
-        producer_ids=ProducerIdBlock(writer=parts.writer),
-        topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
-        broker_configs={},
-        metrics=parts.metrics,
-        clock=clock,
-        ids=SystemIds(),
-    )
 
 
 class TestWaiting:

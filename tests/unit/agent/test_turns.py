@@ -14,9 +14,8 @@ from agent.turns import Turns, rows_at_most, work
 from protocol.compression import Compression
 from protocol.limits import CREATIONS_PER_TURN, INLINE_ROWS_MAX, ROWS_PER_TURN
 from tests.made_records import Record, make_batch
-from tests.unit.agent.data_paths import data_paths
+from tests.unit.agent.data_paths import data_paths, services_of
 from tests.unit.agent.ledger_parts import BEGAN_MS, ManualClock
-from tests.unit.agent.test_server_memory import services_of
 
 SMALL = struct.pack(">hhih", 18, 0, 1, -1)
 """ApiVersions 0."""

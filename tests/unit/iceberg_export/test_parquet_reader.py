@@ -78,7 +78,9 @@ async def test_a_record_that_only_compression_made_small_is_served_small(bytes_m
         file = writer.finish()
     store = MemoryStore()
     await store.put("lake/f", file.parts)
-    reader = ParquetReader(store=store, run_in_thread=asyncio.to_thread, batch_bytes_max_of={"lake/f": bytes_max}.get)  # type: ignore[arg-type]
+    reader = ParquetReader(
+        store=store, run_in_thread=asyncio.to_thread, batch_bytes_max_of={"lake/f": bytes_max}.__getitem__
+    )
     [(_, [chunk])] = file.partitions
     batches = await reader.read("lake/f", chunk, Compression.NONE)
     assert read_batches(batches).records == records

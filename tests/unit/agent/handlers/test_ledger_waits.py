@@ -5,25 +5,16 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from agent.chunk_reader import ChunkReader
-from agent.cpu import run_in_thread
-from agent.fetch_sessions import FetchSessions
 from agent.handlers import create_topics, delete_topics, init_producer_id, metadata
-from agent.ids import SystemIds
-from agent.producer_ids import ProducerIdBlock
-from agent.record_rules import RecordRulesOfTopics
 from agent.services import Request, Services
-from agent.timestamp_search import TimestampSearch
-from agent.topics import TopicAdmin
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
-from iceberg_export.parquet_reader import ParquetReader
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
 from protocol.types import SessionId
 from storage.object_store import Buffer
-from tests.unit.agent.data_paths import data_paths
+from tests.unit.agent.data_paths import data_paths, services_of
 from tests.unit.agent.ledger_parts import ManualClock
 
 TIMED_OUT = struct.pack(">h", ErrorCode.request_timed_out)
@@ -52,28 +43,10 @@ async def never(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
 async def stalled(clock: Impatient) -> AsyncIterator[Services]:
     """What handlers use, with a topic `t` and a ledger that answers no append from now on."""
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        parts = paths.parts
-        assert isinstance(parts.ledger, MemoryLedger)
-        parts.ledger.fate_of_append = never
-        archive = ParquetReader(store=paths.store, run_in_thread=run_in_thread)
-        reader = ChunkReader(store=paths.store, archive=archive, cache=paths.cache, tasks=tasks)
-        yield Services(
-            cluster_id="c",
-            node_id=1,
-            metadata=parts.metadata,
-            writer=parts.writer,
-            produce=paths.produce_path,
-            record_rules=RecordRulesOfTopics({}),
-            fetch=paths.fetch_path,
-            fetch_sessions=FetchSessions(),
-            timestamps=TimestampSearch(metadata=parts.metadata, reader=reader),
-            producer_ids=ProducerIdBlock(writer=parts.writer),
-            topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
-            broker_configs={},
-            metrics=parts.metrics,
-            clock=clock,
-            ids=SystemIds(),
-        )
+        ledger = paths.parts.ledger
+        assert isinstance(ledger, MemoryLedger)
+        ledger.fate_of_append = never
+        yield services_of(paths, clock, tasks)
 
 
 def request(api_key: int, version: int, body: bytes) -> Request:

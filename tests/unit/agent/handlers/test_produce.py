@@ -14,9 +14,8 @@ from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import MIB
 from storage.failing import Fault, FaultKind, Operation
 from tests.made_records import Record, make_batch
-from tests.unit.agent.data_paths import data_paths
+from tests.unit.agent.data_paths import data_paths, services_of
 from tests.unit.agent.ledger_parts import ManualClock
-from tests.unit.agent.test_server_memory import services_of
 
 HEAD = struct.pack(">hhih", 0, 3, 7, -1) + b"\xff\xff" + struct.pack(">hi", -1, 30_000) + b"\0\0\0\1\0\1t"
 
