@@ -139,6 +139,7 @@ class Agent:
         )
         await self._writer.open()
         self._supervisor.start("ledger writer", self._writer.run, is_restarted=False)
+        self._supervisor.start("session lease", self._writer.keep_session, is_restarted=False)
         self._wire()
         self._supervisor.start("http", http_server.run, is_restarted=False)
         self._supervisor.start("kernels", lambda: run_in_thread(warm_kernels))

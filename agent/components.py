@@ -69,7 +69,7 @@ async def _serve(
 ) -> None:
     outages = StoreOutages(monotonic_s=clock.monotonic_s)
     async with (
-        open_ledger(settings, ids) as ledger,
+        open_ledger(settings, clock, ids) as ledger,
         open_store(settings, clock, ids, metrics, observer=outages) as store,
     ):
         identity = await ledger.identity()
@@ -95,8 +95,8 @@ async def _serve(
 
 
 @asynccontextmanager
-async def open_ledger(settings: Settings, ids: Ids) -> AsyncIterator[Ledger]:
-    """The ledger that the settings name. Raises `LedgerError`s."""
+async def open_ledger(settings: Settings, clock: Clock, ids: Ids) -> AsyncIterator[Ledger]:
+    """The ledger that the settings name; one in etcd is waited for. Raises `LedgerError`s."""
     url = read_ledger_url(settings.ledger_url)
     ledger: Ledger
     match url:
@@ -111,8 +111,14 @@ async def open_ledger(settings: Settings, ids: Ids) -> AsyncIterator[Ledger]:
             from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 
             ledger = MemoryLedger(MemoryLedgerCore(cluster_id=ids.new_cluster_id()))
-        case EtcdUrl():
-            raise SystemExit("penstock: etcd ledgers are not served by this version; use sqlite:///PATH")
+        case EtcdUrl(endpoints=endpoints, cluster=cluster):
+            from coordinator.etcd_client import EtcdAccess, EtcdClient
+            from coordinator.etcd_log import EtcdLedger
+
+            access, cluster_id = EtcdAccess(endpoints=[str(host) for host in endpoints]), ids.new_cluster_id()
+            ledger = await once_there(
+                lambda: EtcdLedger.open(EtcdClient(access), cluster, new_cluster_id=cluster_id), clock
+            )
     try:
         yield ledger
     finally:

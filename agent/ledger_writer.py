@@ -25,6 +25,7 @@ from protocol.limits import (
     LEDGER_ENTRY_BYTES_MAX,
     LEDGER_GROUP_BYTES_MAX,
     LEDGER_GROUP_ENTRIES_MAX,
+    LEDGER_SESSION_SECONDS,
 )
 from protocol.types import Milliseconds, SessionId
 
@@ -66,7 +67,10 @@ class LedgerWriter:
         self._queue: deque[_Pending] = deque()
         self._wanted = asyncio.Event()
         self._number_next = 0
+        self._is_session_lost = False
         self.session = SessionId(-1)
+        self.confirmed_s = 0.0
+        """The monotonic clock's time when the ledger was asked last that then confirmed the session."""
 
     def submit(self, command: Command) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
@@ -91,6 +95,7 @@ class LedgerWriter:
         """Begin a session, and return once its first entry is applied (it ends a predecessor of the same name, S12)."""
         delay_s = RETRY_SECONDS_FIRST
         while True:
+            asked_s = self._clock.monotonic_s()
             try:
                 self.session = await self._ledger.open_session(self._start.name)
             except (SessionHeld, LedgerUnavailable) as error:
@@ -98,7 +103,7 @@ class LedgerWriter:
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
                 continue
-            self._number_next = 0
+            self._number_next, self._is_session_lost, self.confirmed_s = 0, False, asked_s
             future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             try:
                 await self._append([_Pending(self._start, future)])
@@ -120,6 +125,9 @@ class LedgerWriter:
         """Append what is submitted, for ever."""
         while True:
             await self._wanted.wait()
+            if self._is_session_lost:
+                await self._replace_session([])
+                continue
             group = self._take()
             if not group:
                 self._wanted.clear()
@@ -128,6 +136,26 @@ class LedgerWriter:
                 await self._append(group)
             except Fenced:
                 await self._replace_session(group)
+
+    async def keep_session(self) -> None:
+        """Renew the session's lease in time, for ever; one that is gone is replaced although nothing is appended."""
+        while True:
+            await self._clock.sleep(LEDGER_SESSION_SECONDS / 3)
+            session, asked_s = self.session, self._clock.monotonic_s()
+            try:
+                await self._ledger.keep_session(session)
+            except LedgerUnavailable as error:
+                log.warning("the session's lease was not renewed, trying again", extra={"reason": str(error)})
+            except Fenced:
+                if session == self.session:
+                    self._is_session_lost = True
+                    self._wanted.set()
+            else:
+                self._confirm(session, asked_s)
+
+    def _confirm(self, session: SessionId, asked_s: float) -> None:
+        if session == self.session:
+            self.confirmed_s = max(self.confirmed_s, asked_s)
 
     def _take(self) -> list[_Pending]:
         group: list[_Pending] = []
@@ -160,6 +188,7 @@ class LedgerWriter:
         delay_s = RETRY_SECONDS_FIRST
         began_s = self._clock.monotonic_s()
         while True:
+            asked_s = self._clock.monotonic_s()
             try:
                 await self._ledger.append(self.session, entries)
             except LedgerUnavailable as error:
@@ -168,6 +197,7 @@ class LedgerWriter:
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
             else:
+                self._confirm(self.session, asked_s)
                 self._metrics.ledger_appends.inc()
                 self._metrics.ledger_append_seconds.observe(self._clock.monotonic_s() - began_s)
                 return

@@ -7,7 +7,7 @@ Keys: `coordinator.etcd_keys`. Contract: tests/contract/test_ledger.py. Source: 
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Self
@@ -15,7 +15,7 @@ from typing import Self
 from aetcd.rpc import kv_pb2, rpc_pb2
 
 from coordinator.append_rules import NewestGroup, check_group, entries_of, is_next, position_of_repeat
-from coordinator.etcd_client import EtcdClient
+from coordinator.etcd_client import EtcdClient, LeaseGone
 from coordinator.etcd_keys import EtcdKeys, prefix_end, read_meta, read_pointer, write_meta, write_pointer
 from coordinator.log import (
     Entry,
@@ -30,7 +30,7 @@ from coordinator.log import (
     SnapshotPointer,
     Trimmed,
 )
-from protocol.limits import ETCD_PAGE_ENTRIES_MAX, ETCD_SESSION_SECONDS, LEDGER_GROUP_ENTRIES_MAX
+from protocol.limits import ETCD_PAGE_ENTRIES_MAX, LEDGER_GROUP_ENTRIES_MAX, LEDGER_SESSION_SECONDS
 from protocol.types import Position, SessionId
 
 _Compare = rpc_pb2.Compare
@@ -59,11 +59,11 @@ class EtcdLedger:
 
     @classmethod
     async def open(
-        cls, client: EtcdClient, cluster: str, *, new_cluster_id: str, session_seconds: int = ETCD_SESSION_SECONDS
+        cls, client: EtcdClient, cluster: str, *, new_cluster_id: str, session_seconds: int = LEDGER_SESSION_SECONDS
     ) -> Self:
         """Open the ledger of `cluster`; where there is none, create it with that id. The client is closed with it.
 
-        A session whose lease is not renewed (`keep_sessions`) for `session_seconds` is over. Raises
+        A session whose lease is not renewed (`keep_session`) for `session_seconds` is over. Raises
         `LedgerUnavailable`, and `LedgerCorrupt` where the prefix holds something else.
         """
         keys = EtcdKeys(cluster)
@@ -118,13 +118,14 @@ class EtcdLedger:
         with contextlib.suppress(LedgerUnavailable):  # it runs out by itself
             await self._client.revoke_lease(lease)
 
-    async def keep_sessions(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Keep this object's sessions alive, for ever. One whose lease is gone finds out when it appends."""
-        while True:
-            await sleep(self._session_seconds / 3)
-            for opened in list(self._sessions.values()):
-                with contextlib.suppress(LedgerUnavailable):
-                    await self._client.keep_alive(opened.lease)
+    async def keep_session(self, session: SessionId) -> None:
+        opened = self._sessions.get(session)
+        if opened is None:
+            raise Fenced(f"session {session} is not one of this agent's, or over")
+        try:
+            await self._client.keep_alive(opened.lease)
+        except LeaseGone as error:
+            raise Fenced(f"the lease of session {session} has run out") from error
 
     # Entries.
 

@@ -110,6 +110,13 @@ class Ledger(Protocol):
         """Begin a session: a lease under `name`. Raises `SessionHeld` while another one lives (safety rule S12)."""
         ...
 
+    async def keep_session(self, session: SessionId) -> None:
+        """Renew the session's lease, which ends `LEDGER_SESSION_SECONDS` after the last renewal.
+
+        A ledger that only one process can hold has nothing to renew. Raises `Fenced` where the session is over.
+        """
+        ...
+
     async def close_session(self, session: SessionId) -> None:
         """End a session: appends under it are refused from now on."""
         ...

@@ -86,9 +86,13 @@ class MemoryLedgerCore:
     def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._sessions.get(name) != session
 
-    def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    def check_session(self, session: SessionId) -> None:
+        """Raise `Fenced` where it is over."""
         if session not in self._newest:
             raise Fenced(f"session {session} is over")
+
+    def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        self.check_session(session)
         newest = self._newest[session]
         if not is_next(newest, entries):
             return position_of_repeat(session, newest, self._revision_of(session, entries[0].number), entries)
@@ -197,6 +201,9 @@ class MemoryLedger:
 
     async def open_session(self, name: str) -> SessionId:
         return self._reach().open_session(name)
+
+    async def keep_session(self, session: SessionId) -> None:
+        self._reach().check_session(session)
 
     async def close_session(self, session: SessionId) -> None:
         self._reach().expire(session)

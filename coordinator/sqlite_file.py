@@ -82,6 +82,11 @@ class LedgerFile:
         self._sessions = {name: held for name, held in self._sessions.items() if held != session}
         self._newest.pop(session, None)
 
+    def check_session(self, session: SessionId) -> None:
+        """Raise `Fenced` where it is over."""
+        if session not in self._newest:
+            raise Fenced(f"session {session} is over")
+
     def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._sessions.get(name) != session
 
@@ -90,8 +95,7 @@ class LedgerFile:
     def append(self, session: SessionId, entries: Sequence[Entry]) -> tuple[Position, bool]:
         """The position of the group, and whether it is new rather than a repeat."""
         with self._statement():
-            if session not in self._newest:
-                raise Fenced(f"session {session} is over")
+            self.check_session(session)
             newest = self._newest[session]
             if not is_next(newest, entries):
                 first_copy = self._revision_of(session, entries[0].number)

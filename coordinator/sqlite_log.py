@@ -131,6 +131,9 @@ class SqliteLedger:
     async def open_session(self, name: str) -> SessionId:
         return await self._call(partial(self._file.open_session, name))
 
+    async def keep_session(self, session: SessionId) -> None:
+        await self._call(partial(self._file.check_session, session))
+
     async def close_session(self, session: SessionId) -> None:
         await self._call(partial(self._file.close_session, session))
 

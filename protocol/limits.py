@@ -105,8 +105,8 @@ LEDGER_TAIL_RECORDS_MAX = 1_000
 """Records that a tail hands over at once; one revision may exceed it, none is split."""
 ETCD_CALL_SECONDS_MAX = 5.0
 """Without an answer for so long the outcome of a call is unknown."""
-ETCD_SESSION_SECONDS = 10
-"""An agent that etcd has not heard of for so long has lost its session."""
+LEDGER_SESSION_SECONDS = 10
+"""An agent that a shared ledger has not heard of for so long has lost its session."""
 ETCD_PAGE_ENTRIES_MAX = 1_000
 """Entries that are asked for at once: up to half a gigabyte in theory, some hundred kilobytes as they are."""
 LEDGER_RECENT_BYTES_MAX = 8 * MIB

@@ -9,11 +9,13 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.cluster import clusters
 from tests.etcd_service import etcd
 from tests.java_services import compile_java, java, kafka_broker, kafka_jars
 from tests.services import minio, penstock, spark, spark_jars, spark_session
 
 __all__ = [
+    "clusters",
     "compile_java",
     "etcd",
     "java",

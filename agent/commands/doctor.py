@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Mapping
 
-from agent.addresses import EtcdUrl, read_ledger_url
 from agent.commands.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from agent.commands.option_flags import with_option_flags
 from agent.commands.output import counted
@@ -37,10 +36,6 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
         if finding.remedy:
             sys.stdout.write(f"{'':<20} -> {finding.remedy}\n")
 
-    if isinstance(read_ledger_url(settings.ledger_url), EtcdUrl):
-        remedy = "use sqlite:///PATH, which one agent at a time can have"
-        text = f"{settings.ledger_url}: this version serves no etcd ledgers"
-        show(Finding(name="ledger", verdict=Verdict.FAILED, text=text, remedy=remedy))
     for finding in check_machine(settings):
         show(finding)
 

@@ -261,6 +261,9 @@ class TestSessions:
         with pytest.raises(Fenced):
             await ledger.append(session, entries(b"x"))
         assert successor > session
+        with pytest.raises(Fenced):
+            await ledger.keep_session(session)
+        await ledger.keep_session(successor)
         assert await ledger.is_session_ended("a", session)
         assert not await ledger.is_session_ended("a", successor)
         await ledger.append(successor, entries(b"x"))
