@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from protocol.api_versions import API_VERSIONS
+from tests.cluster import ClusterFactory
 from tests.compat.protocol_diff.cases import CASES
 from tests.compat.protocol_diff.comparison import (
     TABLE_HEADER,
@@ -37,6 +38,23 @@ def test_penstock_answers_as_kafka_but_for_what_unsupported_md_lists(
     )
     lines = "\n".join(report.lines())
     print(lines)
+    assert report.is_passed, lines
+
+
+@pytest.mark.parametrize("through", ["a", "b", "c"])
+def test_every_agent_of_a_cluster_answers_as_kafka(clusters: ClusterFactory, kafka_jars: Path, through: str) -> None:
+    cluster = clusters()
+    for name in ("a", "b", "c"):
+        cluster.start(name, settings=KAFKA_SETTINGS, options={"flush-interval-ms": "0"})
+    report = compare(
+        cluster.agents[through].bootstrap,
+        CASES,
+        kafka_definitions(kafka_jars),
+        served={row.name for row in API_VERSIONS},
+        recorded=read_recorded(),
+        allowed=read_allowed(),
+    )
+    lines = "\n".join(report.lines())
     assert report.is_passed, lines
 
 

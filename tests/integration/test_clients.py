@@ -1,15 +1,17 @@
-"""Kafka's clients against a broker: consumed is what was produced, from the intake and from the archive alike.
+"""Kafka's clients against one broker, and against a cluster of three agents: consumed is what was produced, from the
+intake and from the archive alike.
 
-Rule: the topics whose names end in `archive` are archived before anybody reads them, the others never are.
+Rule: whatever is done with the cluster is done through another agent than what was done before. The topics whose names
+end in `archive` are archived before anybody reads them, the others never are.
 """
 
 import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -17,6 +19,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.cluster import ClusterAgent, ClusterFactory
+from tests.etcd_service import Etcd
 from tests.integration.clients.aio import AioKafkaClient
 from tests.integration.clients.confluent import ConfluentClient
 from tests.integration.clients.face import CODECS, Client, Place, Row, Rows, Send, as_consumed
@@ -24,7 +28,7 @@ from tests.integration.clients.java import JavaClient
 from tests.integration.clients.kafka_python import KafkaPythonClient
 from tests.java_services import JavaProgram
 from tests.processes import provided
-from tests.services import PENSTOCK, Penstock, PenstockFactory
+from tests.services import PENSTOCK, Minio, Penstock, PenstockFactory
 
 NAMES = ("confluent", "kafka-python", "aiokafka", "java")
 PHASES = ("intake", "archive")
@@ -41,12 +45,41 @@ NOW_MS = 1_750_000_000_000
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
+@dataclass(slots=True)
+class Broker:
+    """What is under test, by the addresses of its agents: each is used in turn."""
+
+    agents: Sequence[Penstock | ClusterAgent]
+    _used_count: int = 0
+
+    @property
+    def _next(self) -> Penstock | ClusterAgent:
+        self._used_count += 1
+        return self.agents[self._used_count % len(self.agents)]
+
+    @property
+    def bootstrap(self) -> str:
+        return self._next.bootstrap
+
+    @property
+    def http(self) -> str:
+        return self._next.http
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one broker", "three agents"])
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, etcd: Etcd, minio: Minio
+) -> Iterator[Broker]:
     provided(PENSTOCK)
+    folder, options = tmp_path_factory.mktemp("clients"), {"archive-interval-s": "86400"}
+    settings = {"num.partitions": str(AUTO_PARTITIONS)}
     with ExitStack() as stack:
-        factory = PenstockFactory(folder=tmp_path_factory.mktemp("clients"), stack=stack)
-        yield factory(options={"archive-interval-s": "86400"}, settings={"num.partitions": str(AUTO_PARTITIONS)})
+        if request.param == 1:
+            factory = PenstockFactory(folder=folder, stack=stack)
+            yield Broker([factory(options=options, settings=settings)])
+        else:
+            cluster = ClusterFactory(etcd=etcd, minio=minio, folder=folder, stack=stack)()
+            yield Broker([cluster.start(name, options=options, settings=settings) for name in ("a", "b", "c")])
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +110,7 @@ def create_topics(bootstrap: str, topics: Mapping[str, int], **config: str) -> N
         future.result(30)
 
 
-def archive(broker: Penstock, *topics: str) -> None:
+def archive(broker: Broker, *topics: str) -> None:
     request = Request(
         f"http://{broker.http}/api/archive",
         data=json.dumps({"topics": topics, "wait": True}).encode(),
@@ -121,7 +154,7 @@ def _moment(chance: random.Random) -> int:
 
 
 @pytest.fixture(scope="module")
-def written(broker: Penstock, clients: dict[str, Client]) -> dict[Place, list[Row]]:
+def written(broker: Broker, clients: dict[str, Client]) -> dict[Place, list[Row]]:
     """What every client sent with every codec, in both phases."""
     chance = random.Random(SEED)
     topics = [f"{name}-{phase}" for name in NAMES for phase in PHASES]
@@ -144,7 +177,7 @@ def written(broker: Penstock, clients: dict[str, Client]) -> dict[Place, list[Ro
 
 
 def test_every_client_reads_what_every_client_wrote(
-    broker: Penstock, written: dict[Place, list[Row]], client: Client, phase: str
+    broker: Broker, written: dict[Place, list[Row]], client: Client, phase: str
 ) -> None:
     wanted = {place: rows for place, rows in written.items() if place[0].endswith(phase)}
     assert len(wanted) == len(NAMES) * len(CODECS) * CODEC_PARTITIONS
@@ -155,7 +188,7 @@ def test_every_client_reads_what_every_client_wrote(
 
 
 @pytest.fixture(scope="module")
-def many(broker: Penstock) -> dict[Place, list[Row]]:
+def many(broker: Broker) -> dict[Place, list[Row]]:
     """A topic of many partitions per phase, with small batches and timestamps out of order."""
     create_topics(broker.bootstrap, {f"many-{phase}": MANY for phase in PHASES})
     rows = {
@@ -179,7 +212,7 @@ def _time(partition: int, number: int) -> int:
 
 
 def test_every_client_reads_many_partitions_from_any_offset(
-    broker: Penstock, many: dict[Place, list[Row]], client: Client, phase: str
+    broker: Broker, many: dict[Place, list[Row]], client: Client, phase: str
 ) -> None:
     ranges = {
         (topic, partition): (partition * 7 % (MANY_RECORDS + 1), MANY_RECORDS)
@@ -191,9 +224,7 @@ def test_every_client_reads_many_partitions_from_any_offset(
         assert consumed[place] == list(enumerate(many[place]))[first:], place
 
 
-def test_every_client_finds_any_time(
-    broker: Penstock, many: dict[Place, list[Row]], client: Client, phase: str
-) -> None:
+def test_every_client_finds_any_time(broker: Broker, many: dict[Place, list[Row]], client: Client, phase: str) -> None:
     times = {
         (topic, partition): _time(partition, 0) + (partition * 10 - 15 if partition < 60 else partition % 30 * 10)
         for topic, partition in many
@@ -207,7 +238,7 @@ def test_every_client_finds_any_time(
     assert client.offsets_at(broker.bootstrap, times) == expected
 
 
-def test_a_topic_with_append_times_shows_them_to_every_client(broker: Penstock, client: Client, phase: str) -> None:
+def test_a_topic_with_append_times_shows_them_to_every_client(broker: Broker, client: Client, phase: str) -> None:
     topic = f"append-{type(client).__name__}-{phase}"
     create_topics(broker.bootstrap, {topic: 1}, **{"message.timestamp.type": "LogAppendTime"})
     began_ms = int(time.time() * 1000) - 1_000
@@ -222,7 +253,7 @@ def test_a_topic_with_append_times_shows_them_to_every_client(broker: Penstock, 
     assert client.offsets_at(broker.bootstrap, {(topic, 0): 1_001}) == {(topic, 0): 0}
 
 
-def test_a_topic_is_created_by_its_first_record(broker: Penstock, client: Client) -> None:
+def test_a_topic_is_created_by_its_first_record(broker: Broker, client: Client) -> None:
     topic = f"first-{type(client).__name__}"
     place = (topic, AUTO_PARTITIONS - 1)
     row = Row(key=b"first", value=b"light", timestamp_ms=NOW_MS)
@@ -264,7 +295,7 @@ class Reading(threading.Thread):
         return self._outcome
 
 
-def test_a_consumer_that_waits_is_answered_when_something_comes(broker: Penstock, client: Client) -> None:
+def test_a_consumer_that_waits_is_answered_when_something_comes(broker: Broker, client: Client) -> None:
     place = (f"wait-{type(client).__name__}", 0)
     create_topics(broker.bootstrap, {place[0]: 1})
     reading = Reading(client, broker.bootstrap, {place: (0, 1)}, wait_ms=20_000)
@@ -276,7 +307,7 @@ def test_a_consumer_that_waits_is_answered_when_something_comes(broker: Penstock
     assert time.monotonic() - began < 10, "the answer came when the fetch's own time was over, not before"
 
 
-def test_a_consumer_of_many_partitions_follows_those_that_grow(broker: Penstock, client: Client) -> None:
+def test_a_consumer_of_many_partitions_follows_those_that_grow(broker: Broker, client: Client) -> None:
     """Most fetches of a session name no partition at all (KIP-227)."""
     topic = f"grow-{type(client).__name__}"
     create_topics(broker.bootstrap, {topic: MANY})
