@@ -1,0 +1,281 @@
+"""One agent without its sockets: the parts that serve requests and keep the cluster, and the tasks that drive them.
+
+Rule: nothing here knows a socket, HTTP or the process; clock, ids, ledger and store are given. So the simulation runs
+this very code. Everything that runs in the background is started here, under a name, in the supervisor that was given.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from agent.archiver import Archiver
+from agent.chunk_cache import ChunkCache
+from agent.chunk_reader import ChunkReader
+from agent.cleaner import Cleaner
+from agent.clock import Clock
+from agent.clock_check import ClockCheck
+from agent.cpu import run_in_thread
+from agent.fetch_path import FetchPath
+from agent.fetch_sessions import FetchSessions
+from agent.ids import Ids
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from agent.node_ids import node_id_of
+from agent.produce_path import ProducePath
+from agent.producer_expiry import ProducerExpiry
+from agent.producer_ids import ProducerIdBlock
+from agent.read_budget import ReadBudget
+from agent.record_rules import RecordRulesOfTopics
+from agent.services import Services
+from agent.session_reaper import SessionReaper
+from agent.settings import Settings
+from agent.snapshots import Snapshots
+from agent.state_views import state_figures
+from agent.supervisor import Run, Supervisor
+from agent.timestamp_search import TimestampSearch
+from agent.topics import TopicAdmin
+from coordinator.broker_configs import broker_value
+from coordinator.commands import RULES_VERSION, Endpoint, StartSession
+from coordinator.follower import Follower
+from coordinator.log import Ledger, LedgerIdentity, LedgerStart
+from coordinator.state import ClusterState
+from coordinator.topic_configs import effective
+from iceberg_export.parquet_reader import ParquetReader
+from iceberg_export.plan import ArchivePolicy
+from protocol.limits import FETCH_READS_BYTES_MAX
+from protocol.types import SessionId
+from storage.object_store import ObjectStore
+from storage.refs import topic_of_parquet_key
+
+
+class Broker:
+    """`begin` to serve requests through `services`, `drain` to end; cancelling `supervisor` and `tasks` is a crash.
+
+    `tasks` holds what is started for single requests, `supervisor` what runs for as long as the agent does.
+    """
+
+    services: Services
+    """What handlers use; there once `begin` returned."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        identity: LedgerIdentity,
+        ledger: Ledger,
+        store: ObjectStore,
+        start: LedgerStart,
+        follower: Follower,
+        clock: Clock,
+        ids: Ids,
+        metrics: Metrics,
+        tasks: asyncio.TaskGroup,
+        supervisor: Supervisor,
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._ledger = ledger
+        self._store = store
+        self._start = start
+        self._clock = clock
+        self._ids = ids
+        self._metrics = metrics
+        self._tasks = tasks
+        self._supervisor = supervisor
+        self._metadata = MetadataLoop(ledger=ledger, follower=follower, clock=clock)
+        self._clock_check = ClockCheck(store=store, clock=clock)
+        self.node_id = node_id_of(settings.name, follower.state.sessions.values())
+
+    @property
+    def state(self) -> ClusterState:
+        """Replaced as entries are applied: read it anew."""
+        return self._metadata.state
+
+    @property
+    def session(self) -> SessionId:
+        return self._writer.session
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of records accepted and not yet acknowledged."""
+        return self._produce.bytes_held
+
+    async def begin(self, endpoints: Sequence[Endpoint]) -> None:
+        """Follow the ledger, open a session that tells the others `endpoints`, and begin all background work."""
+        self._supervisor.start("metadata", self._metadata.run, is_restarted=False)
+        self._supervisor.start("barriers", self._metadata.run_barriers, is_restarted=False)
+        # Once before the first entry, so that the state has a time before anything is served (safety rules S2, S14).
+        await self._clock_check.check_or_report()
+        self._supervisor.start("clock check", self._clock_check.run)
+        self._writer = LedgerWriter(
+            ledger=self._ledger,
+            metadata=self._metadata,
+            clock=self._clock,
+            start=self._start_session(endpoints),
+            proposed_time=self._clock_check.proposed_time,
+            metrics=self._metrics,
+        )
+        await self._writer.open()
+        self._supervisor.start("ledger writer", self._writer.run, is_restarted=False)
+        self._supervisor.start("session lease", self._writer.keep_session, is_restarted=False)
+        self._wire()
+        for name, run in self._roles().items():
+            self._supervisor.start(name, run)
+
+    def _roles(self) -> Mapping[str, Run]:
+        """The background work that ends before the session does."""
+        return {
+            "archiver": self._archiver.run,
+            "cleaner": self._cleaner.run,
+            "snapshots": self._snapshots.run,
+            "sessions": self._reaper.run,
+            "producer expiry": self._producer_expiry.run,
+        }
+
+    def _start_session(self, endpoints: Sequence[Endpoint]) -> StartSession:
+        return StartSession(
+            name=self._settings.name,
+            node_id=self.node_id,
+            endpoints=tuple(endpoints),
+            zone=self._settings.zone,
+            rules_version=RULES_VERSION,
+        )
+
+    def _wire(self) -> None:
+        settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
+        cache = ChunkCache(bytes_max=settings.read_cache_bytes)
+        archive = ParquetReader(
+            store=self._store,
+            run_in_thread=run_in_thread,
+            bytes_of=self._object_bytes,
+            batch_bytes_max_of=self._batch_bytes_max,
+        )
+        reader = ChunkReader(store=self._store, archive=archive, cache=cache, tasks=self._tasks)
+        topics = TopicAdmin(metadata=metadata, writer=writer, ids=self._ids, broker_configs=settings.broker_configs)
+        self._produce = ProducePath(
+            store=self._store,
+            writer=writer,
+            metadata=metadata,
+            cache=cache,
+            clock=clock,
+            metrics=self._metrics,
+            tasks=self._tasks,
+            flush_interval_ms=settings.flush_interval_ms,
+            is_store_cheap=settings.is_store_cheap,
+        )
+        self.services = Services(
+            cluster_id=self._identity.cluster_id,
+            node_id=self.node_id,
+            metadata=metadata,
+            writer=writer,
+            produce=self._produce,
+            record_rules=RecordRulesOfTopics(settings.broker_configs),
+            fetch=FetchPath(
+                metadata=metadata,
+                topics=topics,
+                reader=reader,
+                budget=ReadBudget(bytes_max=FETCH_READS_BYTES_MAX),
+                clock=clock,
+                broker_configs=settings.broker_configs,
+            ),
+            fetch_sessions=FetchSessions(),
+            timestamps=TimestampSearch(metadata=metadata, reader=reader),
+            producer_ids=ProducerIdBlock(writer=writer),
+            topics=topics,
+            broker_configs=settings.broker_configs,
+            metrics=self._metrics,
+            clock=clock,
+            ids=self._ids,
+        )
+        self._wire_roles()
+        self._metrics.watch_state(lambda: state_figures(self.state))
+        self._watch_figures(cache)
+
+    def _wire_roles(self) -> None:
+        """What works in the background."""
+        settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
+        self._archiver = Archiver(
+            store=self._store,
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            metrics=self._metrics,
+            policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
+        )
+        self._cleaner = Cleaner(
+            store=self._store,
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            metrics=self._metrics,
+            grace_ms=settings.gc_grace_s * 1000,
+        )
+        self._snapshots = Snapshots(
+            ledger=self._ledger,
+            store=self._store,
+            metadata=metadata,
+            clock=clock,
+            metrics=self._metrics,
+            start=self._start,
+            entries_interval=settings.snapshot_entries,
+            bytes_interval=settings.snapshot_bytes,
+        )
+        self._reaper = SessionReaper(ledger=self._ledger, metadata=metadata, writer=writer, clock=clock)
+        self._producer_expiry = ProducerExpiry(
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            proposed_time=self._clock_check.proposed_time,
+            expiration_ms=int(broker_value(settings.broker_configs, "producer.id.expiration.ms")),
+        )
+
+    def _watch_figures(self, cache: ChunkCache) -> None:
+        """Figures that their owners count anyway are read when somebody asks for the metrics."""
+        figures = self._metrics
+        figures.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
+        figures.cache_bytes.set_function(lambda: cache.bytes_held)
+        figures.cache_hits.set_function(lambda: cache.hits_count)
+        figures.cache_misses.set_function(lambda: cache.misses_count)
+        figures.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
+        figures.background_restarts.set_function(lambda: self._supervisor.restarts_count)
+
+    def _object_bytes(self, key: str) -> int | None:
+        object_id = self.state.object_ids.get(key)
+        return None if object_id is None else self.state.objects[object_id].object_bytes
+
+    def _batch_bytes_max(self, key: str) -> int:
+        """The max.message.bytes of the topic whose data file that is."""
+        topic_id = topic_of_parquet_key(key)
+        topic = None if topic_id is None else self.state.topics.get(topic_id)
+        configs = {} if topic is None else topic.configs
+        return int(effective(configs, self._settings.broker_configs, "max.message.bytes"))
+
+    async def drain(self) -> None:
+        """End the background roles, put and commit what was accepted, and end the session.
+
+        Raises `OutcomeUnknown` and `LedgerError`s; what was not done then was never acknowledged, and the session ends
+        with its lease.
+        """
+        await self._supervisor.stop(*self._roles())
+        await self._produce.drain()
+        await self._writer.close()
+
+    async def barrier(self) -> None:
+        """Return once everything is applied that was in the ledger when this was called (safety rule S4)."""
+        await self._metadata.barrier()
+
+    async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
+        """Archive these existing topics now; a report for each, as `agent.http_server.Agent.archive` says."""
+        reports: list[Mapping[str, object]] = []
+        topic_ids = [self.state.topic_ids[name] for name in topic_names]
+        for topic_id in topic_ids:
+            report = await self._archiver.archive_topic(topic_id)
+            reports.append(
+                {
+                    "topic": report.topic,
+                    "records": report.records,
+                    "bytes": report.source_bytes,
+                    "objects": list(report.object_keys),
+                }
+            )
+        return reports
