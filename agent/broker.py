@@ -82,7 +82,7 @@ class Broker:
         self._metrics = metrics
         self._tasks = tasks
         self._supervisor = supervisor
-        self._metadata = MetadataLoop(ledger=ledger, follower=follower, clock=clock)
+        self._metadata = MetadataLoop(ledger=ledger, store=store, follower=follower, clock=clock)
         self._clock_check = ClockCheck(store=store, clock=clock)
         self.node_id = node_id_of(settings.name, follower.state.sessions.values())
 

@@ -32,12 +32,11 @@ from agent.ids import Ids, SystemIds
 from agent.metrics import Metrics
 from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
+from agent.state_loading import load
 from agent.store_outages import StoreOutages
-from coordinator.follower import Follower
-from coordinator.log import Ledger, LedgerStart, LedgerUnavailable
-from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX
+from coordinator.log import Ledger, LedgerUnavailable
 from storage.metered import MeteredStore
-from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
+from storage.object_store import ObjectStore, StoreUnavailable
 from storage.refs import INTAKE_PREFIX
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts, TryObserver
 from storage.routed_store import RoutedStore
@@ -75,14 +74,14 @@ async def _serve(
         identity = await ledger.identity()
         head = await once_there(ledger.head, clock)
         await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
-        start, follower = await once_there(lambda: load(ledger, store), clock)
+        loaded = await once_there(lambda: load(ledger, store), clock)
         async with Agent(
             settings=settings,
             identity=identity,
             ledger=ledger,
             store=store,
-            start=start,
-            follower=follower,
+            start=loaded.start,
+            follower=loaded.follower,
             clock=clock,
             ids=ids,
             metrics=metrics,
@@ -181,23 +180,6 @@ async def once_there(attempt: Callable[[], Awaitable[T]], clock: Clock) -> T:
         except (StoreUnavailable, LedgerUnavailable) as error:
             log.warning("cannot start yet, trying again", extra={"reason": str(error)})
             await clock.sleep(START_RETRY_SECONDS)
-
-
-async def load(ledger: Ledger, store: ObjectStore) -> tuple[LedgerStart, Follower]:
-    """The state at the ledger's head; a snapshot that went away meanwhile is looked up again (safety rule S9)."""
-    identity = await ledger.identity()
-    for _ in range(LEDGER_LOAD_ATTEMPTS_MAX):
-        start = await ledger.load()
-        snapshot = None
-        if start.pointer is not None:
-            try:
-                snapshot = await store.get(start.pointer.object_key)
-            except ObjectMissing:
-                continue
-        follower = Follower(identity)
-        follower.load(start, snapshot)
-        return start, follower
-    raise ObjectMissing("the ledger's snapshot is not in the bucket: was something deleted from it?")
 
 
 class _Signals:

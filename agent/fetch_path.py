@@ -189,10 +189,10 @@ class FetchPath:
                 self._metadata.unwatch(growth)
 
     async def _is_enough(self, request: "_Request", each_found: Sequence["_Found"]) -> bool:
-        """Whether there is something to say now: enough bytes, or a topic that was deleted meanwhile."""
+        """Whether there is something to say now: enough bytes, or a topic that is gone or was loaded again meanwhile."""
         available = 0
         for number, (partition, found) in enumerate(zip(request.wanted, each_found, strict=True), 1):
-            if found.topic.topic_id not in self._metadata.state.topics:
+            if self._metadata.state.topics.get(found.topic.topic_id) is not found.topic:
                 return True
             available += available_bytes(found.partition, partition.fetch_offset, request.bytes_max - available)
             if available >= request.bytes_min:

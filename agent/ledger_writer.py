@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.clock import Clock
-from agent.metadata_loop import MetadataLoop
+from agent.metadata_loop import MetadataLoop, OutcomeUnknown
 from agent.metrics import Metrics
 from coordinator.command_codec import Unwritable, encode
 from coordinator.commands import Command, EndSession, Outcome, Proposal, Refused, StartSession
@@ -29,14 +29,12 @@ from protocol.limits import (
 )
 from protocol.types import Milliseconds, SessionId
 
+__all__ = ["LedgerWriter", "OutcomeUnknown"]
+
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS_FIRST = 0.05
 RETRY_SECONDS_MAX = 2.0
-
-
-class OutcomeUnknown(Exception):
-    """The session ended before the entry was seen applied: it may or may not have happened. Clients may retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,13 @@ class LedgerWriter:
             except Fenced:
                 self._metadata.abandon(self.session)
                 continue
-            outcome = await future
+            try:
+                outcome = await future
+            except OutcomeUnknown:
+                # A snapshot covers the entry: the state says whether the session began, and lives.
+                if self.session not in self._metadata.state.sessions:
+                    continue
+                return
             if isinstance(outcome, Refused):
                 raise RuntimeError(f"the cluster refused this agent's session: {outcome.reason}")
             return

@@ -2,6 +2,8 @@
 
 Rule: this loop is the only one that changes the cluster's state, and it does so without awaiting, so every other task
 sees the state at one whole position. Waiting for an outcome, for growth or for a barrier happens here and nowhere else.
+An agent that was slow or cut off for so long that what it has not read was trimmed loads the state again, in the place
+of the old one (safety rule S9): whoever keeps a part of the state across an await may keep a part of the old one.
 """
 
 import asyncio
@@ -10,17 +12,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from agent.clock import Clock
+from agent.state_loading import load
 from coordinator.commands import ChunksCommitted, DeleteTopic, Outcome
 from coordinator.follower import Applied, Follower
-from coordinator.log import Ledger, LedgerRecord, LedgerUnavailable
+from coordinator.log import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, Trimmed
 from coordinator.state import ClusterState
 from protocol.limits import BARRIER_SECONDS_MAX
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
+from storage.object_store import ObjectStore, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
 PartitionKey = tuple[TopicId, PartitionIndex]
 RETRY_SECONDS = 0.2
+
+
+class OutcomeUnknown(Exception):
+    """The entry was not seen applied, and never will be: it may or may not have happened. Clients may retry (S1)."""
 
 
 class Growth:
@@ -43,8 +51,9 @@ class Growth:
 class MetadataLoop:
     """Follows the ledger. `state` is the cluster's state as far as this agent has applied it."""
 
-    def __init__(self, *, ledger: Ledger, follower: Follower, clock: Clock) -> None:
+    def __init__(self, *, ledger: Ledger, store: ObjectStore, follower: Follower, clock: Clock) -> None:
         self._ledger = ledger
+        self._store = store
         self._follower = follower
         self._clock = clock
         self._outcomes: dict[tuple[SessionId, int], asyncio.Future[Outcome]] = {}
@@ -54,9 +63,12 @@ class MetadataLoop:
         self._barrier_wanted = asyncio.Event()
         self.entries_applied_count = 0
         self.entry_bytes_applied = 0
+        self.reloads_count = 0
+        """How often the state was loaded again because what followed it had been trimmed."""
 
     @property
     def state(self) -> ClusterState:
+        """As far as it is applied. Another object after a reload: read it anew after every await."""
         return self._follower.state
 
     def expect(self, session: SessionId, number: int, future: asyncio.Future[Outcome]) -> None:
@@ -124,13 +136,53 @@ class MetadataLoop:
 
     async def run(self) -> None:
         """Apply what comes, for ever. The ledger's absence is waited out; a ledger that contradicts itself raises."""
+        is_trimmed = False
         while True:
             try:
+                if is_trimmed:
+                    await self._reload()
+                    is_trimmed = False
                 async for records in self._ledger.tail(self.state.position):
                     self._apply(records)
-            except LedgerUnavailable as error:
+            except Trimmed as error:
+                log.warning("this agent fell behind the ledger, loading the state again", extra={"reason": str(error)})
+                is_trimmed = True
+            except (LedgerUnavailable, StoreUnavailable) as error:
                 log.warning("the ledger is away, reading it again", extra={"reason": str(error)})
                 await self._clock.sleep(RETRY_SECONDS)
+
+    async def _reload(self) -> None:
+        """Put the state at the ledger's head in the place of the one that cannot go on, and wake everybody."""
+        loaded = await load(self._ledger, self._store)
+        if loaded.follower.state.position < self.state.position:
+            raise LedgerCorrupt(
+                f"the ledger ends at {loaded.follower.state.position}, but this agent has read it up to "
+                f"{self.state.position}: it was restored from an older copy, or wiped. Stop all agents and run "
+                "`penstock recover`; nothing was changed"
+            )
+        self._follower = loaded.follower
+        self.reloads_count += 1
+        self.entry_bytes_applied += sum(len(record.payload) for record in loaded.start.records)
+        for applied in loaded.applied:
+            self.entries_applied_count += 1
+            self._settle(applied)
+        self._give_up_covered()
+        for watching in self._growing.values():
+            for growth in watching:
+                growth.notify()
+        self._wake_reached()
+
+    def _give_up_covered(self) -> None:
+        """Whoever waits for an own entry that the snapshot covers never learns its outcome (safety rule S1)."""
+        for (session, number), future in list(self._outcomes.items()):
+            live = self.state.sessions.get(session)
+            is_past = session in self.state.sessions_ended if live is None else number < live.entry_next
+            if is_past:
+                del self._outcomes[session, number]
+                if not future.done():
+                    future.set_exception(
+                        OutcomeUnknown(f"entry {number} of session {session} was applied while this agent was behind")
+                    )
 
     def _apply(self, records: Sequence[LedgerRecord]) -> None:
         grown: set[PartitionKey] = set()

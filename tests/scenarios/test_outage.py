@@ -12,10 +12,10 @@ from kio.index import load_response_schema
 
 from agent.agent import Agent
 from agent.clock import SystemClock
-from agent.components import load
 from agent.ids import SystemIds
 from agent.metrics import Metrics
 from agent.settings import Command, load_settings
+from agent.state_loading import load
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
 from protocol.errors import ErrorCode
@@ -89,14 +89,14 @@ async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> Asy
     """An agent on this ledger and store, the topic `t`, and a connection."""
     values = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "data-dir": str(folder), "store": "memory:"}
     settings = load_settings(Command.RUN, values, environment={})
-    start, follower = await load(ledger, store)
+    loaded = await load(ledger, store)
     async with Agent(
         settings=settings,
         identity=await ledger.identity(),
         ledger=ledger,
         store=store,
-        start=start,
-        follower=follower,
+        start=loaded.start,
+        follower=loaded.follower,
         clock=SystemClock(),
         ids=SystemIds(),
         metrics=Metrics(),

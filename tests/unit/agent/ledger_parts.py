@@ -7,11 +7,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.state_loading import load
 from coordinator.commands import StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger
 from coordinator.memory_log import MemoryLedger
 from protocol.types import Milliseconds
+from storage.memory_store import MemoryStore
+from storage.object_store import ObjectStore
 from tests.made_commands import start
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -45,12 +48,13 @@ class ManualClock:
 class Parts:
     """An agent's session on a ledger: `writer` appends, `metadata` applies."""
 
-    def __init__(self, ledger: Ledger, follower: Follower, begin: StartSession) -> None:
+    def __init__(self, ledger: Ledger, store: ObjectStore, follower: Follower, begin: StartSession) -> None:
         self.ledger = ledger
+        self.store = store
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.is_clock_checked = True
-        self.metadata = MetadataLoop(ledger=ledger, follower=follower, clock=self.clock)
+        self.metadata = MetadataLoop(ledger=ledger, store=store, follower=follower, clock=self.clock)
         self.writer = LedgerWriter(
             ledger=ledger,
             metadata=self.metadata,
@@ -65,12 +69,12 @@ class Parts:
 
 
 @asynccontextmanager
-async def running_parts(ledger: Ledger | None = None, begin: StartSession | None = None) -> AsyncIterator[Parts]:
+async def running_parts(
+    ledger: Ledger | None = None, begin: StartSession | None = None, *, store: ObjectStore | None = None
+) -> AsyncIterator[Parts]:
     """Parts whose loops run and whose session is open; on the way out they stop as a killed process does."""
-    ledger = ledger or MemoryLedger()
-    follower = Follower(await ledger.identity())
-    follower.load(await ledger.load(), None)
-    parts = Parts(ledger, follower, begin or start())
+    ledger, store = ledger or MemoryLedger(), store or MemoryStore()
+    parts = Parts(ledger, store, (await load(ledger, store)).follower, begin or start())
     async with asyncio.TaskGroup() as tasks:
         loops = [tasks.create_task(parts.metadata.run()), tasks.create_task(parts.metadata.run_barriers())]
         await parts.writer.open()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from agent.agent import Agent
 from agent.clock import SystemClock
-from agent.components import load
 from agent.ids import SystemIds
 from agent.metrics import Metrics
 from agent.settings import Command, load_settings
+from agent.state_loading import load
 from coordinator.command_codec import decode
 from coordinator.commands import Proposal, StartSession
 from coordinator.memory_log import MemoryLedger
@@ -23,14 +23,14 @@ from storage.object_store import ObjectStore
 async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> AsyncIterator[Agent]:
     """An agent on free ports of this machine that stops as it is asked to."""
     values = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "data-dir": str(folder), "store": "memory:"}
-    start, follower = await load(ledger, store)
+    loaded = await load(ledger, store)
     async with Agent(
         settings=load_settings(Command.RUN, values, environment={}),
         identity=await ledger.identity(),
         ledger=ledger,
         store=store,
-        start=start,
-        follower=follower,
+        start=loaded.start,
+        follower=loaded.follower,
         clock=SystemClock(),
         ids=SystemIds(),
         metrics=Metrics(),

@@ -1,13 +1,18 @@
 """Waiting for the ledger: outcomes, growth, positions and barriers (safety rule S4)."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from coordinator.commands import DeleteTopic, ReportTime
-from coordinator.log import Head, LedgerUnavailable
-from coordinator.memory_log import MemoryLedger
-from protocol.types import PartitionIndex, Position
+from agent.metadata_loop import OutcomeUnknown
+from coordinator.commands import ChunksCommitted, DeleteTopic, ReportTime
+from coordinator.log import Head, LedgerCorrupt, LedgerRecord, LedgerUnavailable, SnapshotPointer, Trimmed
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.snapshot import digest, encode_with_digest
+from protocol.types import PartitionIndex, Position, SessionId
+from storage.memory_store import MemoryStore
+from storage.refs import snapshot_key
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
@@ -29,6 +34,29 @@ class GatedLedger(MemoryLedger):
             self.asked.append(asyncio.Event())
             await self.asked[-1].wait()
         return head
+
+
+class DeafLedger(MemoryLedger):
+    """What is appended through it arrives, while its tail hears nothing."""
+
+    def __init__(self, core: MemoryLedgerCore) -> None:
+        super().__init__(core)
+        self.hears = asyncio.Event()
+        self.hears.set()
+        self.is_trimmed = False
+
+    async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
+        while True:
+            changed = self.core.changed
+            await self.hears.wait()
+            if self.is_trimmed:
+                raise Trimmed("everything is gone")
+            records = self.core.read_after(after)
+            if records:
+                after = records[-1].position
+                yield records
+            else:
+                await changed.wait()
 
 
 async def rounds(count: int = 20) -> None:
@@ -129,3 +157,102 @@ async def test_a_ledger_that_was_away_is_followed_again_from_where_it_stopped() 
         found = parts.metadata.state.partition(TOPIC, PartitionIndex(0))
         assert found is not None
         assert found.log_end == 1
+
+
+class TestALedgerThatWasTrimmedPastAReader:
+    """The state is loaded again, and everybody who waits is served from it or told to ask again (S1, S9)."""
+
+    @staticmethod
+    async def trimmed_past(ledger: MemoryLedger, store: MemoryStore, others: Parts) -> None:
+        """A snapshot of what the others have applied, and no entry below it."""
+        state = others.metadata.state
+        content, state_digest = encode_with_digest(state)
+        key = snapshot_key(state.position)
+        await store.put(key, [content])
+        pointer = SnapshotPointer(
+            position=state.position, object_key=key, appends_count=state.appends_count, digest=state_digest
+        )
+        assert await ledger.set_snapshot((await ledger.load()).pointer, pointer)
+        await ledger.trim(state.position)
+
+    async def test_it_goes_on_from_the_snapshot_and_wakes_who_waits(self) -> None:
+        core, store = MemoryLedgerCore(), MemoryStore()
+        slow, fast = DeafLedger(core), MemoryLedger(core)
+        async with (
+            running_parts(fast, start("b", node=2), store=store) as others,
+            running_parts(slow, store=store) as parts,
+        ):
+            await parts.writer.submit(create())
+            growth = parts.metadata.watch([PARTITION])
+            reaching = asyncio.ensure_future(parts.metadata.reach(Position(parts.metadata.state.position + 2)))
+            slow.hears.clear()
+            await produce(others, 0)
+            await self.trimmed_past(fast, store, others)
+            await produce(others, 1)
+            slow.hears.set()
+            slow.core.wake()
+            async with asyncio.timeout(SECONDS_MAX):
+                await growth.wait()
+                await reaching
+                await parts.metadata.barrier()
+            parts.metadata.unwatch(growth)
+            assert parts.metadata.reloads_count == 1
+            assert digest(parts.metadata.state) == digest(others.metadata.state)
+            await produce(parts, 0)
+
+    async def test_s1_an_own_entry_that_the_snapshot_covers_is_unknown_and_never_appended_again(self) -> None:
+        core, store = MemoryLedgerCore(), MemoryStore()
+        slow, fast = DeafLedger(core), MemoryLedger(core)
+        async with (
+            running_parts(fast, start("b", node=2), store=store) as others,
+            running_parts(slow, store=store) as parts,
+        ):
+            await parts.writer.submit(create())
+            slow.hears.clear()
+            covered = parts.writer.submit(commit(0, Chunk(batches=[Batch()]), session=parts.writer.session))
+            await rounds()
+            await self.trimmed_past(fast, store, others)
+            later = parts.writer.submit(commit(1, Chunk(batches=[Batch()]), session=parts.writer.session))
+            await rounds()
+            slow.hears.set()
+            slow.core.wake()
+            async with asyncio.timeout(SECONDS_MAX):
+                with pytest.raises(OutcomeUnknown):
+                    await covered
+                assert isinstance(await later, ChunksCommitted)  # above the snapshot, so its outcome is known
+                await parts.metadata.barrier()
+            found = parts.metadata.state.partition(TOPIC, PartitionIndex(0))
+            assert found is not None
+            assert found.log_end == 2
+
+    async def test_a_session_whose_start_is_covered_began(self) -> None:
+        core, store = MemoryLedgerCore(), MemoryStore()
+        slow, fast = DeafLedger(core), MemoryLedger(core)
+        async with running_parts(fast, start("b", node=2), store=store) as others:
+            slow.hears.clear()
+            async with asyncio.TaskGroup() as tasks:
+                entered = tasks.create_task(self.entered(slow, store))
+                await rounds()
+                await self.trimmed_past(fast, store, others)
+                slow.hears.set()
+                slow.core.wake()
+            assert entered.result() in others.metadata.state.sessions
+
+    @staticmethod
+    async def entered(ledger: MemoryLedger, store: MemoryStore) -> SessionId:
+        async with asyncio.timeout(SECONDS_MAX), running_parts(ledger, store=store) as parts:
+            return parts.writer.session
+
+    async def test_a_ledger_that_went_back_is_not_followed(self) -> None:
+        core, store = MemoryLedgerCore(), MemoryStore()
+        slow, fast = DeafLedger(core), MemoryLedger(core)
+        with pytest.RaisesGroup(pytest.RaisesExc(LedgerCorrupt, match="restored from an older copy")):
+            async with running_parts(slow, store=store) as parts, running_parts(fast, start("b", node=2)) as others:
+                await self.trimmed_past(fast, store, others)
+                await parts.metadata.barrier()
+                slow.hears.clear()
+                parts.metadata.state.position = Position(1 << 40)
+                slow.is_trimmed = True
+                slow.hears.set()
+                slow.core.wake()
+                await parts.metadata.reach(Position(1 << 41))

@@ -1,0 +1,49 @@
+"""Loads the state at the ledger's head: at an agent's start, and where the ledger was trimmed past a reader.
+
+Rule: pointer, head and entries come from one read of the ledger; a snapshot that goes away meanwhile (the next one was
+taken) begins the load again (safety rule S9).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.follower import Applied, Follower
+from coordinator.log import Ledger, LedgerCorrupt, LedgerStart
+from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX
+from storage.object_store import ObjectMissing, ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a load found, and the follower that goes on from it."""
+
+    start: LedgerStart
+    follower: Follower
+    applied: Sequence[Applied]
+    """The entries above the snapshot, with their outcomes."""
+
+
+async def load(ledger: Ledger, store: ObjectStore) -> Loaded:
+    """The state at the ledger's head.
+
+    Raises `LedgerUnavailable` and `StoreUnavailable`: try again. Raises `LedgerCorrupt` where snapshot, entries and
+    head do not fit together, or the snapshot is not in the bucket: do not serve.
+    """
+    identity = await ledger.identity()
+    key = ""
+    for _ in range(LEDGER_LOAD_ATTEMPTS_MAX):
+        start = await ledger.load()
+        snapshot = None
+        if start.pointer is not None:
+            key = start.pointer.object_key
+            try:
+                snapshot = await store.get(key)
+            except ObjectMissing:
+                continue
+        follower = Follower(identity)
+        applied = follower.load(start, snapshot)
+        return Loaded(start=start, follower=follower, applied=applied)
+    raise LedgerCorrupt(
+        f"the ledger's snapshot {key!r} is not in the bucket: was something deleted from it, or is the ledger an older "
+        "copy? `penstock recover` begins again from the newest snapshot that is there; nothing was changed"
+    )
