@@ -32,6 +32,11 @@ class EtcdMember:
         return f"127.0.0.1:{self.client_port}"
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None, "start it first"
+        return self._process.pid
+
+    @property
     def peer(self) -> str:
         return f"{self.name}=http://127.0.0.1:{self.peer_port}"
 

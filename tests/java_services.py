@@ -49,24 +49,24 @@ class JavaProgram:
         return [str(self.java), "-Xmx512m", "-cp", self.class_path, self.main, *arguments]
 
 
+def compile_source(source: Path, folder: Path, *, java: Path, kafka_jars: Path) -> JavaProgram:
+    """Compiles a Java source file (its public class in the default package) against Kafka's jars, into `folder`."""
+    (compiler,) = provided(jars.jar_folder("compiler")).glob("ecj-*.jar")
+    class_path = f"{folder}{os.pathsep}{kafka_jars}/*"
+    libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
+    options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
+    command = [str(java), "-jar", str(compiler), *options, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{source} does not compile:\n{done.stdout}\n{done.stderr}"
+    return JavaProgram(java=java, class_path=class_path, main=source.stem, folder=folder)
+
+
 @pytest.fixture(scope="session")
 def compile_java(
     java: Path, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Path], JavaProgram]:
-    """Compiles a Java source file (its public class in the default package) against Kafka's jars."""
-    (compiler,) = provided(jars.jar_folder("compiler")).glob("ecj-*.jar")
-
-    def compile_source(source: Path) -> JavaProgram:
-        folder = tmp_path_factory.mktemp("java")
-        class_path = f"{folder}{os.pathsep}{kafka_jars}/*"
-        libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
-        options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
-        command = [str(java), "-jar", str(compiler), *options, str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, f"{source} does not compile:\n{done.stdout}\n{done.stderr}"
-        return JavaProgram(java=java, class_path=class_path, main=source.stem, folder=folder)
-
-    return compile_source
+    """Compiles Java source files: `compile_source`."""
+    return lambda source: compile_source(source, tmp_path_factory.mktemp("java"), java=java, kafka_jars=kafka_jars)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,27 +53,44 @@ class Minio:
         }
 
 
+class MinioProcess:
+    """A MinIO on a port of its own, started, killed and started again with the data that is there."""
+
+    def __init__(self, folder: Path) -> None:
+        data = folder / "data"
+        data.mkdir(parents=True)
+        self.port = free_port()
+        self.server = Minio(
+            endpoint=f"http://127.0.0.1:{self.port}", access_key="penstock", secret_key="penstock-secret", data=data
+        )
+        self._folder = folder
+
+    def start(self) -> Process:
+        """Start it, to be ended by the caller; `wait` returns once it answers."""
+        env = {
+            "MINIO_ROOT_USER": self.server.access_key,
+            "MINIO_ROOT_PASSWORD": self.server.secret_key,
+            "MINIO_BROWSER": "off",
+            "MINIO_UPDATE": "off",
+            "MINIO_CALLHOME_ENABLE": "off",
+            "HOME": str(self._folder),
+        }
+        program = provided(go_servers.minio_program())
+        address = f"127.0.0.1:{self.port}"
+        command = [str(program), "server", "--quiet", "--address", address, str(self.server.data)]
+        return Process(command, self._folder, name="minio", env=env)
+
+    def wait(self, process: Process) -> None:
+        process.wait_until(lambda: _answers(f"{self.server.endpoint}/minio/health/ready"), "MinIO")
+
+
 @pytest.fixture(scope="session")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
     """A MinIO server of its own for this run."""
-    program = provided(go_servers.minio_program())
-    folder = tmp_path_factory.mktemp("minio")
-    data = folder / "data"
-    data.mkdir()
-    port = free_port()
-    server = Minio(endpoint=f"http://127.0.0.1:{port}", access_key="penstock", secret_key="penstock-secret", data=data)
-    env = {
-        "MINIO_ROOT_USER": server.access_key,
-        "MINIO_ROOT_PASSWORD": server.secret_key,
-        "MINIO_BROWSER": "off",
-        "MINIO_UPDATE": "off",
-        "MINIO_CALLHOME_ENABLE": "off",
-        "HOME": str(folder),
-    }
-    command = [str(program), "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)]
-    with Process(command, folder, name="minio", env=env) as process:
-        process.wait_until(lambda: _answers(f"{server.endpoint}/minio/health/ready"), "MinIO")
-        yield server
+    minio = MinioProcess(tmp_path_factory.mktemp("minio"))
+    with minio.start() as process:
+        minio.wait(process)
+        yield minio.server
 
 
 @pytest.fixture(scope="session")
