@@ -189,7 +189,7 @@ class FetchPath:
                 self._metadata.unwatch(growth)
 
     async def _is_enough(self, request: "_Request", each_found: Sequence["_Found"]) -> bool:
-        """Whether there is something to say now: enough bytes, or a topic that is gone or was loaded again meanwhile."""
+        """Whether there is something to say now: enough bytes, or a topic that is gone or was loaded again."""
         available = 0
         for number, (partition, found) in enumerate(zip(request.wanted, each_found, strict=True), 1):
             if self._metadata.state.topics.get(found.topic.topic_id) is not found.topic:
