@@ -33,13 +33,15 @@ def seconds(work: Callable[[], object], count: int = 1) -> float:
     return time.perf_counter() - began
 
 
-def commit(number: int, chunks: int, *, is_idempotent: bool, round_number: int = 0) -> CommitChunks:
+def commit(
+    session: SessionId, number: int, chunks: int, *, is_idempotent: bool = False, round_number: int = 0
+) -> CommitChunks:
     """One object with `chunks` chunks of one batch each, spread over the partitions."""
     producers = [row % PARTITIONS if is_idempotent else -1 for row in range(chunks)]
     per_partition = chunks // PARTITIONS
     sequences = [(round_number * per_partition + row // PARTITIONS) * RECORDS for row in range(chunks)]
     return CommitChunks(
-        object_session=SESSION,
+        object_session=session,
         object_number=ObjectNumber(number),
         object_bytes=chunks * CHUNK_BYTES,
         topic_ids=(TOPIC,),
@@ -80,14 +82,14 @@ class Applier:
 
 
 def _decoded(number: int, *, is_idempotent: bool) -> Command:
-    command = commit(number, 1_000, is_idempotent=is_idempotent, round_number=number)
+    command = commit(SESSION, number, 1_000, is_idempotent=is_idempotent, round_number=number)
     return decode(encode(Proposal(time_ms=None, command=command))).command
 
 
 def codec_rows(rounds: int) -> Iterator[dict[str, object]]:
     """Microseconds to encode and decode entries of one chunk and of a thousand."""
     for chunks in (1, 1_000):
-        proposal = Proposal(time_ms=Milliseconds(5), command=commit(0, chunks, is_idempotent=True))
+        proposal = Proposal(time_ms=Milliseconds(5), command=commit(SESSION, 0, chunks, is_idempotent=True))
         payload = encode(proposal)
         count = 2_000 // chunks + 20
         encoding = min(seconds(lambda: encode(proposal), count) for _ in range(rounds))  # noqa: B023 - called here
@@ -120,7 +122,7 @@ def snapshot_rows(chunks: int) -> Iterator[dict[str, object]]:
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for number in range(chunks // 1_000):
-        applier.apply(commit(number, 1_000, is_idempotent=False))
+        applier.apply(commit(SESSION, number, 1_000, is_idempotent=False))
     gc.collect()
     memory = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
