@@ -10,11 +10,14 @@ from typing import assert_never
 
 from coordinator.apply_chunks import commit_chunks
 from coordinator.apply_replace import forget_objects, replace_chunks
-from coordinator.apply_sessions import end_session, forget_sessions, raise_rules, start_session
+from coordinator.apply_retention import advance_log_start, apply_retention
+from coordinator.apply_sessions import end_session, forget_sessions, raise_rules, start_drain, start_session
 from coordinator.apply_topics import allocate_producer_ids, create_topic, delete_topic, expire_producers
 from coordinator.command_codec import decode
 from coordinator.commands import (
+    AdvanceLogStart,
     AllocateProducerIds,
+    ApplyRetention,
     Command,
     CommitChunks,
     CreateTopic,
@@ -30,6 +33,7 @@ from coordinator.commands import (
     Refused,
     ReplaceChunks,
     ReportTime,
+    StartDrain,
     StartSession,
 )
 from coordinator.log import LedgerRecord
@@ -99,6 +103,8 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             return Refused(error_code=ErrorCode.invalid_request, reason=f"session {session_id} has started already")
         case EndSession():
             return end_session(state, command)
+        case StartDrain():
+            return start_drain(state, command)
         case RaiseRules():
             return raise_rules(state, command)
         case CreateTopic():
@@ -115,6 +121,10 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             return forget_sessions(state, command)
         case ExpireProducers():
             return expire_producers(state, command)
+        case AdvanceLogStart():
+            return advance_log_start(state, command)
+        case ApplyRetention():
+            return apply_retention(state, command)
         case ReportTime():
             return Done()
         case _:

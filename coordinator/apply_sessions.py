@@ -1,6 +1,15 @@
 """Sessions and the version of the rules (safety rules S3 and S12). Part of `coordinator.apply`."""
 
-from coordinator.commands import Done, EndSession, ForgetSessions, Outcome, RaiseRules, Refused, StartSession
+from coordinator.commands import (
+    Done,
+    EndSession,
+    ForgetSessions,
+    Outcome,
+    RaiseRules,
+    Refused,
+    StartDrain,
+    StartSession,
+)
 from coordinator.state import ClusterState, SessionState
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
@@ -38,6 +47,15 @@ def end_session(state: ClusterState, command: EndSession) -> Outcome:
     if command.session not in state.sessions:
         return Refused(error_code=ErrorCode.broker_id_not_registered, reason=f"session {command.session} is not live")
     _end(state, command.session)
+    return Done()
+
+
+def start_drain(state: ClusterState, command: StartDrain) -> Outcome:
+    """Let clients be sent to the other agents. What the session commits until it ends counts as before."""
+    session = state.sessions.get(command.session)
+    if session is None:
+        return Refused(error_code=ErrorCode.broker_id_not_registered, reason=f"session {command.session} is not live")
+    session.is_draining = True
     return Done()
 
 

@@ -9,9 +9,11 @@ from typing import Annotated, assert_never
 
 from msgspec import Meta, Struct
 
-from coordinator.command_columns import commit_columns, read_batches, read_chunks
+from coordinator.command_columns import commit_columns, log_start_columns, read_batches, read_chunks, read_log_starts
 from coordinator.commands import (
+    AdvanceLogStart,
     AllocateProducerIds,
+    ApplyRetention,
     ArchivedChunk,
     Command,
     CommitChunks,
@@ -27,6 +29,7 @@ from coordinator.commands import (
     ReplaceChunks,
     ReplacedChunk,
     ReportTime,
+    StartDrain,
     StartSession,
 )
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
@@ -215,6 +218,41 @@ class WireReportTime(Struct, array_like=True, tag=12):
         return ReportTime()
 
 
+class WireStartDrain(Struct, array_like=True, tag=13):
+    session: Natural
+
+    def command(self) -> StartDrain:
+        return StartDrain(session=SessionId(self.session))
+
+
+class WireAdvanceLogStart(Struct, array_like=True, tag=15):
+    topic_ids: list[Uuid]
+    columns: list[bytes]
+
+    def command(self) -> AdvanceLogStart:
+        topic, partition, log_start = read_log_starts(self.columns, topics_count=len(self.topic_ids))
+        return AdvanceLogStart(
+            topic_ids=tuple(map(TopicId, self.topic_ids)), topic=topic, partition=partition, log_start=log_start
+        )
+
+
+class WireApplyRetention(Struct, array_like=True, tag=16):
+    now_ms: Natural
+    topic_ids: list[Uuid]
+    retention_ms: Timestamp
+    retention_bytes: Timestamp
+    is_deleting: bool
+
+    def command(self) -> ApplyRetention:
+        return ApplyRetention(
+            now_ms=Milliseconds(self.now_ms),
+            topic_ids=tuple(map(TopicId, self.topic_ids)),
+            retention_ms=self.retention_ms,
+            retention_bytes=self.retention_bytes,
+            is_deleting=self.is_deleting,
+        )
+
+
 WireCommand = (
     WireStartSession
     | WireEndSession
@@ -228,6 +266,9 @@ WireCommand = (
     | WireForgetSessions
     | WireExpireProducers
     | WireReportTime
+    | WireAdvanceLogStart
+    | WireApplyRetention
+    | WireStartDrain
 )
 
 
@@ -275,6 +316,18 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             return WireExpireProducers(command.cutoff_ms)
         case ReportTime():
             return WireReportTime()
+        case AdvanceLogStart():
+            return WireAdvanceLogStart(list(command.topic_ids), log_start_columns(command))
+        case ApplyRetention():
+            return WireApplyRetention(
+                command.now_ms,
+                list(command.topic_ids),
+                command.retention_ms,
+                command.retention_bytes,
+                command.is_deleting,
+            )
+        case StartDrain():
+            return WireStartDrain(command.session)
         case _:
             assert_never(command)
 

@@ -52,6 +52,13 @@ class EndSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartDrain:
+    """A session's agent is stopping: from now on clients are sent to the other agents."""
+
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RaiseRules:
     """Put a newer version of the rules in force; refused until every live session knows it (safety rule S3)."""
 
@@ -190,6 +197,34 @@ class ExpireProducers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceLogStart:
+    """Hide the records of partitions below an offset (DeleteRecords). Rows of equal length, one per partition.
+
+    `topic` is an index into `topic_ids`.
+    """
+
+    topic_ids: tuple[TopicId, ...]
+    topic: Sequence[int]
+    partition: Sequence[int]
+    log_start: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRetention:
+    """Drop what the named topics need not keep by their configs, as they are when this is applied.
+
+    `now_ms` is from a checked clock; the smaller of it and the state's time counts (S2). The rest are the proposer's
+    defaults for topics that do not say: milliseconds and bytes, below 0 without limit; whether old records go at all.
+    """
+
+    now_ms: Milliseconds
+    topic_ids: tuple[TopicId, ...]
+    retention_ms: int
+    retention_bytes: int
+    is_deleting: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTime:
     """Carries nothing but the envelope's time: lets the state's time advance while nothing is written."""
 
@@ -197,6 +232,7 @@ class ReportTime:
 Command = (
     StartSession
     | EndSession
+    | StartDrain
     | RaiseRules
     | CreateTopic
     | DeleteTopic
@@ -206,6 +242,8 @@ Command = (
     | ForgetObjects
     | ForgetSessions
     | ExpireProducers
+    | AdvanceLogStart
+    | ApplyRetention
     | ReportTime
 )
 
@@ -256,4 +294,12 @@ class ChunksCommitted:
     """Partitions whose log end moved: whoever waits for their records can go on."""
 
 
-Outcome = Done | Refused | ProducerIdsAllocated | ChunksCommitted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartsAdvanced:
+    """Per row of the command: its error, and where the partition's log starts now (-1 with an error)."""
+
+    error_codes: Sequence[int]
+    log_starts: Sequence[int]
+
+
+Outcome = Done | Refused | ProducerIdsAllocated | ChunksCommitted | LogStartsAdvanced

@@ -45,6 +45,7 @@ class _Session(Struct, array_like=True):
     zone: str | None
     rules_version: int
     entry_next: int
+    is_draining: bool = False
 
 
 class _Partition(Struct, array_like=True):
@@ -54,6 +55,8 @@ class _Partition(Struct, array_like=True):
     columns: list[bytes]
     producers: list[tuple[int, int, int, list[tuple[int, int, int]]]]
     """Producer id, epoch, last activity, remembered batches."""
+    table_start: int | None = None
+    """None: where the log starts."""
 
 
 class _Topic(Struct, array_like=True):
@@ -150,6 +153,7 @@ def _from_session(session_id: SessionId, session: SessionState) -> _Session:
         zone=session.zone,
         rules_version=session.rules_version,
         entry_next=session.entry_next,
+        is_draining=session.is_draining,
     )
 
 
@@ -173,6 +177,7 @@ def _from_partition(partition: PartitionState) -> _Partition:
             (producer_id, producer.epoch, producer.last_active_ms, [_from_batch(batch) for batch in producer.recent])
             for producer_id, producer in sorted(partition.producers.items())
         ],
+        table_start=partition.table_start,
     )
 
 
@@ -218,6 +223,7 @@ def _to_session(wire: _Session) -> SessionState:
         zone=wire.zone,
         rules_version=wire.rules_version,
         entry_next=wire.entry_next,
+        is_draining=wire.is_draining,
     )
 
 
@@ -235,6 +241,7 @@ def _to_partition(wire: _Partition) -> PartitionState:
     index = ChunkIndex.from_columns(Offset(wire.index_first), wire.columns)
     return PartitionState(
         log_start=Offset(wire.log_start),
+        table_start=Offset(wire.log_start if wire.table_start is None else wire.table_start),
         log_end=index.end,
         index=index,
         producers={

@@ -32,11 +32,15 @@ class SessionState:
     rules_version: int
     entry_next: int
     """The number that the session's next entry has: below it is a repeat, above it something is missing."""
+    is_draining: bool = False
+    """Its agent is stopping: clients are sent to the others."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionState:
     log_start: Offset = OFFSET_FIRST
+    table_start: Offset = OFFSET_FIRST
+    """The first offset that the topic's table keeps; chunks stay in the index while the log or the table needs them."""
     log_end: Offset = OFFSET_FIRST
     """The high watermark too: an offset exists once it is applied. Equal to the index's end."""
     index: ChunkIndex = field(default_factory=ChunkIndex)

@@ -144,6 +144,8 @@ PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_CREATED_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_PARTITIONS_PER_BATCH: partitions of all topics of one CreateTopics request."""
 PARTITIONS_MAX = 200_000
+PLACEMENTS_CACHED_MAX = 2 * PARTITIONS_MAX
+"""Topics whose leaders an agent remembers, once for every zone; beyond it all are worked out again."""
 DESCRIBED_PARTITIONS_MAX = 2_000
 """Kafka's max.request.partition.size.limit: partitions in one answer to DescribeTopicPartitions."""
 CONFIG_VALUE_CHARS_MAX = 32 * KIB
@@ -179,6 +181,12 @@ CLOCK_CHECK_RETRY_S = 10.0
 """Until the next check of a clock that is not believed."""
 CLOCK_CHECK_VALID_S = 900.0
 """A check is believed for a little longer than until the next one is due."""
+
+# Retention.
+LOG_STARTS_PER_ENTRY_MAX = 10_000
+"""Partitions whose records one entry deletes."""
+RETENTION_TOPICS_PER_ENTRY_MAX = 10_000
+"""Topics that one entry drops old records of."""
 
 # Background roles.
 SESSION_CHECK_INTERVAL_S = 10.0

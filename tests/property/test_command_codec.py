@@ -30,6 +30,7 @@ from coordinator.commands import (
     ReplaceChunks,
     ReplacedChunk,
     ReportTime,
+    StartDrain,
     StartSession,
 )
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
@@ -121,6 +122,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
         rules_version=ints,
     ),
     st.builds(EndSession, session=ints.map(SessionId)),
+    st.builds(StartDrain, session=ints.map(SessionId)),
     st.builds(RaiseRules, rules_version=ints),
     st.builds(
         CreateTopic,

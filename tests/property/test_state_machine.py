@@ -32,6 +32,7 @@ from coordinator.commands import (
     ReplaceChunks,
     ReplacedChunk,
     ReportTime,
+    StartDrain,
 )
 from coordinator.invariants import check
 from coordinator.log import LedgerCorrupt, LedgerRecord
@@ -90,6 +91,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     creations,
     st.builds(start, st.sampled_from(["a", "b"]), node=st.integers(1, 2), rules=st.integers(0, 2)),
     st.builds(EndSession, session=sessions.map(SessionId)),
+    st.builds(StartDrain, session=sessions.map(SessionId)),
     st.builds(RaiseRules, rules_version=st.integers(0, 3)),
     st.builds(DeleteTopic, topic_id=topic_ids),
     st.builds(AllocateProducerIds, count=st.integers(-1, 3)),

@@ -13,6 +13,7 @@ from coordinator.commands import (
     RaiseRules,
     Refused,
     ReportTime,
+    StartDrain,
 )
 from coordinator.log import LedgerCorrupt, LedgerRecord
 from coordinator.snapshot import digest
@@ -133,6 +134,25 @@ class TestS12Sessions:
         cluster.do(start(), session=2)
         assert cluster.do(ForgetSessions(sessions=(SessionId(1), SessionId(2), SessionId(3))), session=2) == Done()
         assert (list(cluster.state.sessions), cluster.state.sessions_ended) == ([2], {})
+
+
+class TestDrains:
+    def test_a_session_that_drains_goes_on_until_it_ends(self) -> None:
+        cluster = Cluster.started()
+        assert cluster.do(StartDrain(session=SessionId(1))) == Done()
+        assert cluster.state.sessions[SessionId(1)].is_draining
+        assert cluster.do(StartDrain(session=SessionId(1))) == Done()
+        assert cluster.do(ReportTime(), time_ms=5) == Done()
+        assert cluster.do(EndSession(session=SessionId(1))) == Done()
+
+    def test_a_session_that_is_not_live_cannot_drain(self) -> None:
+        assert refusal(Cluster.started().do(StartDrain(session=SessionId(2)))) is ErrorCode.broker_id_not_registered
+
+    def test_the_next_session_of_the_name_does_not_drain(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(StartDrain(session=SessionId(1)))
+        cluster.do(start(), session=2)
+        assert not cluster.state.sessions[SessionId(2)].is_draining
 
 
 class TestS3Rules:

@@ -23,6 +23,7 @@ from coordinator.commands import (
     ReplaceChunks,
     ReplacedChunk,
     ReportTime,
+    StartDrain,
 )
 from coordinator.log import LedgerCorrupt
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
@@ -76,6 +77,7 @@ COMMANDS: dict[str, Command] = {
     "forget_sessions": ForgetSessions(sessions=(SessionId(3), SessionId(4))),
     "expire_producers": ExpireProducers(cutoff_ms=Milliseconds(1_700_000_000_000)),
     "report_time": ReportTime(),
+    "start_drain": StartDrain(session=SessionId(1 << 40)),
 }
 
 

@@ -72,6 +72,14 @@ def test_the_digest_does_not_depend_on_the_order_in_which_things_came() -> None:
     assert digest(one.state) != digest(other.state)
 
 
+def test_who_drains_is_part_of_the_state() -> None:
+    cluster = Cluster.started()
+    before = digest(cluster.state)
+    cluster.state.sessions[SessionId(1)].is_draining = True
+    assert digest(cluster.state) != before
+    assert decode_snapshot(encode_snapshot(cluster.state)).sessions[SessionId(1)].is_draining
+
+
 class TestUnreadableSnapshots:
     @pytest.mark.parametrize("data", [b"", b"\x02", b"\x01", b"\x01junk", snapshot_of(b""), snapshot_of(b"\x90")])
     def test_bytes_that_are_no_snapshot_are_refused(self, data: bytes) -> None:

@@ -1,0 +1,113 @@
+"""Who is responsible for what: highest-random-weight ("rendezvous") hashing over the live agents.
+
+Rule: pure, and the same in every process: a weight depends on the key and the agent's name alone. So all agents agree
+without talking, and when one comes or goes only what it gets or had moves. An agent that drains is asked for nothing
+while there is another one. Source: Thaler and Ravishankar, "Using name-based mappings to increase hit rates" (1998);
+the mixing function is that of SplitMix64.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from coordinator.state import SessionState
+from protocol.limits import PLACEMENTS_CACHED_MAX
+from protocol.types import SessionId, TopicId
+
+_Words = npt.NDArray[np.uint64]
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+class Assignment(NamedTuple):
+    """Node ids for one partition: whom its clients ask first, and the agent of each zone, the leader before others."""
+
+    leader: int
+    replicas: tuple[int, ...]
+
+
+def owner_of(key: bytes, sessions: Mapping[SessionId, SessionState]) -> SessionId | None:
+    """The live session that is responsible for `key`; None where there is none. Zones do not matter."""
+    members = _members(sessions)
+    if not members:
+        return None
+    weights = _weights(np.array([_word(key)], dtype=np.uint64), _seeds(session for _, session in members))
+    return members[int(weights[:, 0].argmax())][0]
+
+
+class Placement:
+    """Where clients find partitions, for one set of live sessions. Makes each topic's answer once."""
+
+    def __init__(self, sessions: Mapping[SessionId, SessionState]) -> None:
+        members = [session for _, session in _members(sessions)]
+        self._seeds = _seeds(members)
+        self._nodes = np.array([session.node_id for session in members])
+        zones = sorted({session.zone for session in members if session.zone is not None})
+        self._rows = {zone: np.array([row for row, s in enumerate(members) if s.zone == zone]) for zone in zones}
+        self._made: dict[tuple[TopicId, str | None], Sequence[Assignment]] = {}
+        self._shared: dict[Assignment, Assignment] = {}
+
+    def assignments(self, topic_id: TopicId, partition_count: int, zone: str | None) -> Sequence[Assignment]:
+        """One for each partition, for clients in `zone`: None, or a zone without an agent, is anywhere.
+
+        Equal assignments are one object. Empty where no agent lives.
+        """
+        if not len(self._nodes):
+            return ()
+        key = (topic_id, zone if zone in self._rows else None)
+        found = self._made.get(key, ())
+        if len(found) < partition_count:
+            if len(self._made) >= PLACEMENTS_CACHED_MAX:
+                self._made.clear()
+            found = self._made[key] = self._assign(topic_id, partition_count, key[1])
+        return found[:partition_count] if len(found) > partition_count else found
+
+    def replica_in(self, zone: str, topic_id: TopicId, partition: int) -> int | None:
+        """The node of `zone` that answers for a partition; None where the zone has no agent."""
+        return self.assignments(topic_id, partition + 1, zone)[partition].leader if zone in self._rows else None
+
+    def has_agent_in(self, zone: str) -> bool:
+        return zone in self._rows
+
+    def _assign(self, topic_id: TopicId, partition_count: int, zone: str | None) -> list[Assignment]:
+        keys = np.arange(partition_count, dtype=np.uint64) * _STEP + np.uint64(_word(topic_id))
+        weights = _weights(keys, self._seeds)
+        by_zone = {name: self._nodes[rows[weights[rows].argmax(axis=0)]] for name, rows in self._rows.items()}
+        leaders = by_zone[zone] if zone is not None else self._nodes[weights.argmax(axis=0)]
+        each = zip(leaders.tolist(), *(nodes.tolist() for nodes in by_zone.values()), strict=True)
+        return [self._share(Assignment(row[0], tuple(dict.fromkeys(row)))) for row in each]
+
+    def _share(self, assignment: Assignment) -> Assignment:
+        return self._shared.setdefault(assignment, assignment)
+
+
+def _members(sessions: Mapping[SessionId, SessionState]) -> list[tuple[SessionId, SessionState]]:
+    """Who may be asked, in order of names: those that do not drain, or all where all do."""
+    staying = [(session_id, session) for session_id, session in sessions.items() if not session.is_draining]
+    return sorted(staying or sessions.items(), key=lambda member: member[1].name)
+
+
+def _seeds(sessions: Iterable[SessionState]) -> _Words:
+    """A column of one word for each agent."""
+    words = np.array([_word(session.name.encode()) for session in sessions], dtype=np.uint64)
+    return words.reshape(-1, 1)
+
+
+def _weights(keys: _Words, seeds: _Words) -> _Words:
+    """A row for each agent, a column for each key."""
+    return _mixed(seeds ^ _mixed(keys))
+
+
+def _word(text: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+
+
+def _mixed(words: _Words) -> _Words:
+    """Every bit of a word spread over all of them; products wrap around."""
+    words = (words ^ (words >> np.uint64(30))) * _FIRST
+    words = (words ^ (words >> np.uint64(27))) * _SECOND
+    return words ^ (words >> np.uint64(31))
