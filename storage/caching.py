@@ -42,8 +42,8 @@ class CachingStore:
     async def head(self, key: str) -> ObjectMeta:
         return await self._inner.head(key)
 
-    def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
-        return self._inner.list(prefix)
+    def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
+        return self._inner.list(prefix, after=after)
 
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:

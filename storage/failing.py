@@ -100,11 +100,11 @@ class FailingStore:
         self._end(kind, f"head {key}")
         return found
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         kind = await self._begin(Operation.LIST, prefix)
         hidden = self._put_since_list if kind is FaultKind.STALE else frozenset[str]()
         self._put_since_list = set()
-        async for meta in self._inner.list(prefix):
+        async for meta in self._inner.list(prefix, after=after):
             if meta.key not in hidden:
                 yield meta
             if kind is FaultKind.CUT:

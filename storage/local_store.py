@@ -82,17 +82,18 @@ class LocalStore:
         check_key(key)
         return await self._in_thread(self._readers, lambda: self._head(key))
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         """A directory is read when the list arrives there, so what is put meanwhile may be missing."""
         check_prefix(prefix)
         pending = [prefix]
         while pending:
             step = pending.pop()
             if step and not step.endswith("/"):
-                with suppress(ObjectMissing):
-                    yield await self.head(step)
-                continue
-            pending.extend(await self._in_thread(self._readers, self._scanner(step)))
+                if step > after:
+                    with suppress(ObjectMissing):
+                        yield await self.head(step)
+            elif step > after or after.startswith(step):
+                pending.extend(await self._in_thread(self._readers, self._scanner(step)))
 
     async def delete(self, keys: Sequence[str]) -> None:
         self._check_writer()

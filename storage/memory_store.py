@@ -41,10 +41,10 @@ class MemoryStore:
         payload, modified_ms = self._find(key)
         return ObjectMeta(key=key, size_bytes=len(payload), modified_ms=modified_ms)
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         """Objects put while the list is read may be missing from it; none is given twice."""
         check_prefix(prefix)
-        for key in sorted(key for key in self._objects if key.startswith(prefix)):
+        for key in sorted(key for key in self._objects if key.startswith(prefix) and key > after):
             found = self._objects.get(key)
             if found is not None:
                 yield ObjectMeta(key=key, size_bytes=len(found[0]), modified_ms=found[1])

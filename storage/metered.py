@@ -64,10 +64,10 @@ class MeteredStore:
         with self._observed(self._head):
             return await self._inner.head(key)
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         """Counted as one request, however many pages it takes; its time includes the caller's own between objects."""
         with self._observed(self._list):
-            async for meta in self._inner.list(prefix):
+            async for meta in self._inner.list(prefix, after=after):
                 yield meta
 
     async def delete(self, keys: Sequence[str]) -> None:

@@ -64,8 +64,8 @@ class ObjectStore(Protocol):
         """Size and time of an object. Raises `ObjectMissing`."""
         ...
 
-    def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
-        """Every object below `prefix`, in order of keys."""
+    def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
+        """Every object below `prefix` whose key is above `after`, in order of keys."""
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:

@@ -102,10 +102,10 @@ class PackStore:
         check_key(key)
         return _meta(key, self._place(key))
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         """What is put or deleted meanwhile may be missing."""
         check_prefix(prefix)
-        for key in sorted(key for key in self._index if key.startswith(prefix)):
+        for key in sorted(key for key in self._index if key.startswith(prefix) and key > after):
             place = self._index.get(key)
             if place is not None:
                 yield _meta(key, place)

@@ -112,17 +112,16 @@ class RetryingStore:
     async def head(self, key: str) -> ObjectMeta:
         return await self._retry("head", key, lambda: self._inner.head(key))
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
-        """A list that breaks off is begun again; what was given already is not given twice."""
-        last = ""
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
+        """A list that breaks off is taken up behind what was given already."""
+        last = after
         tries = 0
         begun_s = self._ports.monotonic_s()
         while True:
             try:
-                async for meta in self._inner.list(prefix):
-                    if meta.key > last:
-                        last = meta.key
-                        yield meta
+                async for meta in self._inner.list(prefix, after=last):
+                    last = meta.key
+                    yield meta
             except StoreError as error:
                 self._report("list", prefix, error)
                 tries += 1

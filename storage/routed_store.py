@@ -28,20 +28,20 @@ class RoutedStore:
     async def head(self, key: str) -> ObjectMeta:
         return await self._store(key).head(key)
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         if prefix.startswith(self._prefix):
-            async for meta in self._below.list(prefix):
+            async for meta in self._below.list(prefix, after=after):
                 yield meta
             return
         is_listed = not self._prefix.startswith(prefix)
-        async for other in self._others.list(prefix):
+        async for other in self._others.list(prefix, after=after):
             if not is_listed and other.key > self._prefix:
                 is_listed = True
-                async for meta in self._below.list(self._prefix):
+                async for meta in self._below.list(self._prefix, after=after):
                     yield meta
             yield other
         if not is_listed:
-            async for meta in self._below.list(self._prefix):
+            async for meta in self._below.list(self._prefix, after=after):
                 yield meta
 
     async def delete(self, keys: Sequence[str]) -> None:

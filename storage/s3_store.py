@@ -155,11 +155,12 @@ class S3Store:
         with _errors_of(path := self._path(key)):
             return self._meta(await obstore.head_async(self._client, path))
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectMeta]:
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         """S3 lists are consistent, and in order of UTF-8 bytes."""
         check_prefix(prefix)
         with _errors_of(path := self._prefix + prefix):
-            pages = obstore.list(self._client, path or None, chunk_size=LIST_PAGE_KEYS)  # pyright: ignore[reportUnknownMemberType]
+            offset = self._prefix + after if after else None
+            pages = obstore.list(self._client, path or None, offset=offset, chunk_size=LIST_PAGE_KEYS)  # pyright: ignore[reportUnknownMemberType]
             async for page in pages:
                 for found in page:
                     yield self._meta(found)

@@ -254,6 +254,15 @@ class TestList:
         await store.put("a/b", [b"123"])
         assert [(meta.key, meta.size_bytes) async for meta in store.list("")] == [("a/b", 3)]
 
+    async def test_a_list_begins_behind_a_key(self, store: ObjectStore) -> None:
+        keys = ["a/1", "intake/0001/1", "intake/0001/3", "intake/00012/0", "intake/0002/0", "other/1"]
+        for key in keys:
+            await store.put(key, [b"x"])
+        for after in ("", "intake/0001", "intake/0001/1", "intake/0001/2", "intake/00012/", "intake/1", "other/1"):
+            for prefix in ("", "intake/", "intake/0001/"):
+                found = [meta.key async for meta in store.list(prefix, after=after)]
+                assert found == [key for key in keys if key.startswith(prefix) and key > after], (prefix, after)
+
     async def test_more_than_a_page_is_listed(self, store: ObjectStore) -> None:
         keys = [f"p/{index:05}" for index in range(1_100)]
         for first in range(0, len(keys), 50):
