@@ -177,6 +177,7 @@ class Broker:
                 budget=ReadBudget(bytes_max=FETCH_READS_BYTES_MAX),
                 clock=clock,
                 broker_configs=settings.broker_configs,
+                confirmed_s=lambda: writer.confirmed_s,
             ),
             fetch_sessions=FetchSessions(),
             timestamps=TimestampSearch(metadata=metadata, reader=reader),

@@ -1,13 +1,15 @@
 """From a consumer's wish to record batches: wait for enough, plan, read, cut to size.
 
-Rule: a fetch beyond the end that this agent knows takes a barrier first (safety rule S4); a missing object means plan
-again, never an empty answer (S6). Waiting is for the state's change, not for timers. Whole batches only, and at least
-one however small the limit. What has to be read takes its share of one budget for all fetches first.
+Rule: a fetch beyond the end that this agent knows takes a barrier first, and one at its end is turned away where the
+ledger has not confirmed this agent's session for a lease's time: what it sees may be cut off (safety rule S4). What is
+missing means plan again, never an empty answer (S6). Waiting is for the state's change, not for timers. Whole batches
+only, and at least one however small the limit. What has to be read takes its share of one budget for all fetches first.
+The state may be another object after every await: partitions are looked up anew.
 Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agent.chunk_cache import ServedChunk
@@ -16,7 +18,7 @@ from agent.chunk_reader import ChunkReader
 from agent.clock import Clock
 from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
 from agent.fetch_sessions import WantedPartition
-from agent.metadata_loop import MetadataLoop
+from agent.metadata_loop import MetadataLoop, PartitionKey
 from agent.patience import Patience
 from agent.read_budget import ReadBudget, Share
 from agent.topics import TopicAdmin
@@ -25,7 +27,7 @@ from coordinator.log import LedgerUnavailable
 from coordinator.state import PartitionState, TopicState
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.limits import FETCH_RESPONSE_BYTES_MAX, READ_PLANS_MAX, ROWS_PER_TURN
+from protocol.limits import FETCH_RESPONSE_BYTES_MAX, LEDGER_SESSION_SECONDS, READ_PLANS_MAX, ROWS_PER_TURN
 from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
 from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
 
@@ -54,7 +56,7 @@ class PartitionRead:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A partition that can be read, as it stands in the state now."""
+    """A partition that can be read, as it stands in the state now: topic and partition are not kept over an await."""
 
     topic: TopicState
     partition: PartitionState
@@ -63,7 +65,7 @@ class _Found:
     """The consumer read this epoch beyond its end."""
 
     @property
-    def key(self) -> tuple[TopicId, PartitionIndex]:
+    def key(self) -> PartitionKey:
         return self.topic.topic_id, PartitionIndex(self.number)
 
 
@@ -102,13 +104,16 @@ class FetchPath:
         budget: ReadBudget,
         clock: Clock,
         broker_configs: dict[str, str],
+        confirmed_s: Callable[[], float],
     ) -> None:
+        """`confirmed_s`: the monotonic time when the ledger was asked last that then confirmed this agent's session."""
         self._metadata = metadata
         self._topics = topics
         self._reader = reader
         self._budget = budget
         self._clock = clock
         self._broker_configs = broker_configs
+        self._confirmed_s = confirmed_s
 
     async def fetch(
         self,
@@ -164,37 +169,48 @@ class FetchPath:
             await self._clock.sleep(0)
 
     async def _wait(self, request: "_Request", deadline_s: float) -> None:
-        """Return when there is something to say: an error, enough bytes, or the end of the wait."""
+        """Return when there is something to say: an error, enough bytes, the end of the wait, or of this agent's trust
+        in what it sees.
+        """
         while True:
-            each_found: list[_Found] = []
+            keys: list[PartitionKey] = []
             for number, partition in enumerate(request.wanted, 1):
                 found = await self._find(request, partition)
                 if isinstance(found, ErrorCode) or found.is_diverging:
                     return
-                each_found.append(found)
+                keys.append(found.key)
                 await self._yield_at(number)
-            if not each_found or request.patience.is_over or self._clock.monotonic_s() >= deadline_s:
+            if not keys or request.patience.is_over:
+                return
+            now_s = self._clock.monotonic_s()
+            wait_s = min(deadline_s, self._trusted_until_s()) - now_s
+            if wait_s <= 0:
                 return
             # Watched before it is counted: what is committed in between wakes the wait.
-            growth = self._metadata.watch([found.key for found in each_found])
+            growth = self._metadata.watch(keys)
             request.patience.wakes(growth.notify)
             try:
-                if await self._is_enough(request, each_found):
+                if await self._is_enough(request, keys):
                     return
-                async with self._clock.timeout(deadline_s - self._clock.monotonic_s()):
+                async with self._clock.timeout(wait_s):
                     await growth.wait()
             except TimeoutError:
-                return
+                continue  # the session may have been confirmed meanwhile
             finally:
                 self._metadata.unwatch(growth)
 
-    async def _is_enough(self, request: "_Request", each_found: Sequence["_Found"]) -> bool:
-        """Whether there is something to say now: enough bytes, or a topic that is gone or was loaded again."""
+    def _trusted_until_s(self) -> float:
+        """Until when what this agent sees is taken for all there is (safety rule S4)."""
+        return self._confirmed_s() + LEDGER_SESSION_SECONDS
+
+    async def _is_enough(self, request: "_Request", keys: Sequence[PartitionKey]) -> bool:
+        """Whether there is something to say now: enough bytes, or a topic that was deleted meanwhile."""
         available = 0
-        for number, (partition, found) in enumerate(zip(request.wanted, each_found, strict=True), 1):
-            if self._metadata.state.topics.get(found.topic.topic_id) is not found.topic:
+        for number, (wanted, key) in enumerate(zip(request.wanted, keys, strict=True), 1):
+            partition = self._metadata.state.partition(*key)
+            if partition is None:
                 return True
-            available += available_bytes(found.partition, partition.fetch_offset, request.bytes_max - available)
+            available += available_bytes(partition, wanted.fetch_offset, request.bytes_max - available)
             if available >= request.bytes_min:
                 return True
             await self._yield_at(number)
@@ -209,13 +225,17 @@ class FetchPath:
         if not _needs_barrier(found):
             return found
         if request.is_confirmed is None:
-            try:
-                await self._metadata.barrier()
-                request.is_confirmed = True
-            except LedgerUnavailable:
-                request.is_confirmed = False
+            request.is_confirmed = await self._barrier()
             found = self._find_now(wanted)
         return found if request.is_confirmed or not _needs_barrier(found) else ErrorCode.not_leader_or_follower
+
+    async def _barrier(self) -> bool:
+        """Whether the ledger answered: then everything that was in it is applied."""
+        try:
+            await self._metadata.barrier()
+        except LedgerUnavailable:
+            return False
+        return True
 
     def _find_now(self, wanted: WantedPartition) -> "_Found | ErrorCode":
         """The partition, or why it cannot be read, as far as this agent has applied the ledger."""
@@ -252,14 +272,17 @@ class FetchPath:
             if found.is_diverging:
                 read.is_diverging = True
                 return read
+            if wanted.fetch_offset == partition.log_end and self._clock.monotonic_s() >= self._trusted_until_s():
+                break
             bytes_max = min(bytes_left, wanted.partition_max_bytes)
             if share is None or wanted.fetch_offset == partition.log_end or (bytes_max <= 0 and not is_first):
                 return read
             try:
                 await self._read_chunks(share, found, read, bytes_max, is_first=is_first)
             except ObjectMissing:
-                await self._metadata.barrier()
-                continue
+                if await self._barrier():
+                    continue
+                break
             except StoreUnavailable:
                 break
             except StoreError as error:
@@ -282,7 +305,7 @@ class FetchPath:
         offset = read.wanted.fetch_offset
         compression = archive_compression(found.topic, self._broker_configs)
         mark = read.high_watermark
-        while chunks := chunks_from(found.partition, offset, bytes_max - read.record_bytes, offset_end=mark):
+        while chunks := self._chunks_from(found.key, offset, bytes_max - read.record_bytes, mark):
             is_more = bool(read.records)
             served_chunks = await self._read_counted(share, chunks, [compression] * len(chunks), is_more=is_more)
             for chunk, served in zip(chunks, served_chunks, strict=False):
@@ -297,6 +320,12 @@ class FetchPath:
                 offset = chunk.offset_end
             if read.records and len(served_chunks) < len(chunks):
                 return
+        if not read.records:
+            raise ObjectMissing(f"offset {offset} is not in the state any more")
+
+    def _chunks_from(self, key: PartitionKey, offset: int, bytes_max: int, mark: int) -> list[ChunkRef]:
+        partition = self._metadata.state.partition(*key)
+        return [] if partition is None else chunks_from(partition, offset, bytes_max, offset_end=mark)
 
     async def _read_counted(
         self, share: Share, chunks: Sequence[ChunkRef], compressions: Sequence[Compression], *, is_more: bool

@@ -1,7 +1,7 @@
 """Finds the record that stands for a time: the index names the chunk, its records name the offset.
 
 Rule: the chunk is chosen by the index's largest timestamps alone, so at most one chunk is read; a chunk that is
-replaced meanwhile is looked up again.
+replaced meanwhile is looked up again, in the state of that moment (safety rule S6).
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3), KIP-734.
 """
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from agent.chunk_cache import ServedChunk
 from agent.chunk_reader import ChunkReader
 from agent.cpu import run_in_thread
-from agent.metadata_loop import MetadataLoop
-from coordinator.state import PartitionState
+from agent.metadata_loop import MetadataLoop, PartitionKey
 from protocol.compression import Compression
 from protocol.errors import InvalidBatch
 from protocol.limits import READ_PLANS_MAX
@@ -33,14 +32,18 @@ class TimestampSearch:
         self._metadata = metadata
         self._reader = reader
 
-    async def find(self, partition: PartitionState, timestamp: int | None) -> RecordAt | None:
+    async def find(self, key: PartitionKey, timestamp: int | None) -> RecordAt | None:
         """The first record at or after `timestamp`; with None the first of those with the greatest timestamp.
 
-        None if there is no such record. Raises `StoreUnavailable` when the chunk cannot be read now, `ObjectDamaged` or
-        another `StoreError` when it never can.
+        None if there is no such record, or no such partition. Raises `StoreUnavailable` when the chunk cannot be read
+        now, `ObjectDamaged` or another `StoreError` when it never can, `LedgerUnavailable` where it has to be looked up
+        again and the ledger is away.
         """
         for _ in range(READ_PLANS_MAX):
-            index = partition.index
+            partition = self._metadata.state.partition(*key)
+            if partition is None:
+                return None
+            index, log_start = partition.index, partition.log_start
             row = index.max_timestamp_row() if timestamp is None else index.find_timestamp(timestamp)
             if row is None:
                 return None
@@ -52,7 +55,7 @@ class TimestampSearch:
                 continue
             wanted = chunk.max_timestamp if timestamp is None else timestamp
             try:
-                return await run_in_thread(first_at_or_after, served, wanted, partition.log_start)
+                return await run_in_thread(first_at_or_after, served, wanted, log_start)
             except InvalidBatch as error:
                 raise ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}") from error
         raise StoreUnavailable("the chunk was replaced each time it was looked up")

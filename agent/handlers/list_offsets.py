@@ -2,8 +2,9 @@
 
 Special timestamps: -1 latest, -2 earliest, -3 the record with the greatest timestamp (version 7, KIP-734), -4 earliest
 local (8, KIP-405), -5 latest tiered (9, KIP-1005), -6 earliest pending upload (11, KIP-1023). There is one tier, so the
-earliest local offset is the earliest, and nothing is tiered or pending. Every answer takes a barrier (safety rule S4).
-A partition that is named twice is refused, in one row.
+earliest local offset is the earliest, and nothing is tiered or pending. Every answer takes a barrier (safety rule S4);
+where the ledger does not answer it, every partition is NOT_LEADER_OR_FOLLOWER. One that is named twice is refused, in
+one row.
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3).
 """
 
@@ -13,12 +14,14 @@ from typing import Any
 
 from agent.cluster_view import leader_epoch_error
 from agent.handlers.entities import answer, request_body
+from agent.metadata_loop import PartitionKey
 from agent.services import Request, Services
 from agent.timestamp_search import TimestampSearch
 from agent.turns import Turns, rows_at_most, work
+from coordinator.log import LedgerUnavailable
 from coordinator.state import PartitionState
 from protocol.errors import ErrorCode
-from protocol.types import LEADER_EPOCH
+from protocol.types import LEADER_EPOCH, PartitionIndex
 from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -42,7 +45,7 @@ NOTHING = (-1, -1, -1)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await work(rows_at_most(request.frame.body), request_body, request.frame)
-    await services.metadata.barrier()
+    is_behind = not await _barrier(services)
     turns = Turns(services.clock)
     mentioned: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
@@ -56,9 +59,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     for topic in body.topics:
         partitions = []
         for partition in {each.partition_index: each for each in topic.partitions}.values():
-            is_repeated = (topic.name, partition.partition_index) in repeated
-            version = request.frame.api_version
-            partitions.append(await _partition(services, version, topic.name, partition, is_repeated=is_repeated))
+            error_code = ErrorCode.not_leader_or_follower if is_behind else ErrorCode.none
+            if (topic.name, partition.partition_index) in repeated:
+                error_code = ErrorCode.invalid_request
+            partitions.append(await _partition(services, request.frame.api_version, topic.name, partition, error_code))
             await turns.row()
         topics.append({"name": topic.name, "partitions": partitions})
         row_count += 1 + len(partitions)
@@ -66,23 +70,22 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     return await work(row_count, answer, request.frame, {"topics": topics})
 
 
+async def _barrier(services: Services) -> bool:
+    """Whether the ledger answered."""
+    try:
+        await services.metadata.barrier()
+    except LedgerUnavailable:
+        return False
+    return True
+
+
 async def _partition(
-    services: Services, version: int, topic_name: str, wanted: Any, *, is_repeated: bool
+    services: Services, version: int, topic_name: str, wanted: Any, error_code: ErrorCode
 ) -> dict[str, Any]:
-    error_code, found = ErrorCode.none, NOTHING
-    topic = services.topics.known(topic_name)
-    if is_repeated:
-        error_code = ErrorCode.invalid_request
-    elif topic is None or not 0 <= wanted.partition_index < len(topic.partitions):
-        error_code = ErrorCode.unknown_topic_or_partition
-    elif wanted.timestamp < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSION.get(wanted.timestamp, 0):
-        error_code = ErrorCode.unsupported_version
-    else:
-        epoch = wanted.current_leader_epoch if version >= 4 else -1
-        error_code = leader_epoch_error(epoch)
-        if error_code is ErrorCode.none:
-            partition = topic.partitions[wanted.partition_index]
-            error_code, found = await offset_at(services.timestamps, partition, wanted.timestamp)
+    """One row of the answer; with an error nothing is looked up."""
+    found = NOTHING
+    if error_code is ErrorCode.none:
+        error_code, found = await _find(services, version, topic_name, wanted)
     timestamp, offset, leader_epoch = found
     return {
         "partition_index": wanted.partition_index,
@@ -93,28 +96,41 @@ async def _partition(
     }
 
 
-async def offset_at(
-    timestamps: TimestampSearch, partition: PartitionState, timestamp: int
+async def _find(
+    services: Services, version: int, topic_name: str, wanted: Any
 ) -> tuple[ErrorCode, tuple[int, int, int]]:
-    """An error, or timestamp, offset and leader epoch. Asking again helps where the store is away, not for damage."""
+    topic = services.topics.known(topic_name)
+    if topic is None or not 0 <= wanted.partition_index < len(topic.partitions):
+        return ErrorCode.unknown_topic_or_partition, NOTHING
+    if wanted.timestamp < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSION.get(wanted.timestamp, 0):
+        return ErrorCode.unsupported_version, NOTHING
+    epoch_error = leader_epoch_error(wanted.current_leader_epoch if version >= 4 else -1)
+    if epoch_error is not ErrorCode.none:
+        return epoch_error, NOTHING
+    index = PartitionIndex(wanted.partition_index)
+    return await offset_at(services.timestamps, (topic.topic_id, index), topic.partitions[index], wanted.timestamp)
+
+
+async def offset_at(
+    timestamps: TimestampSearch, key: PartitionKey, partition: PartitionState, timestamp: int
+) -> tuple[ErrorCode, tuple[int, int, int]]:
+    """An error, or timestamp, offset and leader epoch. Asking again helps where ledger or store are away, not for
+    damage. `partition` is as it stands now.
+    """
+    match timestamp:
+        case -1:
+            return ErrorCode.none, (-1, partition.log_end, LEADER_EPOCH)
+        case -2 | -4:
+            return ErrorCode.none, (-1, partition.log_start, LEADER_EPOCH)
+        case -5 | -6:
+            return ErrorCode.none, NOTHING
+        case _:
+            pass
     try:
-        return ErrorCode.none, await _offset(timestamps, partition, timestamp)
-    except (StoreUnavailable, ObjectMissing):
+        found = await timestamps.find(key, None if timestamp == MAX_TIMESTAMP else timestamp)
+    except (StoreUnavailable, ObjectMissing, LedgerUnavailable):
         return ErrorCode.not_leader_or_follower, NOTHING
     except StoreError as error:
         log.error("records cannot be read", extra={"reason": str(error)})
         return ErrorCode.kafka_storage_error, NOTHING
-
-
-async def _offset(timestamps: TimestampSearch, partition: PartitionState, timestamp: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch)."""
-    match timestamp:
-        case -1:
-            return -1, partition.log_end, LEADER_EPOCH
-        case -2 | -4:
-            return -1, partition.log_start, LEADER_EPOCH
-        case -5 | -6:
-            return NOTHING
-        case _:
-            found = await timestamps.find(partition, None if timestamp == MAX_TIMESTAMP else timestamp)
-            return NOTHING if found is None else (found.timestamp, found.offset, LEADER_EPOCH)
+    return ErrorCode.none, NOTHING if found is None else (found.timestamp, found.offset, LEADER_EPOCH)

@@ -52,6 +52,8 @@ class DataPaths:
         self.store = FailingStore(self.memory, sleep=self._pause)
         self.during_pause: Callable[[], Awaitable[object]] | None = None
         """What happens while a slow operation of the store is under way."""
+        self.confirmed_s: float | None = None
+        """When the ledger confirmed the session last; None stands for just now."""
         self.cache = ChunkCache(bytes_max=cache_bytes)
         self.produce_path = ProducePath(
             store=self.store,
@@ -75,6 +77,7 @@ class DataPaths:
             budget=self.budget,
             clock=parts.clock,
             broker_configs={},
+            confirmed_s=lambda: parts.clock.monotonic_s() if self.confirmed_s is None else self.confirmed_s,
         )
         self.archiver = Archiver(
             store=self.store,

@@ -1,12 +1,13 @@
 """What consumers are given: whole batches, none skipped, whatever the limit and wherever the records lie."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
-from agent.clock import SystemClock
+from agent.clock import Clock, SystemClock
 from agent.fetch_path import FetchPath, PartitionRead
 from agent.fetch_sessions import WantedPartition
 from agent.ids import SystemIds
@@ -15,7 +16,7 @@ from coordinator.log import Head
 from coordinator.memory_log import MemoryLedger
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.limits import ROWS_PER_TURN
+from protocol.limits import LEDGER_SESSION_SECONDS, ROWS_PER_TURN
 from protocol.types import TopicId
 from storage.failing import Fault, FaultKind, Operation
 from storage.object_store import ObjectMeta
@@ -23,6 +24,7 @@ from storage.refs import INTAKE_PREFIX
 from tests.made_commands import TOPIC, create
 from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import DataPaths, data_paths
+from tests.unit.agent.ledger_parts import ManualClock
 
 RECORDS = 40
 
@@ -157,6 +159,39 @@ class HeadLedger(MemoryLedger):
         return await super().head()
 
 
+class SteppedClock(ManualClock):
+    """Every wait with a limit lasts for as long, and ends so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+        self.at_timeout: Callable[[], object] = lambda: None
+
+    @asynccontextmanager
+    async def timeout(self, seconds: float | None) -> AsyncIterator[None]:
+        self.waits.append(seconds)
+        try:
+            async with asyncio.timeout(0):
+                yield
+        finally:
+            self.seconds += seconds or 0.0
+            self.at_timeout()
+
+
+def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], float]) -> FetchPath:
+    """These paths' fetches by another clock."""
+    parts = paths.parts
+    return FetchPath(
+        metadata=parts.metadata,
+        topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
+        reader=paths.reader,
+        budget=paths.budget,
+        clock=clock,
+        broker_configs={},
+        confirmed_s=confirmed_s,
+    )
+
+
 def consumer_of(topic: str, offset: int = 0, partition: int = 0) -> WantedPartition:
     return WantedPartition(topic, partition, offset, 1 << 20, -1, -1)
 
@@ -235,16 +270,7 @@ async def test_a_fetch_that_may_not_wait_for_its_turn_tells_marks_and_errors_and
 async def test_a_fetch_whose_turn_does_not_come_in_time_answers_without_records() -> None:
     async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths:
         await paths.produce(batch(3))
-        fetch_path = FetchPath(
-            metadata=paths.parts.metadata,
-            topics=TopicAdmin(
-                metadata=paths.parts.metadata, writer=paths.parts.writer, ids=SystemIds(), broker_configs={}
-            ),
-            reader=paths.reader,
-            budget=paths.budget,
-            clock=SystemClock(),
-            broker_configs={},
-        )
+        fetch_path = fetch_path_of(paths, SystemClock(), SystemClock().monotonic_s)
         with await paths.budget.take(1_000):
             (read,) = await fetch_path.fetch([consumer_of("t")], max_wait_ms=1, bytes_min=1, bytes_max=1 << 20)
             waiting = paths.budget.waiting_count
@@ -381,3 +407,43 @@ async def test_a_record_that_compression_made_small_is_as_small_in_the_archive()
         records = await paths.consume(partition_bytes_max=1 << 20)
     assert 0 < first.record_bytes < 1 << 20
     assert [(record.offset, len(record.value or b"")) for record in records] == [(0, 8 << 20), (1, 200)]
+
+
+async def test_s4_a_fetch_at_the_end_is_turned_away_once_the_session_is_not_confirmed_for_a_leases_time() -> None:
+    async with data_paths() as paths:
+        await paths.produce(batch(3))
+        paths.confirmed_s = paths.parts.clock.seconds
+        paths.parts.clock.seconds += LEDGER_SESSION_SECONDS - 0.001
+        trusted = await paths.fetch(3)
+        paths.parts.clock.seconds += 0.002
+        cut_off, known = await paths.fetch(3), await paths.fetch(0)
+        paths.confirmed_s = paths.parts.clock.seconds
+        again = await paths.fetch(3)
+    assert (trusted.error_code, again.error_code) == (ErrorCode.none, ErrorCode.none)
+    assert (cut_off.error_code, cut_off.high_watermark) == (ErrorCode.not_leader_or_follower, -1)
+    assert (known.error_code, known.record_bytes > 0) == (ErrorCode.none, True)
+
+
+async def test_s4_a_fetch_that_waits_ends_with_the_trust_in_what_the_agent_sees() -> None:
+    """And not before: as long as the session is confirmed again in time it waits on."""
+    clock = SteppedClock()
+    async with data_paths() as paths:
+        await paths.produce(batch(3))
+        confirmations = [0.0, 3.0, 6.0]
+        clock.at_timeout = lambda: confirmations.pop(0) if len(confirmations) > 1 else None
+        path = fetch_path_of(paths, clock, lambda: confirmations[0])
+        (read,) = await path.fetch([consumer_of("t", 3)], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20)
+    assert read.error_code is ErrorCode.not_leader_or_follower
+    assert clock.waits == [LEDGER_SESSION_SECONDS, 3.0, 3.0]
+    assert clock.seconds == 6.0 + LEDGER_SESSION_SECONDS
+
+
+async def test_a_missing_object_while_the_ledger_is_away_is_a_retriable_error() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(3))
+        await paths.memory.delete([meta.key for meta in await intake_objects(paths)])
+        ledger = paths.parts.ledger
+        assert isinstance(ledger, MemoryLedger)
+        ledger.is_reachable = False
+        read = await paths.fetch(0)
+    assert (read.error_code, read.record_bytes) == (ErrorCode.not_leader_or_follower, 0)

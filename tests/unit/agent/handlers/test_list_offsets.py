@@ -1,15 +1,23 @@
-"""Offsets by time: whether asking again helps is told apart, for an object that is away and one that is damaged."""
+"""Offsets by time: whether asking again helps is told apart, for an object that is away and one that is damaged. Every
+answer is no older than its request (safety rule S4)."""
 
+import asyncio
+import struct
+
+from agent.handlers import list_offsets
 from agent.handlers.list_offsets import MAX_TIMESTAMP, NOTHING, offset_at
+from agent.services import Request
 from agent.timestamp_search import TimestampSearch
+from coordinator.memory_log import MemoryLedger
 from protocol.compression import Compression
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.record_batch import patch_offsets
-from protocol.types import LEADER_EPOCH
+from protocol.types import LEADER_EPOCH, PartitionIndex
 from storage.failing import Fault, FaultKind, Operation
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch
-from tests.unit.agent.data_paths import DataPaths, data_paths
+from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000 + n, value=b"x" * 50) for n in range(3)], Compression.ZSTD)
 
@@ -19,7 +27,8 @@ Answer = tuple[ErrorCode, tuple[int, int, int]]
 async def latest_in_time(paths: DataPaths) -> Answer:
     metadata = paths.parts.metadata
     partition = metadata.state.topics[TOPIC].partitions[0]
-    return await offset_at(TimestampSearch(metadata=metadata, reader=paths.reader), partition, MAX_TIMESTAMP)
+    timestamps = TimestampSearch(metadata=metadata, reader=paths.reader)
+    return await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP)
 
 
 async def with_object(payload: bytes) -> Answer:
@@ -60,3 +69,35 @@ async def test_a_missing_object_and_a_store_that_is_away_are_retriable() -> None
         ErrorCode.none,
         ErrorCode.not_leader_or_follower,
     )
+
+
+def latest_of(topic: bytes) -> Request:
+    """ListOffsets 1: the end of partition 0."""
+    body = struct.pack(">iih", -1, 1, len(topic)) + topic + struct.pack(">iiq", 1, 0, -1)
+    frame = RequestFrame(
+        number=0, api_key=2, api_version=1, correlation_id=5, client_id="", header_bytes=10, body=memoryview(body)
+    )
+    return Request(frame=frame, listener="PLAINTEXT", peer="p")
+
+
+async def listed(paths: DataPaths, topic: bytes = b"t") -> tuple[int, int]:
+    """The error code and the offset that the handler answers."""
+    async with asyncio.TaskGroup() as tasks:
+        answer = await list_offsets.handle(services_of(paths, paths.parts.clock, tasks), latest_of(topic))
+    error_code, _, offset = struct.unpack(">hqq", b"".join(bytes(part) for part in answer)[-18:])
+    return error_code, offset
+
+
+async def test_s4_a_ledger_that_is_away_is_a_retriable_error_and_neither_an_old_end_nor_an_unknown_topic() -> None:
+    async with data_paths() as paths:
+        await paths.produce(BATCH)
+        before = await listed(paths)
+        ledger = paths.parts.ledger
+        assert isinstance(ledger, MemoryLedger)
+        ledger.is_reachable = False
+        away = await listed(paths), await listed(paths, b"gone")
+        ledger.is_reachable = True
+        back = await listed(paths), await listed(paths, b"gone")
+    assert before == (ErrorCode.none, 3)
+    assert away == ((ErrorCode.not_leader_or_follower, -1), (ErrorCode.not_leader_or_follower, -1))
+    assert back == ((ErrorCode.none, 3), (ErrorCode.unknown_topic_or_partition, -1))
