@@ -5,9 +5,12 @@ Rule: pure; `coordinator.etcd_log` reads and writes them. Layout:
     /penstock/<cluster>/meta                      cluster id and incarnation
     /penstock/<cluster>/sessions/<name>           leased; its create_revision is the session
     /penstock/<cluster>/ledger/<session>/<n>      an entry; both numbers 16 hexadecimal digits
-    /penstock/<cluster>/head                      put by every append: position by mod_revision, appends by version
+    /penstock/<cluster>/head                      put by every append: position by mod_revision, appends by version;
+                                                  its value names the append's last entry
     /penstock/<cluster>/snapshot                  the pointer
-    /penstock/<cluster>/trimmed                   up to where entries were dropped
+    /penstock/<cluster>/trimmed                   the position up to which entries were dropped
+
+Sessions and positions in keys and values are the ledger's, which count the incarnation (`log.position_first`).
 """
 
 from dataclasses import dataclass
@@ -65,8 +68,12 @@ class EtcdKeys:
     def entries(self) -> bytes:
         return self.prefix + b"ledger/"
 
+    @property
+    def sessions(self) -> bytes:
+        return self.prefix + b"sessions/"
+
     def session(self, name: str) -> bytes:
-        return self.prefix + b"sessions/" + name.encode()
+        return self.sessions + name.encode()
 
     def entries_of(self, session: SessionId) -> bytes:
         """The prefix of a session's entries."""
@@ -95,6 +102,22 @@ def write_meta(identity: LedgerIdentity) -> bytes:
 def read_meta(value: bytes) -> LedgerIdentity:
     meta = _decode(value, _Meta, "meta")
     return LedgerIdentity(cluster_id=meta.cluster_id, incarnation=meta.incarnation)
+
+
+def write_head(session: SessionId, number: int) -> bytes:
+    """The head's value: the last entry of the newest append."""
+    return b"%x/%x" % (session, number)
+
+
+def read_head(value: bytes) -> tuple[SessionId, int]:
+    """Session and number of the newest entry. Raises `LedgerCorrupt`."""
+    session, separator, number = value.partition(b"/")
+    try:
+        if separator:
+            return SessionId(int(session, 16)), int(number, 16)
+    except ValueError:
+        pass
+    raise LedgerCorrupt(f"the key 'head' holds {value!r}, which names no entry: what wrote it?")
 
 
 def write_pointer(pointer: SnapshotPointer) -> bytes:

@@ -1,9 +1,11 @@
 """The cluster's ledger in etcd.
 
 Rule: an append is one transaction, guarded by the session's key and by the absence of its first entry; its position is
-the transaction's revision. What is behind an answer that never came is settled by repeating (safety rule S10). Reads
-that begin something (`load`, `head`) are linearizable; a tail is a watch, which etcd itself keeps in order and whole.
-Keys: `coordinator.etcd_keys`. Contract: tests/contract/test_ledger.py. Source: etcd's "KV API guarantees".
+the transaction's revision, above that of the incarnation (`log.position_first`). What is behind an answer that never
+came is settled by repeating (safety rule S10). Reads that begin something (`load`, `head`) are linearizable; a tail is
+a watch, which etcd itself keeps in order and whole. Whether it is still the same ledger that answers:
+`coordinator.etcd_lineage` (safety rule S9). Keys: `coordinator.etcd_keys`. Contract: tests/contract/test_ledger.py.
+Source: etcd's "KV API guarantees".
 """
 
 import contextlib
@@ -12,11 +14,20 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Self
 
-from aetcd.rpc import kv_pb2, rpc_pb2
+from aetcd.rpc import rpc_pb2
 
 from coordinator.append_rules import NewestGroup, check_group, entries_of, is_next, position_of_repeat
 from coordinator.etcd_client import EtcdClient, LeaseGone
-from coordinator.etcd_keys import EtcdKeys, prefix_end, read_meta, read_pointer, write_meta, write_pointer
+from coordinator.etcd_keys import (
+    EtcdKeys,
+    prefix_end,
+    read_pointer,
+    write_head,
+    write_meta,
+    write_pointer,
+)
+from coordinator.etcd_lineage import Lineage
+from coordinator.etcd_requests import delete, get, has_value, is_absent, is_created_at, put
 from coordinator.log import (
     Entry,
     Fenced,
@@ -29,11 +40,10 @@ from coordinator.log import (
     SessionHeld,
     SnapshotPointer,
     Trimmed,
+    check_restart,
 )
 from protocol.limits import ETCD_PAGE_ENTRIES_MAX, LEDGER_GROUP_ENTRIES_MAX, LEDGER_SESSION_SECONDS
 from protocol.types import Position, SessionId
-
-_Compare = rpc_pb2.Compare
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,14 +57,23 @@ class _Session:
     """Whether a group may have been appended after `newest`: an answer did not come."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What became of a guarded transaction. `responses`: of the other branch, where it was not carried out."""
+
+    is_done: bool
+    revision: int
+    responses: Sequence[rpc_pb2.ResponseOp]
+
+
 class EtcdLedger:
     """Implements `coordinator.log.Ledger`. Made by `open`."""
 
-    def __init__(self, client: EtcdClient, keys: EtcdKeys, identity: LedgerIdentity, *, session_seconds: int) -> None:
+    def __init__(self, client: EtcdClient, keys: EtcdKeys, meta: bytes, *, session_seconds: int) -> None:
         self._client = client
         self._session_seconds = session_seconds
         self._keys = keys
-        self._identity = identity
+        self._lineage = Lineage(keys, meta)
         self._sessions: dict[SessionId, _Session] = {}
 
     @classmethod
@@ -71,37 +90,33 @@ class EtcdLedger:
             meta = write_meta(LedgerIdentity(cluster_id=new_cluster_id, incarnation=1))
             answer = await client.txn(
                 rpc_pb2.TxnRequest(
-                    compare=[_is_absent(keys.meta)], success=[_put(keys.meta, meta)], failure=[_get(keys.meta)]
+                    compare=[is_absent(keys.meta)], success=[put(keys.meta, meta)], failure=[get(keys.meta)]
                 ),
             )
             found = meta if answer.succeeded else answer.responses[0].response_range.kvs[0].value
-            return cls(client, keys, read_meta(found), session_seconds=session_seconds)
+            return cls(client, keys, found, session_seconds=session_seconds)
         except BaseException:
             await client.close()
             raise
 
     async def identity(self) -> LedgerIdentity:
-        return self._identity
+        return self._lineage.identity
 
-    # Sessions.
+    # Sessions. One is the position of its key's creation (safety rule S12).
 
     async def open_session(self, name: str) -> SessionId:
         lease = await self._client.grant_lease(self._session_seconds)
         key = self._keys.session(name)
         try:
-            answer = await self._client.txn(
-                rpc_pb2.TxnRequest(
-                    compare=[_is_absent(key)], success=[_put(key, b"", lease=lease)], failure=[_get(key)]
-                ),
-            )
-        except LedgerUnavailable:
+            written = await self._write(compare=[is_absent(key)], success=[put(key, b"", lease)], failure=[get(key)])
+        except (LedgerUnavailable, LedgerCorrupt):
             await self._revoke(lease)
             raise
-        if not answer.succeeded:
+        if not written.is_done:
             await self._revoke(lease)
-            held = answer.responses[0].response_range.kvs[0].create_revision
+            held = self._lineage.session(written.responses[0].response_range.kvs[0].create_revision)
             raise SessionHeld(f"session {held} lives under the name {name!r}")
-        session = SessionId(answer.header.revision)
+        session = self._lineage.session(written.revision)
         self._sessions[session] = _Session(name=name, lease=lease)
         return session
 
@@ -111,8 +126,8 @@ class EtcdLedger:
             await self._client.revoke_lease(closed.lease)
 
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
-        answer = await self._range(self._keys.session(name))
-        return not answer.kvs or answer.kvs[0].create_revision != session
+        held = (await self._read_checked([get(self._keys.session(name))]))[0].response_range.kvs
+        return not held or self._lineage.session(held[0].create_revision) != session
 
     async def _revoke(self, lease: int) -> None:
         with contextlib.suppress(LedgerUnavailable):  # it runs out by itself
@@ -136,48 +151,44 @@ class EtcdLedger:
             raise Fenced(f"session {session} is not one of this agent's, or over")
         if opened.is_unsure and not is_next(opened.newest, entries):
             opened.newest = await self._newest(session) or opened.newest
-        if is_next(opened.newest, entries):
-            opened.is_unsure = True
-            answer = await self._append(opened.name, session, entries)
-            if answer.succeeded:
-                position = Position(answer.header.revision)
-                opened.newest = NewestGroup(position=position, entries=tuple(entries))
-                opened.is_unsure = False
-                return position
-        else:
-            answer = await self._look(opened.name, session, entries)
-        return self._settle(opened, session, entries, answer)
+        if not is_next(opened.newest, entries):
+            return self._settle(
+                opened, session, entries, await self._read_checked(self._looking(opened.name, session, entries))
+            )
+        opened.is_unsure = True
+        written = await self._append(opened.name, session, entries)
+        if not written.is_done:
+            return self._settle(opened, session, entries, written.responses)
+        position = self._lineage.position(written.revision)
+        self._lineage.see(position, session, entries[-1].number)
+        opened.newest = NewestGroup(position=position, entries=tuple(entries))
+        opened.is_unsure = False
+        return position
 
-    async def _append(self, name: str, session: SessionId, entries: Sequence[Entry]) -> rpc_pb2.TxnResponse:
-        session_key = self._keys.session(name)
-        puts = [_put(self._keys.entry(session, entry.number), entry.payload) for entry in entries]
-        return await self._client.txn(
-            rpc_pb2.TxnRequest(
-                compare=[
-                    _is_created_at(session_key, session),
-                    _is_absent(self._keys.entry(session, entries[0].number)),
-                ],
-                success=[_put(self._keys.head, b"%x/%x" % (session, entries[-1].number)), *puts],
-                failure=self._looking(name, session, entries),
-            ),
+    async def _append(self, name: str, session: SessionId, entries: Sequence[Entry]) -> _Written:
+        puts = [put(self._keys.entry(session, entry.number), entry.payload) for entry in entries]
+        return await self._write(
+            compare=[
+                is_created_at(self._keys.session(name), self._lineage.revision(session)),
+                is_absent(self._keys.entry(session, entries[0].number)),
+            ],
+            success=[put(self._keys.head, write_head(session, entries[-1].number)), *puts],
+            failure=self._looking(name, session, entries),
         )
 
-    async def _look(self, name: str, session: SessionId, entries: Sequence[Entry]) -> rpc_pb2.TxnResponse:
-        return await self._client.txn(rpc_pb2.TxnRequest(success=self._looking(name, session, entries)))
-
     def _looking(self, name: str, session: SessionId, entries: Sequence[Entry]) -> list[rpc_pb2.RequestOp]:
-        """Asks for the session, and for what stands under the numbers of `entries` and after them."""
+        """Asks for the session, and for what stands under the numbers of `entries`."""
         first = self._keys.entry(session, entries[0].number)
-        return [_get(self._keys.session(name)), _get(first, self._keys.entry(session, entries[-1].number + 1))]
+        return [get(self._keys.session(name)), get(first, self._keys.entry(session, entries[-1].number + 1))]
 
     def _settle(
-        self, opened: _Session, session: SessionId, entries: Sequence[Entry], answer: rpc_pb2.TxnResponse
+        self, opened: _Session, session: SessionId, entries: Sequence[Entry], looked: Sequence[rpc_pb2.ResponseOp]
     ) -> Position:
         """The position of a group that was not appended now: an earlier try was, or it must not be."""
-        held, found = (response.response_range.kvs for response in answer.responses)
-        if not held or held[0].create_revision != session:
+        held, found = (response.response_range.kvs for response in looked)
+        if not held or self._lineage.session(held[0].create_revision) != session:
             raise Fenced(f"session {session} is over")
-        first_copy = [self._record(pair) for pair in found if pair.mod_revision == found[0].mod_revision]
+        first_copy = [self._lineage.record(pair) for pair in found if pair.mod_revision == found[0].mod_revision]
         position = position_of_repeat(session, opened.newest, first_copy, entries)
         if opened.newest is None or opened.newest.position < position:
             opened.newest = NewestGroup(position=position, entries=tuple(entries))
@@ -189,7 +200,7 @@ class EtcdLedger:
         first, end = self._keys.entry(session, 0), prefix_end(self._keys.entries_of(session))
         newest = rpc_pb2.RangeRequest
         found = await self._range(first, end, limit=LEDGER_GROUP_ENTRIES_MAX, sort_order=newest.DESCEND)
-        records = _in_order([self._record(pair) for pair in found.kvs])
+        records = _in_order([self._lineage.record(pair) for pair in found.kvs])
         if not records:
             return None
         position = records[-1].position
@@ -206,12 +217,11 @@ class EtcdLedger:
                 continue  # compacted while it was read: begin again at a newer revision
 
     async def _load(self) -> LedgerStart:
-        answer = await self._read_together(self._keys.snapshot, self._keys.head)
-        snapshots, heads = (response.response_range.kvs for response in answer.responses)
+        head, _, revision, answers = await self._begin_reading(get(self._keys.snapshot))
+        snapshots = answers[0].response_range.kvs
         pointer = read_pointer(snapshots[0].value) if snapshots else None
         after = Position(0) if pointer is None else pointer.position
-        records = await self._read_entries(after, answer.header.revision)
-        return LedgerStart(pointer=pointer, head=_head(heads), records=records)
+        return LedgerStart(pointer=pointer, head=head, records=await self._read_entries(after, revision))
 
     async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
         while True:
@@ -231,7 +241,7 @@ class EtcdLedger:
             yield records
         create = rpc_pb2.WatchCreateRequest(
             key=self._keys.entries,
-            range_end=prefix_end(self._keys.entries),
+            range_end=self._keys.meta + b"\0",  # the entries and the identity: nothing stands between them
             start_revision=revision + 1,
             filters=[rpc_pb2.WatchCreateRequest.NODELETE],
         )
@@ -241,63 +251,80 @@ class EtcdLedger:
                     raise Trimmed(f"etcd has compacted up to {response.compact_revision}")
                 if response.canceled:
                     raise LedgerUnavailable(f"etcd ended a watch: {response.cancel_reason}")
-                records = _in_order([self._record(event.kv) for event in response.events])
+                records = self._records_of(response)
                 if records:
                     yield records
 
+    def _records_of(self, response: rpc_pb2.WatchResponse) -> list[LedgerRecord]:
+        records: list[LedgerRecord] = []
+        for event in response.events:
+            if event.kv.key == self._keys.meta:
+                self._lineage.judge_event(event.kv)
+            else:
+                records.append(self._lineage.record(event.kv))
+        return self._seen(_in_order(records))
+
+    def _seen(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
+        if records:
+            self._lineage.see(records[-1].position, records[-1].session, records[-1].number)
+        return records
+
     async def _check_kept(self, after: Position) -> int:
         """A revision at which everything above `after` was there. Raises `Trimmed`."""
-        answer = await self._read_together(self._keys.trimmed)
-        found = answer.responses[0].response_range.kvs
-        trimmed = int(found[0].value) if found else 0
+        _, trimmed, revision, _ = await self._begin_reading()
         if after < trimmed:
             raise Trimmed(f"position {after} was asked for, everything up to {trimmed} is trimmed")
-        return int(answer.header.revision)
+        return revision
+
+    async def _begin_reading(
+        self, *more: rpc_pb2.RequestOp
+    ) -> tuple[Head, Position, int, Sequence[rpc_pb2.ResponseOp]]:
+        """Head, position up to which is trimmed, and the answers to `more`, all at one revision, which is the third."""
+        seen, asked = self._lineage.seen, self._lineage.reading()
+        answer = await self._client.txn(rpc_pb2.TxnRequest(success=[*asked, *more]))
+        head, trimmed = self._lineage.judge_reading(answer.responses[: len(asked)], seen)
+        return head, trimmed, int(answer.header.revision), answer.responses[len(asked) :]
 
     async def _read_entries(self, after: Position, revision: int) -> list[LedgerRecord]:
         """The entries above `after` that were there at `revision`, in order."""
         records: list[LedgerRecord] = []
         first, end = self._keys.entries, prefix_end(self._keys.entries)
+        above = self._lineage.revision(after) + 1
         while True:
-            page = await self._range(
-                first, end, limit=ETCD_PAGE_ENTRIES_MAX, revision=revision, min_mod_revision=after + 1
-            )
-            records.extend(self._record(pair) for pair in page.kvs)
+            page = await self._range(first, end, limit=ETCD_PAGE_ENTRIES_MAX, revision=revision, min_mod_revision=above)
+            records.extend(self._lineage.record(pair) for pair in page.kvs)
             if not page.more:
-                return _in_order(records)
+                return self._seen(_in_order(records))
             first = page.kvs[-1].key + b"\0"
 
-    async def _read_together(self, *keys: bytes) -> rpc_pb2.TxnResponse:
-        return await self._client.txn(rpc_pb2.TxnRequest(success=[_get(key) for key in keys]))
-
     async def head(self) -> Head:
-        return _head((await self._range(self._keys.head)).kvs)
+        seen = self._lineage.seen
+        return self._lineage.judge_head((await self._range(self._keys.head)).kvs, seen)
 
     # Snapshots.
 
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         key = self._keys.snapshot
-        guard = _is_absent(key) if expected is None else _has_value(key, write_pointer(expected))
-        answer = await self._client.txn(
-            rpc_pb2.TxnRequest(compare=[guard], success=[_put(key, write_pointer(pointer))])
-        )
-        return bool(answer.succeeded)
+        guard = is_absent(key) if expected is None else has_value(key, write_pointer(expected))
+        return (await self._write(compare=[guard], success=[put(key, write_pointer(pointer))])).is_done
 
     async def trim(self, position: Position) -> None:
         answer = await self._range(self._keys.snapshot)
         covered = read_pointer(answer.kvs[0].value).position if answer.kvs else Position(0)
         if position > covered:
             raise LedgerCorrupt(f"trim up to {position} was asked for, but the snapshot covers only up to {covered}")
+        revision = self._lineage.revision(position)
+        if revision == 0:
+            return
         await self._raise_trimmed(position)
         first, end = self._keys.entries, prefix_end(self._keys.entries)
         while True:
-            page = await self._range(first, end, limit=ETCD_PAGE_ENTRIES_MAX, max_mod_revision=position)
-            if page.kvs:
-                await self._drop([pair.key for pair in page.kvs])
+            page = await self._range(first, end, limit=ETCD_PAGE_ENTRIES_MAX, max_mod_revision=revision)
+            await self._drop([pair.key for pair in page.kvs])
             if not page.more:
                 break
             first = page.kvs[-1].key + b"\0"
-        await self._client.compact(position)
+        await self._client.compact(revision)
 
     async def _raise_trimmed(self, position: Position) -> None:
         """Note that entries up to `position` go, unless others go further: then this is theirs to say."""
@@ -305,9 +332,8 @@ class EtcdLedger:
         found = (await self._range(key)).kvs
         if found and int(found[0].value) >= position:
             return
-        guard = _has_value(key, found[0].value) if found else _is_absent(key)
-        request = rpc_pb2.TxnRequest(compare=[guard], success=[_put(key, b"%d" % position)])
-        if not (await self._client.txn(request)).succeeded:
+        guard = has_value(key, found[0].value) if found else is_absent(key)
+        if not (await self._write(compare=[guard], success=[put(key, b"%d" % position)])).is_done:
             raise LedgerUnavailable("somebody else trims the ledger: try again")
 
     async def _drop(self, keys: Sequence[bytes]) -> None:
@@ -315,45 +341,72 @@ class EtcdLedger:
         last: dict[SessionId, bytes] = {}
         for key in keys:
             last[self._keys.read_entry(key)[0]] = key
-        for session, key in last.items():
-            await self._client.delete_range(self._keys.entry(session, 0), key + b"\0")
+        ranges = [delete(self._keys.entry(session, 0), key + b"\0") for session, key in last.items()]
+        for row in range(0, len(ranges), LEDGER_GROUP_ENTRIES_MAX):
+            await self._write(success=ranges[row : row + LEDGER_GROUP_ENTRIES_MAX])
+
+    # Recovery.
+
+    async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        check_restart(identity, pointer)
+        keys, meta, snapshot = self._keys, write_meta(identity), write_pointer(pointer)
+        answer = await self._client.txn(rpc_pb2.TxnRequest(success=[get(keys.meta), get(keys.snapshot)]))
+        found = [pair.value for response in answer.responses for pair in response.response_range.kvs]
+        if found == [meta, snapshot]:  # an earlier try, whose answer did not come, was carried out
+            self._lineage.restart(meta)
+            return
+        written = await self._write(
+            compare=[is_absent(keys.sessions, prefix_end(keys.sessions))],
+            success=[
+                delete(keys.entries, prefix_end(keys.entries)),
+                delete(keys.head),
+                delete(keys.trimmed),
+                put(keys.meta, meta),
+                put(keys.snapshot, snapshot),
+            ],
+            failure=[get(keys.sessions, prefix_end(keys.sessions))],
+        )
+        if not written.is_done:
+            names = [pair.key.removeprefix(keys.sessions).decode() for pair in written.responses[0].response_range.kvs]
+            raise SessionHeld(f"agents still run under the names {names}: stop them first")
+        self._sessions.clear()
+        self._lineage.restart(meta)
 
     async def close(self) -> None:
         await self._client.close()
 
+    # Requests.
+
+    async def _write(
+        self,
+        *,
+        success: Sequence[rpc_pb2.RequestOp],
+        compare: Sequence[rpc_pb2.Compare] = (),
+        failure: Sequence[rpc_pb2.RequestOp] = (),
+    ) -> _Written:
+        """Carry out `success`, if this is still the ledger that was opened and `compare` holds, else ask `failure`."""
+        lineage = self._lineage
+        seen = lineage.seen
+        answer = await self._client.txn(
+            rpc_pb2.TxnRequest(
+                compare=[*lineage.guards(), *compare], success=success, failure=[*lineage.asking(), *failure]
+            )
+        )
+        if answer.succeeded:
+            return _Written(is_done=True, revision=answer.header.revision, responses=())
+        lineage.judge(answer.responses[:2], seen)
+        return _Written(is_done=False, revision=answer.header.revision, responses=answer.responses[2:])
+
+    async def _read_checked(self, asked: Sequence[rpc_pb2.RequestOp]) -> Sequence[rpc_pb2.ResponseOp]:
+        """The answers to `asked` at one revision, of the ledger that was opened."""
+        seen = self._lineage.seen
+        answer = await self._client.txn(rpc_pb2.TxnRequest(success=[*self._lineage.asking(), *asked]))
+        self._lineage.judge(answer.responses[:2], seen)
+        return answer.responses[2:]
+
     async def _range(self, key: bytes, end: bytes = b"", **options: int) -> rpc_pb2.RangeResponse:
         return await self._client.range(rpc_pb2.RangeRequest(key=key, range_end=end, **options))
-
-    def _record(self, pair: kv_pb2.KeyValue) -> LedgerRecord:
-        session, number = self._keys.read_entry(pair.key)
-        return LedgerRecord(position=Position(pair.mod_revision), session=session, number=number, payload=pair.value)
 
 
 def _in_order(records: list[LedgerRecord]) -> list[LedgerRecord]:
     return sorted(records, key=lambda record: (record.position, record.number))
-
-
-def _head(pairs: Sequence[kv_pb2.KeyValue]) -> Head:
-    if not pairs:
-        return Head(position=Position(0), appends_count=0)
-    return Head(position=Position(pairs[0].mod_revision), appends_count=pairs[0].version)
-
-
-def _put(key: bytes, value: bytes, lease: int = 0) -> rpc_pb2.RequestOp:
-    return rpc_pb2.RequestOp(request_put=rpc_pb2.PutRequest(key=key, value=value, lease=lease))
-
-
-def _get(key: bytes, end: bytes = b"") -> rpc_pb2.RequestOp:
-    return rpc_pb2.RequestOp(request_range=rpc_pb2.RangeRequest(key=key, range_end=end))
-
-
-def _is_absent(key: bytes) -> rpc_pb2.Compare:
-    return _Compare(result=_Compare.EQUAL, target=_Compare.CREATE, key=key, create_revision=0)
-
-
-def _is_created_at(key: bytes, revision: int) -> rpc_pb2.Compare:
-    return _Compare(result=_Compare.EQUAL, target=_Compare.CREATE, key=key, create_revision=revision)
-
-
-def _has_value(key: bytes, value: bytes) -> rpc_pb2.Compare:
-    return _Compare(result=_Compare.EQUAL, target=_Compare.VALUE, key=key, value=value)

@@ -6,9 +6,21 @@ Rule: an append is one revision or nothing, guarded by the session that makes it
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from protocol.types import Position, SessionId
+
+POSITION_REVISION_BITS: Final = 44
+"""An incarnation has room for so many revisions: 10,000 a second for fifty years."""
+
+
+def position_first(incarnation: int) -> Position:
+    """The position before everything of an incarnation, and after everything of the one before.
+
+    A position is this plus the revision, so positions never fall, and sessions' ids, which are positions and stand in
+    the keys of objects, never come again after a recovery (safety rules S6 and S9).
+    """
+    return Position((incarnation - 1) << POSITION_REVISION_BITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +59,8 @@ class SnapshotPointer:
 class Head:
     """The position of the newest append, and how many append transactions were made in all.
 
-    Sessions count positions too, but do not move the head: a reader that applied every entry has reached it. Position 0
-    is before everything.
+    Sessions count positions too, but do not move the head: a reader that applied every entry has reached it. Without
+    appends it is at `position_first` of the incarnation.
     """
 
     position: Position
@@ -97,6 +109,21 @@ class SessionHeld(LedgerError):
 
 class LedgerCorrupt(LedgerError):
     """The ledger contradicts itself or its bucket: do not serve. The message says how and what to do."""
+
+
+def check_restart(identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+    """Assert that a ledger can be restarted with these (`Ledger.restart`)."""
+    assert identity.incarnation > 1, f"incarnation {identity.incarnation} does not follow another one"
+    beginning = (position_first(identity.incarnation), 0)
+    assert (pointer.position, pointer.appends_count) == beginning, f"{pointer} is not where the incarnation begins"
+
+
+def another_incarnation(opened: LedgerIdentity, found: LedgerIdentity) -> str:
+    """Says that a ledger became another one while it was open."""
+    return (
+        f"this agent opened the ledger of cluster {opened.cluster_id}, incarnation {opened.incarnation}, and now it is "
+        f"that of {found.cluster_id}, incarnation {found.incarnation}: was the cluster recovered? Start the agent again"
+    )
 
 
 class Ledger(Protocol):
@@ -158,6 +185,16 @@ class Ledger(Protocol):
         """Drop entries at or below `position`, which a durable snapshot covers.
 
         Raises `LedgerCorrupt`, and drops nothing, where the pointer's snapshot does not reach so far.
+        """
+        ...
+
+    async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        """Begin another incarnation: all that is in this ledger is dropped; `identity` and `pointer` stand in its
+        place, in one revision.
+
+        The pointer is at `position_first` of the new incarnation, after 0 appends; so is the head then. Whoever has the
+        ledger open under the former identity gets `LedgerCorrupt` from now on, but for this object. A repeat, after
+        `LedgerUnavailable`, changes nothing more. Raises `SessionHeld` while sessions live: stop their agents first.
         """
         ...
 

@@ -25,6 +25,9 @@ from coordinator.log import (
     SessionHeld,
     SnapshotPointer,
     Trimmed,
+    another_incarnation,
+    check_restart,
+    position_first,
 )
 from protocol.limits import LEDGER_TAIL_RECORDS_MAX
 from protocol.types import Position, SessionId
@@ -57,17 +60,30 @@ class MemoryLedgerCore:
     """What the ledger holds. Synchronous; owned by one event loop."""
 
     def __init__(self, *, cluster_id: str = "memory", incarnation: int = 1) -> None:
-        self.identity = LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation)
-        self.pointer: SnapshotPointer | None = None
-        self.head = Head(position=Position(0), appends_count=0)
-        self._position_last = 0  # of an append or of a session
+        self._changed = asyncio.Event()
+        self._begin(LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation), None)
+
+    def _begin(self, identity: LedgerIdentity, pointer: SnapshotPointer | None) -> None:
+        first = position_first(identity.incarnation)
+        self.identity = identity
+        self.pointer = pointer
+        self.head = Head(position=first, appends_count=0)
+        self._position_last: int = first  # of an append or of a session
         self._revisions: list[tuple[LedgerRecord, ...]] = []
         self._positions: list[Position] = []  # of the revisions, for bisection
-        self._trimmed = Position(0)  # of the newest revision that was dropped
+        self._trimmed = Position(0) if pointer is None else first  # of the newest revision that was dropped
         self._sessions: dict[str, SessionId] = {}
         self._newest: dict[SessionId, NewestGroup | None] = {}  # of live sessions
         self._delayed: list[_Delayed] = []
-        self._changed = asyncio.Event()
+
+    def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        check_restart(identity, pointer)
+        if (self.identity, self.pointer) == (identity, pointer):
+            return
+        if self._sessions:
+            raise SessionHeld(f"agents still run under the names {sorted(self._sessions)}: stop them first")
+        self._begin(identity, pointer)
+        self.wake()
 
     def open_session(self, name: str) -> SessionId:
         if name in self._sessions:
@@ -183,6 +199,7 @@ class MemoryLedger:
     def __init__(self, core: MemoryLedgerCore | None = None, *, fate_of_append: FateOfAppend = _always_applied) -> None:
         self.core = MemoryLedgerCore() if core is None else core
         self.fate_of_append = fate_of_append
+        self._identity = self.core.identity
         self._is_reachable = True
         self._is_closed = False
 
@@ -252,6 +269,10 @@ class MemoryLedger:
     async def trim(self, position: Position) -> None:
         self._reach().trim(position)
 
+    async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        self._reach().restart(identity, pointer)
+        self._identity = identity
+
     async def close(self) -> None:
         self._is_closed = True
         self.core.wake()
@@ -261,4 +282,6 @@ class MemoryLedger:
             raise LedgerUnavailable("this ledger was closed")
         if not self._is_reachable:
             raise LedgerUnavailable("the ledger cannot be reached")
+        if self.core.identity != self._identity:
+            raise LedgerCorrupt(another_incarnation(self._identity, self.core.identity))
         return self.core

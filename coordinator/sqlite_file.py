@@ -21,13 +21,16 @@ from coordinator.log import (
     Fenced,
     Head,
     LedgerCorrupt,
+    LedgerIdentity,
     LedgerRecord,
     LedgerStart,
     SessionHeld,
     SnapshotPointer,
     Trimmed,
+    check_restart,
+    position_first,
 )
-from coordinator.sqlite_schema import REMEDY, connect, mapped_errors, read_or_create_identity
+from coordinator.sqlite_schema import REMEDY, connect, create_if_empty, mapped_errors, read_identity
 from protocol.limits import LEDGER_TAIL_RECORDS_MAX, LEDGER_TRIM_RECORDS_STEP
 from protocol.types import Position, SessionId
 
@@ -54,7 +57,7 @@ class LedgerFile:
             self._connection = connect(path, is_durable=is_durable, connection_type=connection_type)
         try:
             with mapped_errors(path):
-                self.identity = read_or_create_identity(self._connection, path, new_cluster_id)
+                create_if_empty(self._connection, path, new_cluster_id)
                 self._read_again()
         except BaseException:
             self._connection.close()
@@ -143,11 +146,7 @@ class LedgerFile:
         with self._transaction():
             if self._read_pointer() != expected:
                 return False
-            self._connection.execute("DELETE FROM snapshot")
-            self._connection.execute(
-                "INSERT INTO snapshot VALUES (?, ?, ?, ?)",
-                (pointer.position, pointer.object_key, pointer.appends_count, pointer.digest),
-            )
+            self._write_pointer(pointer)
         return True
 
     def trim_step(self, position: Position) -> tuple[Position, bool]:
@@ -173,6 +172,26 @@ class LedgerFile:
             self._connection.execute("UPDATE head SET trimmed = ?", (trimmed,))
         self._trimmed = trimmed
         return trimmed, len(rows) == LEDGER_TRIM_RECORDS_STEP
+
+    def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        check_restart(identity, pointer)
+        first = position_first(identity.incarnation)
+        with self._transaction():
+            if (self.identity, self._read_pointer()) == (identity, pointer):
+                return
+            if self._sessions:
+                raise SessionHeld(f"agents still run under the names {sorted(self._sessions)}: stop them first")
+            self._connection.execute("DELETE FROM entries")
+            self._connection.execute(
+                "UPDATE head SET position_last = ?, position = ?, appends_count = 0, trimmed = ?", (first, first, first)
+            )
+            self._connection.execute(
+                "UPDATE meta SET cluster_id = ?, incarnation = ?", (identity.cluster_id, identity.incarnation)
+            )
+            self._write_pointer(pointer)
+        self._is_stale = True  # identity, head and the trimmed position are others now
+        with self._reading():
+            pass
 
     # Transactions and errors.
 
@@ -214,6 +233,7 @@ class LedgerFile:
 
     def _read_again(self) -> None:
         """Remember what the file says. At most one append can be unknown: a revision above the head remembered."""
+        self.identity = read_identity(self._connection, self._path)
         rows = self._connection.execute("SELECT position_last, position, appends_count, trimmed FROM head").fetchall()
         if len(rows) != 1:
             raise LedgerCorrupt(f"{self._path} has {len(rows)} heads instead of one: {REMEDY}")
@@ -234,6 +254,13 @@ class LedgerFile:
         position, object_key, appends_count, digest = row
         return SnapshotPointer(
             position=Position(position), object_key=object_key, appends_count=appends_count, digest=digest
+        )
+
+    def _write_pointer(self, pointer: SnapshotPointer) -> None:
+        self._connection.execute("DELETE FROM snapshot")
+        self._connection.execute(
+            "INSERT INTO snapshot VALUES (?, ?, ?, ?)",
+            (pointer.position, pointer.object_key, pointer.appends_count, pointer.digest),
         )
 
     def _revision_of(self, session: SessionId, number: int) -> list[LedgerRecord]:

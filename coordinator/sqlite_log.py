@@ -176,6 +176,11 @@ class SqliteLedger:
             trimmed, has_more = await self._call(partial(self._file.trim_step, position))
             self._recent.drop(trimmed)
 
+    async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        self._recent.forget()
+        await self._call(partial(self._file.restart, identity, pointer))
+        self._wake()
+
     async def close(self) -> None:
         """Carry out what was begun, then let the file go. Tails raise `LedgerUnavailable`."""
         if self._is_closed:

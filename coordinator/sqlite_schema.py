@@ -59,12 +59,16 @@ def connect(path: Path, *, is_durable: bool, connection_type: type[sqlite3.Conne
     return connection
 
 
-def read_or_create_identity(connection: sqlite3.Connection, path: Path, new_cluster_id: str) -> LedgerIdentity:
-    """Whose ledger the file is; an empty file becomes the ledger of a new cluster, in one transaction."""
+def create_if_empty(connection: sqlite3.Connection, path: Path, new_cluster_id: str) -> None:
+    """An empty file becomes the ledger of a new cluster, in one transaction."""
     if _is_empty(connection):
         _create(connection, new_cluster_id)
         for folder in path.resolve().parents:  # whoever made them for this file may not have synced their names
             _sync_directory(folder)
+
+
+def read_identity(connection: sqlite3.Connection, path: Path) -> LedgerIdentity:
+    """Whose ledger the file is."""
     rows = connection.execute("SELECT cluster_id, incarnation, format_version FROM meta").fetchall()
     if len(rows) != 1:
         raise LedgerCorrupt(f"{path} names {len(rows)} clusters instead of one: {REMEDY}")

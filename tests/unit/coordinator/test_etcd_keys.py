@@ -5,8 +5,10 @@ import pytest
 from coordinator.etcd_keys import (
     EtcdKeys,
     prefix_end,
+    read_head,
     read_meta,
     read_pointer,
+    write_head,
     write_meta,
     write_pointer,
 )
@@ -17,12 +19,13 @@ KEYS = EtcdKeys("c1")
 
 
 def test_every_key_stands_below_the_clusters_prefix() -> None:
-    assert [KEYS.meta, KEYS.head, KEYS.snapshot, KEYS.trimmed, KEYS.entries, KEYS.session("a")] == [
+    assert [KEYS.meta, KEYS.head, KEYS.snapshot, KEYS.trimmed, KEYS.entries, KEYS.sessions, KEYS.session("a")] == [
         b"/penstock/c1/meta",
         b"/penstock/c1/head",
         b"/penstock/c1/snapshot",
         b"/penstock/c1/trimmed",
         b"/penstock/c1/ledger/",
+        b"/penstock/c1/sessions/",
         b"/penstock/c1/sessions/a",
     ]
 
@@ -48,6 +51,17 @@ def test_the_identity_survives() -> None:
     identity = LedgerIdentity(cluster_id="abc", incarnation=2)
     assert write_meta(identity) == b'{"cluster_id":"abc","incarnation":2}'
     assert read_meta(write_meta(identity)) == identity
+
+
+def test_the_head_names_the_last_entry() -> None:
+    assert write_head(SessionId(26), 255) == b"1a/ff"
+    assert read_head(b"1a/ff") == (26, 255)
+
+
+@pytest.mark.parametrize("value", [b"", b"1a", b"1a/", b"x/1"])
+def test_a_head_that_names_no_entry_is_corruption(value: bytes) -> None:
+    with pytest.raises(LedgerCorrupt, match="'head'"):
+        read_head(value)
 
 
 def test_the_pointer_survives() -> None:

@@ -6,7 +6,16 @@ from contextlib import aclosing
 
 import pytest
 
-from coordinator.log import Entry, Fenced, LedgerUnavailable, SessionHeld
+from coordinator.log import (
+    Entry,
+    Fenced,
+    LedgerCorrupt,
+    LedgerIdentity,
+    LedgerUnavailable,
+    SessionHeld,
+    SnapshotPointer,
+    position_first,
+)
 from coordinator.memory_log import Fate, MemoryLedger, MemoryLedgerCore
 from protocol.types import Position, SessionId
 
@@ -130,3 +139,13 @@ async def test_a_tail_that_waits_is_told_when_its_agent_is_cut_off() -> None:
         group.create_task(wait())
         await asyncio.sleep(0)
         ledger.is_reachable = False
+
+
+async def test_s9_whoever_had_it_open_is_told_of_another_incarnation() -> None:
+    core = MemoryLedgerCore()
+    first, second = MemoryLedger(core), MemoryLedger(core)
+    pointer = SnapshotPointer(position=position_first(2), object_key="k", appends_count=0, digest=b"d")
+    await first.restart(LedgerIdentity(cluster_id="memory", incarnation=2), pointer)
+    assert (await first.head()).position == position_first(2)
+    with pytest.raises(LedgerCorrupt, match="incarnation 1, and now it is that of cluster memory, incarnation 2"):
+        await second.open_session("a")

@@ -7,6 +7,9 @@ class KeyValue:
     version: int
     value: bytes
     lease: int
+    def __init__(
+        self, *, key: bytes = ..., value: bytes = ..., mod_revision: int = ..., version: int = ...
+    ) -> None: ...
 
 class Event:
     kv: KeyValue

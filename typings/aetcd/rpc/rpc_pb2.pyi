@@ -26,6 +26,7 @@ class RangeResponse:
     header: ResponseHeader
     kvs: Sequence[KeyValue]
     more: bool
+    def __init__(self, *, kvs: Sequence[KeyValue] = ...) -> None: ...
 
 class PutRequest:
     def __init__(self, *, key: bytes, value: bytes, lease: int = ...) -> None: ...
@@ -41,17 +42,36 @@ class DeleteRangeResponse:
     deleted: int
 
 class RequestOp:
-    def __init__(self, *, request_range: RangeRequest = ..., request_put: PutRequest = ...) -> None: ...
+    def __init__(
+        self,
+        *,
+        request_range: RangeRequest = ...,
+        request_put: PutRequest = ...,
+        request_delete_range: DeleteRangeRequest = ...,
+    ) -> None: ...
 
 class ResponseOp:
     response_range: RangeResponse
+    def __init__(self, *, response_range: RangeResponse = ...) -> None: ...
 
 class Compare:
     EQUAL: ClassVar[int]
+    GREATER: ClassVar[int]
     CREATE: ClassVar[int]
+    MOD: ClassVar[int]
     VALUE: ClassVar[int]
+    key: bytes
+    mod_revision: int
     def __init__(
-        self, *, result: int, target: int, key: bytes, create_revision: int = ..., value: bytes = ...
+        self,
+        *,
+        result: int,
+        target: int,
+        key: bytes,
+        range_end: bytes = ...,
+        create_revision: int = ...,
+        mod_revision: int = ...,
+        value: bytes = ...,
     ) -> None: ...
 
 class TxnRequest:

@@ -1,0 +1,158 @@
+"""Whether what answers is still the ledger that was opened, and not a wiped or restored one (safety rule S9).
+
+Rule: no I/O. etcd can be emptied, restored from a backup, or given to another cluster while agents have it open. So
+every write is guarded by the identity and by a head that is not below what was seen when it was sent, and every read
+that begins something asks for both, and for the newest entry that was seen: where etcd lost that and went on, revisions
+alone would not tell. What is found to be another ledger raises `LedgerCorrupt`, and stays so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aetcd.rpc import kv_pb2, rpc_pb2
+
+from coordinator.etcd_keys import EtcdKeys, read_head, read_meta
+from coordinator.etcd_requests import get, has_value, is_modified_at_or_after
+from coordinator.log import (
+    POSITION_REVISION_BITS,
+    Head,
+    LedgerCorrupt,
+    LedgerRecord,
+    another_incarnation,
+    position_first,
+)
+from protocol.types import Position, SessionId
+
+REMEDY = "nothing was changed. Stop all agents, then run `penstock recover`"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest append that was seen: its position, and the last of its entries."""
+
+    position: Position
+    session: SessionId
+    number: int
+
+
+class Lineage:
+    """The ledger as it was opened, and how far it was seen since. Positions are revisions above `position_first`."""
+
+    def __init__(self, keys: EtcdKeys, meta: bytes) -> None:
+        self._keys = keys
+        self.restart(meta)
+
+    def restart(self, meta: bytes) -> None:
+        """Go over to the incarnation that `meta` names, of which nothing was seen."""
+        self._meta = meta
+        self.identity = read_meta(meta)
+        self._first = position_first(self.identity.incarnation)
+        self.seen: Seen | None = None
+
+    def position(self, revision: int) -> Position:
+        assert revision < 1 << POSITION_REVISION_BITS, (
+            f"etcd's revision {revision} exceeds what an incarnation can hold"
+        )
+        return Position(self._first + revision)
+
+    def session(self, create_revision: int) -> SessionId:
+        return SessionId(self.position(create_revision))
+
+    def revision(self, position: int) -> int:
+        """The revision of a position or session; 0, which is before everything, for those of an earlier incarnation."""
+        return max(position - self._first, 0)
+
+    def record(self, pair: kv_pb2.KeyValue) -> LedgerRecord:
+        """An entry as it stands in etcd."""
+        session, number = self._keys.read_entry(pair.key)
+        return LedgerRecord(
+            position=self.position(pair.mod_revision), session=session, number=number, payload=pair.value
+        )
+
+    def head(self, pairs: Sequence[kv_pb2.KeyValue]) -> Head:
+        """The head from its key, which is absent before the first append."""
+        if not pairs:
+            return Head(position=self._first, appends_count=0)
+        return Head(position=self.position(pairs[0].mod_revision), appends_count=pairs[0].version)
+
+    def see(self, position: Position, session: SessionId, number: int) -> None:
+        """Remember an append, of which `number` was the last entry."""
+        if self.seen is None or self.seen.position < position:
+            self.seen = Seen(position, session, number)
+
+    # Writes.
+
+    def guards(self) -> list[rpc_pb2.Compare]:
+        """What a transaction that writes compares first."""
+        is_same = has_value(self._keys.meta, self._meta)
+        if self.seen is None:
+            return [is_same]
+        return [is_same, is_modified_at_or_after(self._keys.head, self.revision(self.seen.position))]
+
+    def asking(self) -> list[rpc_pb2.RequestOp]:
+        """What its other branch asks for first; `judge` takes the two answers."""
+        return [get(self._keys.meta), get(self._keys.head)]
+
+    def judge(self, responses: Sequence[rpc_pb2.ResponseOp], seen: Seen | None) -> None:
+        """Raise `LedgerCorrupt` where identity or head, as `asking` got them, are not those of this ledger.
+
+        `seen`: what was seen when the request was sent; the answer may be older than what was seen since.
+        """
+        metas, heads = (response.response_range.kvs for response in responses)
+        self._judge_identity(metas)
+        self.judge_head(heads, seen)
+
+    def judge_head(self, heads: Sequence[kv_pb2.KeyValue], seen: Seen | None) -> Head:
+        """The head, which is remembered. Raises `LedgerCorrupt` where it is below what was seen."""
+        head = self.head(heads)
+        if seen is not None and head.position < seen.position:
+            raise LedgerCorrupt(
+                f"etcd's ledger ends at {head.position}, but {seen.position} was there before: was etcd wiped, or "
+                f"restored from a backup? {REMEDY}"
+            )
+        if heads:
+            session, number = read_head(heads[0].value)
+            self.see(head.position, session, number)
+        return head
+
+    def judge_event(self, pair: kv_pb2.KeyValue) -> None:
+        """Raise `LedgerCorrupt` where a watch tells that the identity is another one now."""
+        self._judge_identity([pair])
+
+    def _judge_identity(self, metas: Sequence[kv_pb2.KeyValue]) -> None:
+        if not metas:
+            raise LedgerCorrupt(f"{self._keys.meta.decode()} is gone from etcd: was etcd wiped? {REMEDY}")
+        found = read_meta(metas[0].value)
+        if found.cluster_id != self.identity.cluster_id:
+            raise LedgerCorrupt(
+                f"etcd holds the ledger of cluster {found.cluster_id} now, where that of {self.identity.cluster_id} "
+                f"was: was etcd wiped, and another agent started since, or do two clusters share a name? {REMEDY}"
+            )
+        if found.incarnation != self.identity.incarnation:
+            raise LedgerCorrupt(another_incarnation(self.identity, found))
+
+    # Reads.
+
+    def reading(self) -> list[rpc_pb2.RequestOp]:
+        """What a read that begins something asks for first; `judge_reading` takes the three or four answers."""
+        asked = [*self.asking(), get(self._keys.trimmed)]
+        if self.seen is not None:
+            asked.append(get(self._keys.entry(self.seen.session, self.seen.number)))
+        return asked
+
+    def judge_reading(self, responses: Sequence[rpc_pb2.ResponseOp], seen: Seen | None) -> tuple[Head, Position]:
+        """Head, and the position up to which entries were trimmed. Raises `LedgerCorrupt`, as `judge` does, and where
+        the newest append that was seen is gone although nobody trimmed it.
+        """
+        metas, heads, trims, *newest = (response.response_range.kvs for response in responses)
+        self._judge_identity(metas)
+        head = self.judge_head(heads, seen)
+        trimmed = Position(int(trims[0].value)) if trims else self._first
+        if seen is not None and seen.position > trimmed:
+            is_there = bool(newest[0]) and self.position(newest[0][0].mod_revision) == seen.position
+            if not is_there:
+                raise LedgerCorrupt(
+                    f"entry {seen.number} of session {seen.session}, which etcd held at {seen.position}, is no longer "
+                    f"there: was etcd restored from a backup? {REMEDY}"
+                )
+        return head, trimmed

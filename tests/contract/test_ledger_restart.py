@@ -1,0 +1,81 @@
+"""S9: another incarnation of a cluster on its ledger, as every backend begins it (`Ledger.restart`)."""
+
+import pytest
+
+from coordinator.log import Head, Ledger, LedgerIdentity, SessionHeld, Trimmed, position_first
+from protocol.types import SessionId
+from tests.contract.ledger_use import START, append_singly, entries, numbers, pointer_at, revisions, take
+
+IDENTITY = LedgerIdentity(cluster_id="recovered", incarnation=3)
+FIRST = position_first(3)
+POINTER = pointer_at(FIRST, appends_count=0)
+
+
+async def used(ledger: Ledger) -> SessionId:
+    """A ledger with entries, a snapshot, trimmed ones, and a session that is over."""
+    session = await ledger.open_session("a")
+    positions = await append_singly(ledger, session, 3)
+    assert await ledger.set_snapshot(None, pointer_at(positions[1], appends_count=2))
+    await ledger.trim(positions[1])
+    await ledger.close_session(session)
+    return session
+
+
+async def test_the_next_incarnation_begins_empty_above_all_positions_of_the_last(ledger: Ledger) -> None:
+    session = await used(ledger)
+    await ledger.restart(IDENTITY, POINTER)
+    assert await ledger.identity() == IDENTITY
+    assert await ledger.head() == Head(position=FIRST, appends_count=0)
+    start = await ledger.load()
+    assert (start.pointer, start.head.appends_count, list(start.records)) == (POINTER, 0, [])
+    assert await ledger.is_session_ended("a", session)
+    successor = await ledger.open_session("a")
+    position = await ledger.append(successor, entries(b"x"))
+    assert session < FIRST < successor < position < position_first(4)
+    assert await ledger.head() == Head(position=position, appends_count=1)
+    assert revisions((await ledger.load()).records) == [(position, [0])]
+    assert revisions(await take(ledger, FIRST, 1)) == [(position, [0])]
+
+
+async def test_an_empty_ledger_can_be_restarted(ledger: Ledger) -> None:
+    await ledger.restart(IDENTITY, POINTER)
+    assert (await ledger.load()).pointer == POINTER
+
+
+async def test_a_reader_of_the_last_incarnation_is_told(ledger: Ledger) -> None:
+    await used(ledger)
+    before = (await ledger.head()).position
+    await ledger.restart(IDENTITY, POINTER)
+    for after in (START, before):
+        with pytest.raises(Trimmed):
+            await take(ledger, after, 1)
+
+
+async def test_nothing_is_dropped_while_an_agent_lives(ledger: Ledger) -> None:
+    session = await ledger.open_session("a")
+    position = await ledger.append(session, entries(b"x"))
+    with pytest.raises(SessionHeld, match="'a'"):
+        await ledger.restart(IDENTITY, POINTER)
+    assert (await ledger.identity()).incarnation == 1
+    assert revisions((await ledger.load()).records) == [(position, [0])]
+    await ledger.append(session, entries(b"y", first=1))
+
+
+async def test_a_repeat_changes_nothing_more(ledger: Ledger) -> None:
+    await used(ledger)
+    await ledger.restart(IDENTITY, POINTER)
+    await ledger.append(await ledger.open_session("a"), entries(b"x"))
+    await ledger.restart(IDENTITY, POINTER)
+    assert (await ledger.head()).appends_count == 1
+
+
+async def test_the_new_incarnation_takes_snapshots_and_is_trimmed(ledger: Ledger) -> None:
+    await used(ledger)
+    await ledger.restart(IDENTITY, POINTER)
+    await ledger.trim(FIRST)
+    positions = await append_singly(ledger, await ledger.open_session("a"), 3)
+    assert await ledger.set_snapshot(POINTER, pointer_at(positions[1], appends_count=2))
+    await ledger.trim(positions[1])
+    with pytest.raises(Trimmed):
+        await take(ledger, FIRST, 1)
+    assert numbers(await take(ledger, positions[1], 1)) == [2]

@@ -1,0 +1,115 @@
+"""Which answers of etcd are still those of the ledger that was opened (S9)."""
+
+import pytest
+from aetcd.rpc import kv_pb2, rpc_pb2
+
+from coordinator.etcd_keys import EtcdKeys, write_head, write_meta
+from coordinator.etcd_lineage import Lineage, Seen
+from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, position_first
+from protocol.types import Position, SessionId
+
+KEYS = EtcdKeys("c1")
+SECOND = position_first(2)
+META = write_meta(LedgerIdentity(cluster_id="mine", incarnation=2))
+
+
+def lineage() -> Lineage:
+    return Lineage(KEYS, META)
+
+
+def found(*pairs: kv_pb2.KeyValue | None) -> list[rpc_pb2.ResponseOp]:
+    """Answers to single gets, None where the key is absent."""
+    answers = [rpc_pb2.RangeResponse(kvs=[] if pair is None else [pair]) for pair in pairs]
+    return [rpc_pb2.ResponseOp(response_range=answer) for answer in answers]
+
+
+def meta(cluster_id: str = "mine", incarnation: int = 2) -> kv_pb2.KeyValue:
+    return kv_pb2.KeyValue(
+        key=KEYS.meta, value=write_meta(LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation))
+    )
+
+
+def head(revision: int) -> kv_pb2.KeyValue:
+    return kv_pb2.KeyValue(key=KEYS.head, value=write_head(SessionId(SECOND + 5), 3), mod_revision=revision, version=4)
+
+
+def entry(revision: int) -> kv_pb2.KeyValue:
+    return kv_pb2.KeyValue(key=KEYS.entry(SessionId(SECOND + 5), 3), mod_revision=revision)
+
+
+SEEN = Seen(Position(SECOND + 9), SessionId(SECOND + 5), 3)
+
+
+def test_a_position_is_the_revision_above_the_incarnations_first() -> None:
+    opened = lineage()
+    assert opened.position(9) == SECOND + 9
+    assert opened.revision(SECOND + 9) == 9
+    assert opened.revision(position_first(1) + 9) == 0
+
+
+def test_a_ledger_without_appends_is_at_its_first_position() -> None:
+    assert lineage().head([]) == Head(position=SECOND, appends_count=0)
+
+
+def test_the_newest_append_is_remembered() -> None:
+    opened = lineage()
+    opened.judge(found(meta(), head(9)), None)
+    assert opened.seen == SEEN
+    opened.see(Position(SECOND + 8), SessionId(SECOND + 1), 0)
+    assert opened.seen == SEEN
+
+
+def test_the_head_may_have_gone_on() -> None:
+    lineage().judge(found(meta(), head(10)), SEEN)
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ((None, None), "is gone from etcd: was etcd wiped"),
+        ((meta("other"), head(9)), "cluster other now, where that of mine was"),
+        ((meta(incarnation=3), head(9)), "incarnation 3: was the cluster recovered"),
+        ((meta(), None), "restored from a backup"),
+        ((meta(), head(8)), "restored from a backup"),
+    ],
+    ids=["wiped", "another cluster", "another incarnation", "no head", "an older head"],
+)
+def test_s9_another_ledger_is_found_out(
+    answers: tuple[kv_pb2.KeyValue | None, kv_pb2.KeyValue | None], says: str
+) -> None:
+    with pytest.raises(LedgerCorrupt, match=says):
+        lineage().judge(found(*answers), SEEN)
+    with pytest.raises(LedgerCorrupt, match=says):
+        lineage().judge_reading(found(*answers, None, entry(9)), SEEN)
+
+
+def test_an_answer_may_be_older_than_what_was_seen_since_it_was_asked_for() -> None:
+    opened = lineage()
+    opened.see(SEEN.position, SEEN.session, SEEN.number)
+    assert opened.judge_head([head(7)], None).position == SECOND + 7
+    assert opened.seen == SEEN
+
+
+def trimmed(position: int) -> kv_pb2.KeyValue:
+    return kv_pb2.KeyValue(key=KEYS.trimmed, value=b"%d" % position)
+
+
+def test_reading_begins_with_the_newest_entry_there_or_trimmed() -> None:
+    assert lineage().judge_reading(found(meta(), head(12), None, entry(9)), SEEN)[1] == SECOND
+    answers = found(meta(), head(12), trimmed(SEEN.position), None)
+    assert lineage().judge_reading(answers, SEEN)[1] == SEEN.position
+
+
+@pytest.mark.parametrize("newest", [None, entry(11)], ids=["gone", "another append's"])
+def test_s9_a_backup_that_went_on_is_found_out_by_the_entry_that_it_lacks(newest: kv_pb2.KeyValue | None) -> None:
+    answers = found(meta(), head(12), trimmed(SECOND + 8), newest)
+    with pytest.raises(LedgerCorrupt, match=f"which etcd held at {SEEN.position}, is no longer there"):
+        lineage().judge_reading(answers, SEEN)
+
+
+def test_a_write_is_guarded_by_the_identity_and_by_the_newest_append() -> None:
+    opened = lineage()
+    assert [compare.key for compare in opened.guards()] == [KEYS.meta]
+    opened.see(SEEN.position, SEEN.session, SEEN.number)
+    assert [compare.key for compare in opened.guards()] == [KEYS.meta, KEYS.head]
+    assert opened.guards()[1].mod_revision == 8
