@@ -7,7 +7,7 @@ BIN := $(UV_PROJECT_ENVIRONMENT)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-all check fmt bench bench-micro compat clean
+.PHONY: help setup setup-test run test test-all check fmt bench bench-micro compat torture clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -41,6 +41,9 @@ bench-micro: setup-test ## codecs, ledger entries and the Parquet path alone, ea
 
 compat: setup-test ## how far answers are those of Apache Kafka 4.3.1, with a report
 	@$(BIN)/python -m tests.compat $(ARGS)
+
+torture: setup-test ## twenty minutes of every fault under three clients, with a report; ARGS="--minutes 2 --seed 7" for less
+	@$(BIN)/python -m tests.torture $(ARGS)
 
 clean: ## remove .venv and what tools left in the tree; the cache folder stays
 	@rm -rf $(UV_PROJECT_ENVIRONMENT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist

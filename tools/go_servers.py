@@ -40,9 +40,9 @@ def ensure_minio() -> Path:
     """Path of the MinIO server, built by `go install`: two to six minutes on two cores the first time."""
 
     def build(folder: Path) -> None:
-        go = _ensure_go()
+        go = ensure_go()
         module = f"github.com/minio/minio@{pins.MINIO}"
-        run("minio", [go, "install", "-ldflags=-s -w", module], env=_go_settings(folder), attempts=3)
+        run("minio", [go, "install", "-ldflags=-s -w", module], env=go_settings(folder), attempts=3)
 
     return ensure("MinIO (S3 store)", minio_program().parent, build) / "minio"
 
@@ -51,12 +51,12 @@ def ensure_etcd() -> Path:
     """Path of the etcd server. Its module has replace directives, which `go install` refuses: hence our own."""
 
     def build(folder: Path) -> None:
-        go = _ensure_go()
+        go = ensure_go()
         work = cache_folder() / "go" / f"etcd-{pins.ETCD}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         (work / "main.go").write_text(ETCD_MAIN)
-        settings = _go_settings(folder)
+        settings = go_settings(folder)
         for arguments in (
             ["mod", "init", "etcd"],
             ["get", f"go.etcd.io/etcd/server/v3@{pins.ETCD}"],
@@ -68,7 +68,8 @@ def ensure_etcd() -> Path:
     return ensure("etcd", etcd_program().parent, build) / "etcd"
 
 
-def _ensure_go() -> Path:
+def ensure_go() -> Path:
+    """Path of a Go that is new enough."""
     found = shutil.which("go")
     if found is not None and _version(Path(found)) >= pins.GO_MIN:
         report("Go", "is there", Path(found))
@@ -78,7 +79,8 @@ def _ensure_go() -> Path:
     return place / "go" / "bin" / "go"
 
 
-def _go_settings(programs: Path) -> dict[str, str]:
+def go_settings(programs: Path) -> dict[str, str]:
+    """The environment of a build that puts what it installs into `programs`."""
     home = cache_folder() / "go"
     return {
         "GOPATH": str(home / "path"),

@@ -4,6 +4,7 @@ python3 -m tools.setup_test
 """
 
 from tools.environment import sync
+from tools.go_clients import ensure_torture_client
 from tools.go_servers import ensure_etcd, ensure_minio
 from tools.jars import TITLES, ensure_jars
 from tools.java_runtime import ensure_java
@@ -18,6 +19,7 @@ def _main() -> None:
         ensure_jars(jar_set, java)
     ensure_minio()
     ensure_etcd()
+    ensure_torture_client()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,108 @@
+"""Reads a topic through one agent alone, whoever leads its partitions: any agent serves any partition.
+
+Rule: blocking, one connection, one request at a time; an error that a client would repeat after is repeated, for a
+while. Messages: ListOffsets 2, Fetch 4.
+"""
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kio.index import load_response_schema
+
+from tests.made_records import read_batches
+from tests.property.kio_bytes import KioEntity, kio_read
+from tests.torture.history import Read, Value
+
+LIST_OFFSETS, FETCH = 2, 1
+SECONDS_MAX = 60.0
+FETCH_BYTES = 4 << 20
+LATEST, EARLIEST = -1, -2
+
+
+class DirectReader:
+    """One connection to one agent."""
+
+    def __init__(self, connection: socket.socket, topic: str, partitions: int) -> None:
+        self._connection = connection
+        self._topic = struct.pack(">h", len(topic)) + topic.encode()
+        self._partitions = partitions
+
+    def log_ends(self) -> list[int]:
+        """The log end of every partition."""
+        return [self._listed(partition, LATEST) for partition in range(self._partitions)]
+
+    def read_all(self) -> list[Read]:
+        """Every record from offset 0 to the log end as it is now."""
+        reads: list[Read] = []
+        for partition, end in enumerate(self.log_ends()):
+            assert self._listed(partition, EARLIEST) == 0
+            reads += self._read(partition, end)
+        return reads
+
+    def _read(self, partition: int, end: int) -> Iterator[Read]:
+        offset, deadline = 0, time.monotonic() + SECONDS_MAX
+        while offset < end:
+            found = self._fetch(partition, offset)
+            assert time.monotonic() < deadline, f"partition {partition} gives nothing at offset {offset} of {end}"
+            if not found:
+                continue
+            batches = read_batches(found)
+            for record in batches.records:
+                if record.offset >= offset:
+                    assert record.value is not None
+                    yield Read(partition, record.offset, read_value(record.value))
+            offset, deadline = batches.ranges[-1][1], time.monotonic() + SECONDS_MAX
+
+    def _fetch(self, partition: int, offset: int) -> bytes:
+        """The record batches at an offset; none where the agent has none now."""
+        head = struct.pack(">iiiibi", -1, 500, 1, FETCH_BYTES, 0, 1) + self._topic
+        answer = self._ask(FETCH, 4, head + struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES))
+        (topic,) = answer.responses
+        (told,) = topic.partitions
+        assert int(told.partition.error_code if hasattr(told, "partition") else told.error_code) != 1, (
+            f"partition {partition}: offset {offset} is called out of range"
+        )
+        return bytes(told.records or b"")
+
+    def _listed(self, partition: int, timestamp: int) -> int:
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:
+            head = struct.pack(">ibi", -1, 0, 1) + self._topic
+            answer = self._ask(LIST_OFFSETS, 2, head + struct.pack(">iiq", 1, partition, timestamp))
+            (topic,) = answer.topics
+            (told,) = topic.partitions
+            if not told.error_code:
+                return int(told.offset)
+            assert time.monotonic() < deadline, f"ListOffsets answers {told.error_code}"
+
+    def _ask(self, api_key: int, version: int, body: bytes) -> KioEntity:
+        head = struct.pack(">hhih", api_key, version, 1, -1)
+        self._connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        answer = self._receive(int.from_bytes(self._receive(4), "big"))
+        return kio_read(load_response_schema(api_key, version), answer[4:])
+
+    def _receive(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            piece = self._connection.recv(min(count - len(data), 1 << 20))
+            assert piece, "the agent closed the connection"
+            data += piece
+        return bytes(data)
+
+
+@contextmanager
+def direct_reader(address: str, topic: str, partitions: int) -> Iterator[DirectReader]:
+    """A reader of `topic` through the agent at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connection:
+        yield DirectReader(connection, topic, partitions)
+
+
+def read_value(value: bytes) -> Value:
+    """What a producer's record holds, its padding checked: as long as the counter says."""
+    producer, partition, counter, padding = value.decode().split(":")
+    assert padding == "." * (int(counter) * 37 % 400), f"a damaged value: {value!r}"
+    return Value(producer, int(partition), int(counter))

@@ -1,0 +1,81 @@
+"""The clients of a run: a producer and a reader of each library, each a process of its own.
+
+Rule: they end when a file appears (`stop`, `ends`), not by a signal, so that producers wait for what is unacknowledged.
+"""
+
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.java_services import compile_source
+from tests.processes import Process, provided
+from tests.torture.monitor import Monitor
+from tools import go_clients, jars, java_runtime
+from tools.steps import ROOT
+
+TOPIC = "torture"
+LIBRARIES = ("confluent", "java", "go")
+
+
+@dataclass(slots=True)
+class Workload:
+    """Running clients, and what they log."""
+
+    producers: Mapping[str, Process]
+    readers: Mapping[str, Process]
+    monitor: Monitor
+    stop_file: Path
+    ends_file: Path
+
+    def stop_producers(self) -> None:
+        self.stop_file.touch()
+
+    def stop_readers(self, ends: list[int]) -> None:
+        """They end once they have read so far."""
+        complete = self.ends_file.with_suffix(".new")
+        complete.write_text(" ".join(map(str, ends)), encoding="ascii")
+        complete.rename(self.ends_file)
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """How each library's program is started, without its arguments."""
+    java = provided(java_runtime.java_home()) / "bin" / "java"
+    classes = folder / "classes"
+    classes.mkdir(parents=True)
+    source = ROOT / "tests" / "torture" / "java" / "TortureClient.java"
+    program = compile_source(source, classes, java=java, kafka_jars=provided(jars.jar_folder("kafka")))
+    return {
+        "confluent": [sys.executable, "-m", "tests.torture.confluent_client"],
+        "java": program.command(),
+        "go": [str(provided(go_clients.torture_client()))],
+    }
+
+
+def start_workload(folder: Path, bootstrap: str, stack: ExitStack, *, partitions: int, pause_ms: int) -> Workload:
+    """Create the topic and start producers and readers of every library; they are ended with `stack`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    programs = commands(folder)
+    for future in AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, partitions)]).values():
+        future.result(60)
+    stop_file, ends_file = folder / "stop", folder / "ends"
+
+    def started(library: str, mode: str, *arguments: str) -> Process:
+        common = [mode, bootstrap, TOPIC, str(partitions)]
+        command = [*programs[library], *common, *arguments]
+        process = Process(command, folder, name=f"{library}-{mode}", env={"PYTHONPATH": str(ROOT)})
+        stack.callback(process.kill)
+        return process
+
+    producers = {name: started(name, "produce", str(stop_file), name, str(pause_ms)) for name in LIBRARIES}
+    readers = {name: started(name, "consume", str(ends_file)) for name in LIBRARIES}
+    monitor = Monitor(
+        {name: process.output for name, process in producers.items()},
+        {name: process.output for name, process in readers.items()},
+        partitions,
+    )
+    return Workload(producers, readers, monitor, stop_file, ends_file)
