@@ -9,6 +9,7 @@ would be a guess.
 from typing import assert_never
 
 from coordinator.apply_chunks import commit_chunks
+from coordinator.apply_housekeeper import claim_housekeeper
 from coordinator.apply_replace import forget_objects, replace_chunks
 from coordinator.apply_retention import advance_log_start, apply_retention
 from coordinator.apply_sessions import end_session, forget_sessions, raise_rules, start_drain, start_session
@@ -18,6 +19,7 @@ from coordinator.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
     ApplyRetention,
+    ClaimHousekeeper,
     Command,
     CommitChunks,
     CreateTopic,
@@ -105,6 +107,8 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             return end_session(state, command)
         case StartDrain():
             return start_drain(state, command)
+        case ClaimHousekeeper():
+            return claim_housekeeper(state, session_id, command)
         case RaiseRules():
             return raise_rules(state, command)
         case CreateTopic():

@@ -15,6 +15,7 @@ from coordinator.commands import (
     AllocateProducerIds,
     ApplyRetention,
     ArchivedChunk,
+    ClaimHousekeeper,
     Command,
     CommitChunks,
     CreateTopic,
@@ -253,6 +254,13 @@ class WireApplyRetention(Struct, array_like=True, tag=16):
         )
 
 
+class WireClaimHousekeeper(Struct, array_like=True, tag=14):
+    epoch: Natural
+
+    def command(self) -> ClaimHousekeeper:
+        return ClaimHousekeeper(epoch=self.epoch)
+
+
 WireCommand = (
     WireStartSession
     | WireEndSession
@@ -269,6 +277,7 @@ WireCommand = (
     | WireAdvanceLogStart
     | WireApplyRetention
     | WireStartDrain
+    | WireClaimHousekeeper
 )
 
 
@@ -328,6 +337,8 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             )
         case StartDrain():
             return WireStartDrain(command.session)
+        case ClaimHousekeeper():
+            return WireClaimHousekeeper(command.epoch)
         case _:
             assert_never(command)
 

@@ -59,6 +59,13 @@ class StartDrain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimHousekeeper:
+    """The session's agent wants to keep house: refused while somebody does, or where the epoch is not the next one."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RaiseRules:
     """Put a newer version of the rules in force; refused until every live session knows it (safety rule S3)."""
 
@@ -233,6 +240,7 @@ Command = (
     StartSession
     | EndSession
     | StartDrain
+    | ClaimHousekeeper
     | RaiseRules
     | CreateTopic
     | DeleteTopic

@@ -83,6 +83,8 @@ class _Snapshot(Struct, array_like=True):
     objects: list[tuple[int, str, int, int, int]]
     """Object id, key, kind, bytes, references."""
     released: list[tuple[str, int]]
+    housekeeper: int | None = None
+    housekeeper_epoch: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -149,6 +151,8 @@ def _from_session(session_id: SessionId, session: SessionState) -> _Session:
         session=session_id,
         name=session.name,
         node_id=session.node_id,
+            housekeeper=state.housekeeper,
+            housekeeper_epoch=state.housekeeper_epoch,
         endpoints=[(endpoint.listener, endpoint.host, endpoint.port) for endpoint in session.endpoints],
         zone=session.zone,
         rules_version=session.rules_version,
@@ -214,6 +218,8 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         partitions_count=sum(len(topic.partitions) for topic in topics.values()),
     )
 
+        housekeeper=None if wire.housekeeper is None else SessionId(wire.housekeeper),
+        housekeeper_epoch=wire.housekeeper_epoch,
 
 def _to_session(wire: _Session) -> SessionState:
     return SessionState(

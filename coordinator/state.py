@@ -96,6 +96,10 @@ class ClusterState:
     object_id_next: ObjectId = OBJECT_ID_FIRST
     producers_before_deletion: ProducerId = PRODUCER_ID_FIRST
     """Producers with a lower id may have written to a topic since deleted: a re-created one lets them go on (S8)."""
+    housekeeper: SessionId | None = None
+    """The live session that keeps house; None where nobody does."""
+    housekeeper_epoch: int = 0
+    """How often that role was given."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
     """Derived: topics by name."""
     topic_shapes: dict[str, str] = field(default_factory=dict[str, str])

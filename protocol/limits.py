@@ -191,6 +191,17 @@ RETENTION_TOPICS_PER_ENTRY_MAX = 10_000
 # Background roles.
 SESSION_CHECK_INTERVAL_S = 10.0
 """How often the sessions of other agents are looked at (safety rule S12)."""
+HOUSEKEEPER_CHECK_INTERVAL_S = 1.0
+"""How often an agent looks whether somebody keeps house; it asks its own state alone."""
+HOUSEKEEPER_CLAIM_JITTER_S = 1.0
+"""Within which agents that see the role vacant claim it, each at another moment."""
+SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0
+"""Snapshots that are taken for the cleaner's sake come no sooner than that; a longer grace spreads them more."""
+DRAIN_QUIET_SECONDS = 1.0
+"""A stopping agent that had to send nobody away for so long has no clients left; longer than a fetch usually waits."""
+DRAIN_MOVE_SECONDS_MAX = 5.0
+"""How long clients are sent away at most."""
+DRAIN_POLL_SECONDS = 0.01
 PRODUCER_EXPIRY_CHECK_INTERVAL_S = 600.0
 """Kafka's producer.id.expiration.check.interval.ms, in seconds."""
 

@@ -17,6 +17,7 @@ from coordinator.commands import (
     ChunkColumns,
     Command,
     CommitChunks,
+    ClaimHousekeeper,
     CreateTopic,
     DeleteTopic,
     Endpoint,
@@ -125,6 +126,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(StartDrain, session=ints.map(SessionId)),
     st.builds(RaiseRules, rules_version=ints),
     st.builds(
+    st.builds(ClaimHousekeeper, epoch=ints),
         CreateTopic,
         name=texts,
         topic_id=uuids.map(TopicId),

@@ -20,6 +20,7 @@ from coordinator.commands import (
     ArchivedChunk,
     ChunksCommitted,
     Command,
+    ClaimHousekeeper,
     CreateTopic,
     DeleteTopic,
     EndSession,
@@ -97,6 +98,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(AllocateProducerIds, count=st.integers(-1, 3)),
     st.builds(
         ForgetObjects,
+    st.builds(ClaimHousekeeper, epoch=st.integers(0, 3)),
         object_keys=st.lists(
             st.builds(lambda s, n: intake_key(SessionId(s), ObjectNumber(n)), sessions, numbers), max_size=3
         ).map(tuple),

@@ -13,6 +13,7 @@ from coordinator.commands import (
     ArchivedChunk,
     Command,
     DeleteTopic,
+    ClaimHousekeeper,
     EndSession,
     ExpireProducers,
     ForgetObjects,
@@ -90,6 +91,7 @@ class TestGoldenFiles:
 
     def test_a_time_that_nobody_checked_is_left_out(self, name: str) -> None:
         assert decode(encode(Proposal(time_ms=None, command=COMMANDS[name]))).time_ms is None
+    "claim_housekeeper": ClaimHousekeeper(epoch=3),
 
 
 def test_commands_without_columns_come_back_equal() -> None:
