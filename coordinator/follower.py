@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from coordinator.apply import apply
 from coordinator.commands import RULES_VERSION, Outcome, Proposal
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
-from coordinator.snapshot import decode_snapshot, digest
+from coordinator.snapshot import decode_with_digest
 from coordinator.state import ClusterState
 from protocol.types import Position, SessionId
 
@@ -42,7 +42,7 @@ class Follower:
         if (pointer is None) is not (snapshot is None):
             raise LedgerCorrupt("a snapshot without its pointer, or a pointer without its snapshot")
         if pointer is not None and snapshot is not None:
-            state = decode_snapshot(snapshot)
+            state, digest = decode_with_digest(snapshot)
             if (state.cluster_id, state.incarnation) != (self._identity.cluster_id, self._identity.incarnation):
                 raise LedgerCorrupt(
                     f"the snapshot {pointer.object_key!r} is of cluster {state.cluster_id!r}, incarnation "
@@ -53,7 +53,7 @@ class Follower:
                     f"the snapshot {pointer.object_key!r} is at {state.position} after {state.appends_count} appends, "
                     f"its pointer at {pointer.position} after {pointer.appends_count}"
                 )
-            if digest(state) != pointer.digest:
+            if digest != pointer.digest:
                 raise LedgerCorrupt(f"the snapshot {pointer.object_key!r} has another digest than its pointer says")
             self.state = state
             self._check_rules()

@@ -109,11 +109,20 @@ def digest(state: ClusterState) -> bytes:
 
 def decode_snapshot(data: bytes) -> ClusterState:
     """The state of a snapshot object. Raises `LedgerCorrupt` if it cannot be read: do not serve."""
+    return decode_with_digest(data)[0]
+
+
+def decode_with_digest(data: bytes) -> tuple[ClusterState, bytes]:
+    """The state of a snapshot object, and the digest of the bytes that are in it. Raises `LedgerCorrupt`.
+
+    That digest is what the snapshot's pointer says, whichever version of this program wrote it: one that knows more
+    fields would write the same state in other bytes, and `digest` of what it read would differ (safety rule S3).
+    """
     if not data or data[0] != FORMAT_VERSION:
         raise LedgerCorrupt(f"a snapshot in format {data[:1].hex() or 'none'}; this program reads {FORMAT_VERSION}")
     try:
-        wire = _decoder.decode(bytes(cramjam.zstd.decompress(memoryview(data)[1:])))
-        return _to_state(wire)
+        canonical = bytes(cramjam.zstd.decompress(memoryview(data)[1:]))
+        return _to_state(_decoder.decode(canonical)), _digest_of(canonical)
     except (msgspec.MsgspecError, cramjam.DecompressionError, ValueError, KeyError) as error:
         raise LedgerCorrupt(f"a snapshot cannot be read: {error!r}") from error
 
@@ -142,6 +151,8 @@ def _canonical(state: ClusterState) -> bytes:
                 for object_id, found in sorted(state.objects.items())
             ],
             released=sorted(state.released.items()),
+            housekeeper=state.housekeeper,
+            housekeeper_epoch=state.housekeeper_epoch,
         )
     )
 
@@ -151,8 +162,6 @@ def _from_session(session_id: SessionId, session: SessionState) -> _Session:
         session=session_id,
         name=session.name,
         node_id=session.node_id,
-            housekeeper=state.housekeeper,
-            housekeeper_epoch=state.housekeeper_epoch,
         endpoints=[(endpoint.listener, endpoint.host, endpoint.port) for endpoint in session.endpoints],
         zone=session.zone,
         rules_version=session.rules_version,
@@ -209,6 +218,8 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         topics=topics,
         objects=objects,
         released={key: Milliseconds(released_ms) for key, released_ms in wire.released},
+        housekeeper=None if wire.housekeeper is None else SessionId(wire.housekeeper),
+        housekeeper_epoch=wire.housekeeper_epoch,
         producer_id_next=ProducerId(wire.producer_id_next),
         object_id_next=ObjectId(wire.object_id_next),
         producers_before_deletion=ProducerId(wire.producers_before_deletion),
@@ -218,8 +229,6 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         partitions_count=sum(len(topic.partitions) for topic in topics.values()),
     )
 
-        housekeeper=None if wire.housekeeper is None else SessionId(wire.housekeeper),
-        housekeeper_epoch=wire.housekeeper_epoch,
 
 def _to_session(wire: _Session) -> SessionState:
     return SessionState(

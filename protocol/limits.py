@@ -99,7 +99,7 @@ BARRIER_SECONDS_MAX = 10.0
 """How long a barrier waits for the ledger's answer (safety rule S4)."""
 LEDGER_LOAD_ATTEMPTS_MAX = 5
 """How often a start looks up the snapshot again because it went away meanwhile (safety rule S9)."""
-SNAPSHOT_ENTRIES_INTERVAL = 10_000
+SNAPSHOT_ENTRIES_INTERVAL = 4_000
 SNAPSHOT_BYTES_INTERVAL = 16 * MIB
 LEDGER_TAIL_RECORDS_MAX = 1_000
 """Records that a tail hands over at once; one revision may exceed it, none is split."""
