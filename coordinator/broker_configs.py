@@ -214,12 +214,13 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         choices=("CreateTime", "LogAppendTime"),
     ),
     _spec("log.preallocate", _BOOLEAN, "false", "The default of preallocate."),
-    _spec("log.retention.bytes", _LONG, "-1", "The default of retention.bytes."),
+    _spec("log.retention.bytes", _LONG, "-1", "The default of retention.bytes.", effect=_HONOURED),
     _spec(
         "log.retention.check.interval.ms",
         _LONG,
         "300000",
-        "How often Kafka looks for records to drop.",
+        "How often records are looked for that are too old or too many.",
+        effect=_HONOURED,
         low=1,
         is_read_only=True,
     ),
@@ -228,6 +229,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         _INT,
         "168",
         "The default of retention.ms, in hours, where no smaller unit is set.",
+        effect=_HONOURED,
         is_read_only=True,
     ),
     _spec(
@@ -235,9 +237,10 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         _INT,
         None,
         "The default of retention.ms, in minutes, where log.retention.ms is not set.",
+        effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec("log.retention.ms", _LONG, None, "The default of retention.ms."),
+    _spec("log.retention.ms", _LONG, None, "The default of retention.ms.", effect=_HONOURED),
     _spec(
         "log.roll.hours",
         _INT,
@@ -399,6 +402,9 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     _spec("unclean.leader.election.enable", _BOOLEAN, "false", "The default of the topic config of the same name."),
 )
 
+RETENTION_TIMES: Final = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
+"""KafkaConfig.logRetentionTimeMillis refuses 0, which would drop every record at once."""
+
 
 def validate_broker(name: str, value: str) -> None:
     """Raise `InvalidConfig` for an unknown name or a value that it does not take."""
@@ -406,6 +412,8 @@ def validate_broker(name: str, value: str) -> None:
     if spec is None:
         raise InvalidConfig(f"Unknown broker config name: {name}")
     spec.validate(value)
+    if name in RETENTION_TIMES and int(value) == 0:
+        raise InvalidConfig(f"Invalid value {value} for configuration {name}: must be -1 for ever, or at least 1")
 
 
 def broker_value(broker_configs: Mapping[str, str], name: str) -> str:

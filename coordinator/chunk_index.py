@@ -1,15 +1,20 @@
 """A partition's chunks in order of their offsets, one array per column.
 
 Rule: rows cover `[first, end)` of the log without gap or overlap, so a row's first offset is its predecessor's end
-and is not stored. A row costs 56 bytes. Only `coordinator.apply` changes an index.
+and is not stored. A row costs 64 bytes. Only `coordinator.apply` changes an index.
+
+`log_bytes` is what a row's records came to as record batches, as they were produced. Archiving does not change it
+(rows of several partitions share a row group's bytes), so what retention.bytes keeps does not depend on it.
 """
 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset
 
@@ -52,8 +57,11 @@ COLUMN_TYPES: Final = (
     ("row_group", "i"),
     ("row_first", "i"),
     ("row_count", "i"),
+    ("log_bytes", "q"),
 )
 """The stored columns with their types in `array`'s words, in the order of snapshots."""
+COLUMNS_OF_CHUNK: Final = COLUMN_TYPES[:-1]
+"""Those that are `ChunkRef`'s fields. An index without the rest is read: a chunk's bytes are its log bytes then."""
 
 
 class ChunkIndex:
@@ -61,6 +69,7 @@ class ChunkIndex:
         "_append_time_ms",
         "_byte_count",
         "_byte_first",
+        "_log_bytes",
         "_max_timestamp",
         "_object_id",
         "_offset_end",
@@ -82,12 +91,15 @@ class ChunkIndex:
         self._row_group = array("i")
         self._row_first = array("i")
         self._row_count = array("i")
+        self._log_bytes = array("q")
 
     @classmethod
     def from_columns(cls, first: Offset, columns: Sequence[bytes]) -> "ChunkIndex":
         """The index of these columns, as `columns` gave them. Raises ValueError where they do not fit each other."""
         index = cls(first)
         arrays = index._arrays()
+        if len(columns) == len(COLUMNS_OF_CHUNK):
+            columns = [*columns, columns[3]]
         if len(columns) != len(arrays):
             raise ValueError(f"an index has {len(arrays)} columns, not {len(columns)}")
         for column, data in zip(arrays, columns, strict=True):
@@ -114,6 +126,7 @@ class ChunkIndex:
             self._row_group,
             self._row_first,
             self._row_count,
+            self._log_bytes,
         )
 
     def __len__(self) -> int:
@@ -157,6 +170,7 @@ class ChunkIndex:
         self._row_group.append(NO_ROWS)
         self._row_first.append(NO_ROWS)
         self._row_count.append(NO_ROWS)
+        self._log_bytes.append(byte_count)
 
     def locate(self, offset: int) -> int | None:
         """The row that covers `offset`, or None where there is none."""
@@ -190,23 +204,52 @@ class ChunkIndex:
         for row in range(first, len(self._offset_end)):
             yield self.row(row)
 
-    def find_timestamp(self, timestamp_ms: int) -> int | None:
-        """The first row that holds a record at or after `timestamp_ms`: ListOffsets looks into it for the record."""
-        is_late = np.frombuffer(self._max_timestamp, np.int64) >= timestamp_ms
+    def find_timestamp(self, timestamp_ms: int, row_first: int = 0) -> int | None:
+        """The first row from `row_first` on with a record at or after `timestamp_ms`: ListOffsets reads it."""
+        is_late = np.frombuffer(self._max_timestamp, np.int64)[row_first:] >= timestamp_ms
         row = int(np.argmax(is_late)) if len(is_late) else 0
-        return row if len(is_late) and is_late[row] else None
+        return row_first + row if len(is_late) and is_late[row] else None
 
-    def max_timestamp_row(self) -> int | None:
-        """The first row that holds the greatest timestamp, or None if the index is empty or none has a timestamp."""
-        timestamps = np.frombuffer(self._max_timestamp, np.int64)
+    def max_timestamp_row(self, row_first: int = 0) -> int | None:
+        """The first row from `row_first` on with the greatest timestamp there, None if none there has a timestamp."""
+        timestamps = np.frombuffer(self._max_timestamp, np.int64)[row_first:]
         if not len(timestamps):
             return None
         row = int(np.argmax(timestamps))
-        return row if timestamps[row] > NO_TIMESTAMP else None
+        return row_first + row if timestamps[row] > NO_TIMESTAMP else None
+
+    def end_of_older(self, offset: Offset, timestamp_ms: int) -> Offset:
+        """The end of the rows from that of `offset` on without a record at or after `timestamp_ms`, else `offset`.
+
+        A row none of whose records has a timestamp is as old as the next one that has; the last rows may have none.
+        """
+        row_first = bisect_right(self._offset_end, offset)
+        timestamps = np.frombuffer(self._max_timestamp, np.int64)[row_first:]
+        is_late = timestamps >= timestamp_ms
+        count = int(np.argmax(is_late)) if np.any(is_late) else len(timestamps)
+        with_timestamp = np.flatnonzero(timestamps[:count] > NO_TIMESTAMP)
+        return Offset(self._offset_end[row_first + int(with_timestamp[-1])]) if len(with_timestamp) else offset
+
+    def end_of_surplus(self, offset: Offset, bytes_max: int) -> Offset:
+        """The end of the rows from the one of `offset` on that can go while `bytes_max` stay, else `offset`."""
+        row_first = bisect_right(self._offset_end, offset)
+        ends_bytes: NDArray[np.int64] = np.cumsum(np.frombuffer(self._log_bytes, np.int64)[row_first:])
+        surplus = int(ends_bytes[-1]) - bytes_max if len(ends_bytes) else 0
+        if surplus <= 0:
+            return offset
+        count = int(np.searchsorted(ends_bytes, surplus, side="right"))
+        return Offset(self._offset_end[row_first + count - 1]) if count else offset
 
     def replace(self, row_first: int, row_end: int, chunks: Sequence[ChunkRef]) -> None:
-        """Put `chunks`, which must cover exactly the same offsets, in the place of rows `[row_first, row_end)`."""
-        for name, column in zip((name for name, _ in COLUMN_TYPES), self._arrays(), strict=True):
+        """Put `chunks`, which must cover exactly the same offsets, in the place of rows `[row_first, row_end)`.
+
+        The log bytes of what they replace are shared out by offsets.
+        """
+        offset_first, offset_end = self.offset_first(row_first), self._offset_end[row_end - 1]
+        log_bytes = sum(self._log_bytes[row_first:row_end])
+        ends_bytes = [log_bytes * (chunk.offset_end - offset_first) // (offset_end - offset_first) for chunk in chunks]
+        self._log_bytes[row_first:row_end] = array("q", [end - first for first, end in pairwise([0, *ends_bytes])])
+        for (name, _), column in zip(COLUMNS_OF_CHUNK, self._arrays(), strict=False):
             column[row_first:row_end] = array(column.typecode, [getattr(chunk, name) for chunk in chunks])
 
     def truncate_before(self, offset: Offset) -> list[ObjectId]:
@@ -215,6 +258,6 @@ class ChunkIndex:
         dropped = [ObjectId(object_id) for object_id in self._object_id[:count]]
         if count:
             self.first = Offset(self._offset_end[count - 1])
-        for column in self._arrays():
-            del column[:count]
+            for column in self._arrays():
+                del column[:count]
         return dropped

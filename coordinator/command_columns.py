@@ -1,7 +1,7 @@
-"""The columns of CommitChunks as little-endian array bytes, and back with everything checked.
+"""The columns of CommitChunks and AdvanceLogStart as little-endian array bytes, and back with everything checked.
 
-Rule: after `read_batches` and `read_chunks` every index and every byte range is inside what it points into, so that
-applying needs no check of its own. Both raise `LedgerCorrupt`.
+Rule: after `read_batches`, `read_chunks` and `read_log_starts` every index and every byte range is inside what it
+points into, so that applying needs no check of its own. They raise `LedgerCorrupt`.
 """
 
 import sys
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
-from coordinator.commands import BatchColumns, ChunkColumns, CommitChunks
+from coordinator.commands import AdvanceLogStart, BatchColumns, ChunkColumns, CommitChunks
 from coordinator.log import LedgerCorrupt
-from protocol.limits import BATCHES_PER_COMMIT_MAX
+from protocol.limits import BATCHES_PER_COMMIT_MAX, LOG_STARTS_PER_ENTRY_MAX
 
 assert sys.byteorder == "little", "columns are written as they lie in memory: Penstock needs a little-endian machine"
 
@@ -21,6 +21,9 @@ CHUNK_TYPES: Final = ("H", "I", "I", "H")
 """topic, partition, byte_first, batch_count; in `array`'s words (I is 4 bytes, H 2)."""
 BATCH_TYPES: Final = ("I", "I", "q", "q", "h", "i", "B")
 """record_bytes, record_count, max_timestamp, producer_id, producer_epoch, base_sequence, is_transactional."""
+
+LOG_START_TYPES: Final = ("I", "I", "q")
+"""topic, partition, log_start."""
 
 
 def commit_columns(command: CommitChunks) -> tuple[list[bytes], list[bytes]]:
@@ -48,7 +51,25 @@ def _write(types: Sequence[str], columns: Sequence[Sequence[int]]) -> list[bytes
     return [array(typecode, column).tobytes() for typecode, column in zip(types, columns, strict=True)]
 
 
-def _read(what: str, types: Sequence[str], columns: Sequence[bytes]) -> list["array[int]"]:
+def log_start_columns(command: AdvanceLogStart) -> list[bytes]:
+    """The columns of an AdvanceLogStart. Raises OverflowError for a value outside its column's type."""
+    return _write(LOG_START_TYPES, (command.topic, command.partition, command.log_start))
+
+
+def read_log_starts(columns: Sequence[bytes], *, topics_count: int) -> list[list[int]]:
+    """topic, partition and log start: every topic is listed, no offset is negative."""
+    read = _read("log starts", LOG_START_TYPES, columns, rows_max=LOG_STARTS_PER_ENTRY_MAX)
+    topic, partition, log_start = read
+    if max(topic) >= topics_count:
+        raise LedgerCorrupt(f"a log start of topic {max(topic)} where {topics_count} are listed")
+    if max(partition) >= 1 << 31 or min(log_start) < 0:
+        raise LedgerCorrupt(f"a log start of {min(log_start)}, a partition index of {max(partition)}")
+    return [column.tolist() for column in read]
+
+
+def _read(
+    what: str, types: Sequence[str], columns: Sequence[bytes], rows_max: int = BATCHES_PER_COMMIT_MAX
+) -> list["array[int]"]:
     if len(columns) != len(types):
         raise LedgerCorrupt(f"an entry has {len(columns)} columns of {what} where {len(types)} belong")
     try:
@@ -56,7 +77,7 @@ def _read(what: str, types: Sequence[str], columns: Sequence[bytes]) -> list["ar
     except ValueError as error:
         raise LedgerCorrupt(f"a column of {what} ends inside a value") from error
     counts = {len(column) for column in read}
-    if len(counts) != 1 or not 0 < len(read[0]) <= BATCHES_PER_COMMIT_MAX:
+    if len(counts) != 1 or not 0 < len(read[0]) <= rows_max:
         raise LedgerCorrupt(f"the columns of {what} have lengths {sorted(counts)}")
     return read
 

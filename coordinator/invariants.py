@@ -66,8 +66,11 @@ def _index(partition: PartitionState) -> Iterator[str]:
     index = partition.index
     if index.end != partition.log_end:
         yield f"the index ends at {index.end}, the log at {partition.log_end}"
-    if not index.first <= partition.log_start <= partition.log_end:
-        yield f"the log starts at {partition.log_start}, its chunks at {index.first}"
+    for what, start in (("log", partition.log_start), ("table", partition.table_start)):
+        if not index.first <= start <= partition.log_end:
+            yield f"the {what} starts at {start}, its chunks at {index.first}, and the log ends at {partition.log_end}"
+    if len(index) and index.row(0).offset_end <= min(partition.log_start, partition.table_start):
+        yield f"neither log nor table needs the chunk at {index.first}"
     for chunk in index.rows_from(index.first):
         if chunk.offset_first >= chunk.offset_end:
             yield f"the chunk at {chunk.offset_first} is empty"

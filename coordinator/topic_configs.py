@@ -43,6 +43,10 @@ __all__ = [
     "validate_topic_configs",
 ]
 
+TABLE_RETENTION: Final = "penstock.table.retention.ms"
+"""How long a topic's table keeps records: a config that Kafka does not have."""
+AS_THE_LOG: Final = -2
+"""Its value where the table keeps what the log keeps; Kafka's local.retention.ms says it alike."""
 _THROTTLED_REPLICAS = r"(\*|[0-9]+:[0-9]+(\s*,\s*[0-9]+:[0-9]+)*)?"
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -171,6 +175,14 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "min.compaction.lag.ms", _LONG, "0", "How long a record stays as it is before compaction may drop it.", low=0
     ),
     _spec("min.insync.replicas", _INT, "1", "Kafka's replicas per write; here the bucket answers for that.", low=1),
+    _spec(
+        TABLE_RETENTION,
+        _LONG,
+        str(AS_THE_LOG),
+        "How long the table keeps records that the log dropped or still has; -1 for ever, -2 as long as the log.",
+        effect=_HONOURED,
+        low=AS_THE_LOG,
+    ),
     _spec("preallocate", _BOOLEAN, "false", "Whether Kafka reserves a segment's file beforehand."),
     _spec("remote.log.copy.disable", _BOOLEAN, "false", "Whether Kafka's tiered storage stops copying."),
     _spec(
@@ -183,8 +195,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "Kafka's tiered storage. Every record is in the bucket here, so there is nothing to turn on.",
         choices=("false",),
     ),
-    _spec("retention.bytes", _LONG, "-1", "How many bytes a partition keeps; -1 for no limit."),
-    _spec("retention.ms", _LONG, "604800000", "How long records are kept; -1 for ever.", low=-1),
+    _spec("retention.bytes", _LONG, "-1", "How many bytes a partition keeps; -1 for no limit.", effect=_HONOURED),
+    _spec("retention.ms", _LONG, "604800000", "How long records are kept; -1 for ever.", effect=_HONOURED, low=-1),
     _spec("segment.bytes", _INT, "1073741824", "The size at which Kafka begins a new segment.", low=1048576),
     _spec("segment.index.bytes", _INT, "10485760", "The largest index of a segment in Kafka.", low=4),
     _spec("segment.jitter.ms", _LONG, "0", "By how much Kafka scatters the times of new segments.", low=0),

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from coordinator.apply import apply
 from coordinator.command_codec import encode
 from coordinator.commands import (
+    AdvanceLogStart,
+    ApplyRetention,
     BatchColumns,
     ChunkColumns,
     ChunksCommitted,
@@ -83,6 +85,22 @@ def commit(number: int, *chunks: Chunk, session: int = 1) -> CommitChunks:
             base_sequence=[batch.sequence for batch in batches],
             is_transactional=[int(batch.is_transactional) for batch in batches],
         ),
+    )
+
+
+def delete_before(log_start: int, *, topic_id: TopicId = TOPIC, partition: int = 0) -> AdvanceLogStart:
+    """Deletes the records of one partition below an offset."""
+    return AdvanceLogStart(topic_ids=(topic_id,), topic=[0], partition=[partition], log_start=[log_start])
+
+
+def retain(now_ms: int, *topic_ids: TopicId, retention_ms: int = -1, retention_bytes: int = -1) -> ApplyRetention:
+    """Drops what is too old or too much of the topics (none named: `TOPIC`), with these defaults for all of them."""
+    return ApplyRetention(
+        now_ms=Milliseconds(now_ms),
+        topic_ids=topic_ids or (TOPIC,),
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+        is_deleting=True,
     )
 
 

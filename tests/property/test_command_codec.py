@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from coordinator.command_codec import Unwritable, decode, encode
 from coordinator.commands import (
+    AdvanceLogStart,
     AllocateProducerIds,
+    ApplyRetention,
     ArchivedChunk,
     BatchColumns,
     ChunkColumns,
+    ClaimHousekeeper,
     Command,
     CommitChunks,
-    ClaimHousekeeper,
     CreateTopic,
     DeleteTopic,
     Endpoint,
@@ -124,9 +126,9 @@ commands: st.SearchStrategy[Command] = st.one_of(
     ),
     st.builds(EndSession, session=ints.map(SessionId)),
     st.builds(StartDrain, session=ints.map(SessionId)),
+    st.builds(ClaimHousekeeper, epoch=ints),
     st.builds(RaiseRules, rules_version=ints),
     st.builds(
-    st.builds(ClaimHousekeeper, epoch=ints),
         CreateTopic,
         name=texts,
         topic_id=uuids.map(TopicId),
@@ -146,6 +148,24 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(ForgetObjects, object_keys=st.lists(texts, max_size=3).map(tuple)),
     st.builds(ForgetSessions, sessions=st.lists(ints.map(SessionId), max_size=3).map(tuple)),
     st.builds(ExpireProducers, cutoff_ms=ints.map(Milliseconds)),
+    st.builds(
+        lambda topics, rows: AdvanceLogStart(
+            topic_ids=tuple(topics),
+            topic=[topic for topic, _, _ in rows],
+            partition=[partition for _, partition, _ in rows],
+            log_start=[log_start for _, _, log_start in rows],
+        ),
+        st.lists(uuids.map(TopicId), max_size=2),
+        st.lists(st.tuples(st.integers(0, 1), small | ints, small | ints), max_size=3),
+    ),
+    st.builds(
+        ApplyRetention,
+        now_ms=ints.map(Milliseconds),
+        topic_ids=st.lists(uuids.map(TopicId), max_size=2).map(tuple),
+        retention_ms=ints,
+        retention_bytes=ints,
+        is_deleting=st.booleans(),
+    ),
     st.just(ReportTime()),
 )
 

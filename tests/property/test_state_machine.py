@@ -17,10 +17,11 @@ from coordinator.apply import apply
 from coordinator.command_codec import decode, encode
 from coordinator.commands import (
     AllocateProducerIds,
+    ApplyRetention,
     ArchivedChunk,
     ChunksCommitted,
-    Command,
     ClaimHousekeeper,
+    Command,
     CreateTopic,
     DeleteTopic,
     EndSession,
@@ -41,7 +42,7 @@ from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state import ClusterState
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 from storage.refs import intake_key, parquet_key
-from tests.made_commands import Batch, Chunk, Cluster, commit, create, start
+from tests.made_commands import Batch, Chunk, Cluster, commit, create, delete_before, start
 
 ROOT = Path(__file__).parents[2]
 TOPICS = [TopicId(bytes([number] * 16)) for number in range(1, 4)]
@@ -74,16 +75,20 @@ commits = st.builds(
     st.lists(chunks, min_size=1, max_size=4),
 )
 creations: st.SearchStrategy[CreateTopic] = st.builds(
-    lambda name, topic_id, partitions, is_stamped: create(
-        name,
-        topic_id=topic_id,
-        partitions=partitions,
-        **({"message_timestamp_type": "LogAppendTime"} if is_stamped else {}),
-    ),
+    lambda name, topic_id, partitions, configs: create(name, topic_id=topic_id, partitions=partitions, **configs),
     st.sampled_from(NAMES),
     topic_ids,
     st.integers(0, 3),
-    st.booleans(),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "message_timestamp_type": st.just("LogAppendTime"),
+            "cleanup_policy": st.sampled_from(["delete", "compact", "compact,delete", ""]),
+            "retention_ms": st.sampled_from(["-1", "0", "300", "9" * 40, "no number"]),
+            "retention_bytes": st.sampled_from(["-1", "0", "250"]),
+            "penstock_table_retention_ms": st.sampled_from(["-2", "-1", "0", "400"]),
+        },
+    ),
 )
 commands: st.SearchStrategy[Command] = st.one_of(
     commits,
@@ -93,18 +98,27 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(start, st.sampled_from(["a", "b"]), node=st.integers(1, 2), rules=st.integers(0, 2)),
     st.builds(EndSession, session=sessions.map(SessionId)),
     st.builds(StartDrain, session=sessions.map(SessionId)),
+    st.builds(ClaimHousekeeper, epoch=st.integers(0, 3)),
     st.builds(RaiseRules, rules_version=st.integers(0, 3)),
     st.builds(DeleteTopic, topic_id=topic_ids),
     st.builds(AllocateProducerIds, count=st.integers(-1, 3)),
     st.builds(
         ForgetObjects,
-    st.builds(ClaimHousekeeper, epoch=st.integers(0, 3)),
         object_keys=st.lists(
             st.builds(lambda s, n: intake_key(SessionId(s), ObjectNumber(n)), sessions, numbers), max_size=3
         ).map(tuple),
     ),
     st.builds(ForgetSessions, sessions=st.lists(sessions.map(SessionId), max_size=2).map(tuple)),
     st.builds(ExpireProducers, cutoff_ms=st.integers(-5, 1_500).map(Milliseconds)),
+    st.builds(delete_before, st.integers(0, 12), topic_id=topic_ids, partition=st.integers(0, 2)),
+    st.builds(
+        ApplyRetention,
+        now_ms=st.integers(0, 1_500).map(Milliseconds),
+        topic_ids=st.lists(topic_ids, max_size=2).map(tuple),
+        retention_ms=st.integers(-1, 1_000),
+        retention_bytes=st.integers(-1, 500),
+        is_deleting=st.booleans(),
+    ),
     st.just(ReportTime()),
 )
 

@@ -19,7 +19,16 @@ def test_what_was_set_counts_before_the_default() -> None:
     assert broker_value({"num.partitions": "4"}, "num.partitions") == "4"
 
 
-@pytest.mark.parametrize(("name", "value"), [("no.such", "1"), ("num.partitions", "0"), ("ssl.protocol", "TLS")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("no.such", "1"),
+        ("num.partitions", "0"),
+        ("ssl.protocol", "TLS"),
+        ("log.retention.hours", "0"),
+        ("log.retention.ms", "0"),
+    ],
+)
 def test_unknown_names_and_bad_values_are_refused(name: str, value: str) -> None:
     with pytest.raises(InvalidConfig):
         validate_broker(name, value)

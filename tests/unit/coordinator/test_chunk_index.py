@@ -94,6 +94,66 @@ class TestTimestamps:
         index.append(2, 1, 0, 1, 1, -1)
         assert len(index) == 2
 
+    def test_rows_before_the_one_that_is_named_are_passed_over(self) -> None:
+        index = index_of(1, 2, 3, timestamps=(70, 40, 50))
+        assert (index.find_timestamp(45, 1), index.max_timestamp_row(1)) == (2, 2)
+        assert (index.find_timestamp(60, 1), index.max_timestamp_row(3)) == (None, None)
+
+
+class TestRetention:
+    @pytest.mark.parametrize(
+        ("offset", "timestamp", "end"),
+        [
+            (0, 50, 0),  # a record is not older than itself
+            (0, 51, 10),
+            (0, 60, 10),  # the second row is as young: what follows it stays, whatever its age
+            (0, 61, 30),
+            (4, 51, 10),
+            (10, 61, 30),
+            (30, 99, 40),
+            (40, 99, 40),
+        ],
+    )
+    def test_rows_older_than_a_time_end_before_the_first_that_is_not(
+        self, offset: int, timestamp: int, end: int
+    ) -> None:
+        index = index_of(10, 20, 30, 40, timestamps=(50, 60, 55, 70))
+        assert index.end_of_older(Offset(offset), timestamp) == end
+
+    @pytest.mark.parametrize(("timestamp", "end"), [(50, 0), (51, 20), (61, 20)])
+    def test_a_row_without_timestamps_is_as_old_as_the_next_one_that_has_one(self, timestamp: int, end: int) -> None:
+        assert index_of(10, 20, 30, timestamps=(-1, 50, -1)).end_of_older(Offset(0), timestamp) == end
+
+    def test_rows_without_any_timestamp_grow_no_older(self) -> None:
+        assert index_of(10, 20, timestamps=(-1, -7)).end_of_older(Offset(0), 1 << 62) == 0
+
+    @pytest.mark.parametrize(
+        ("offset", "bytes_max", "end"),
+        [
+            (0, 40, 0),
+            (0, 31, 0),
+            (0, 30, 10),
+            (0, 29, 10),
+            (0, 20, 20),
+            (0, 0, 40),
+            (5, 30, 10),
+            (10, 30, 10),
+            (10, 20, 20),
+        ],
+    )
+    def test_rows_go_while_no_less_stays_than_is_kept(self, offset: int, bytes_max: int, end: int) -> None:
+        assert index_of(10, 20, 30, 40).end_of_surplus(Offset(offset), bytes_max) == end
+
+    def test_an_empty_index_has_nothing_too_old_or_too_much(self) -> None:
+        index = ChunkIndex(Offset(5))
+        assert (index.end_of_older(Offset(5), 1), index.end_of_surplus(Offset(5), 0)) == (5, 5)
+
+    def test_archiving_changes_nothing_about_what_is_too_much(self) -> None:
+        index = index_of(10, 20, 30, 40)
+        index.replace(0, 3, [archived(0, 7), archived(7, 30)])
+        ends = [index.end_of_surplus(Offset(0), bytes_max) for bytes_max in (33, 32, 10, 9)]
+        assert ends == [7, 7, 30, 30]
+
 
 class TestChanging:
     def test_archived_chunks_take_the_place_of_others(self) -> None:
@@ -137,8 +197,12 @@ class TestColumns:
         assert index_of(258).columns()[0] == bytes([2, 1, 0, 0, 0, 0, 0, 0])
 
     def test_a_column_that_is_missing_is_noticed(self) -> None:
-        with pytest.raises(ValueError, match="9 columns, not 8"):
-            ChunkIndex.from_columns(Offset(0), index_of(1).columns()[:-1])
+        with pytest.raises(ValueError, match="10 columns, not 8"):
+            ChunkIndex.from_columns(Offset(0), index_of(1).columns()[:-2])
+
+    def test_an_index_without_log_bytes_counts_what_its_chunks_take(self) -> None:
+        index = index_of(10, 20)
+        assert ChunkIndex.from_columns(Offset(0), index.columns()[:-1]).columns() == index.columns()
 
     def test_a_column_that_is_too_short_is_noticed(self) -> None:
         with pytest.raises(ValueError, match="differ in length"):

@@ -9,11 +9,13 @@ import pytest
 
 from coordinator.command_codec import COMPRESSED, FORMAT_VERSION, Unwritable, decode, encode
 from coordinator.commands import (
+    AdvanceLogStart,
     AllocateProducerIds,
+    ApplyRetention,
     ArchivedChunk,
+    ClaimHousekeeper,
     Command,
     DeleteTopic,
-    ClaimHousekeeper,
     EndSession,
     ExpireProducers,
     ForgetObjects,
@@ -30,7 +32,7 @@ from coordinator.log import LedgerCorrupt
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId
 from tests.golden import golden_bytes
-from tests.made_commands import TOPIC, Batch, Chunk, commit, create, idempotent, start
+from tests.made_commands import TOPIC, Batch, Chunk, commit, create, delete_before, idempotent, retain, start
 
 OTHER = type(TOPIC)(bytes(16 * [9]))
 
@@ -78,7 +80,18 @@ COMMANDS: dict[str, Command] = {
     "forget_sessions": ForgetSessions(sessions=(SessionId(3), SessionId(4))),
     "expire_producers": ExpireProducers(cutoff_ms=Milliseconds(1_700_000_000_000)),
     "report_time": ReportTime(),
+    "advance_log_start": AdvanceLogStart(
+        topic_ids=(TOPIC, OTHER), topic=[0, 1, 1], partition=[2, 0, 9], log_start=[5, 0, 1 << 40]
+    ),
+    "apply_retention": ApplyRetention(
+        now_ms=Milliseconds(1_700_000_000_000),
+        topic_ids=(TOPIC, OTHER),
+        retention_ms=604_800_000,
+        retention_bytes=-1,
+        is_deleting=True,
+    ),
     "start_drain": StartDrain(session=SessionId(1 << 40)),
+    "claim_housekeeper": ClaimHousekeeper(epoch=3),
 }
 
 
@@ -91,7 +104,6 @@ class TestGoldenFiles:
 
     def test_a_time_that_nobody_checked_is_left_out(self, name: str) -> None:
         assert decode(encode(Proposal(time_ms=None, command=COMMANDS[name]))).time_ms is None
-    "claim_housekeeper": ClaimHousekeeper(epoch=3),
 
 
 def test_commands_without_columns_come_back_equal() -> None:
@@ -162,6 +174,11 @@ class TestUnwritableCommands:
             (commit(-1, Chunk(batches=[Batch()])), "cannot be read"),
             (DeleteTopic(topic_id=type(TOPIC)(b"short")), "cannot be read"),
             (create("\ud800"), "CreateTopic cannot be written"),
+            (delete_before(-1), "a log start of -1"),
+            (delete_before(1, partition=1 << 31), "a partition index of 2147483648"),
+            (AdvanceLogStart(topic_ids=(TOPIC,), topic=[1], partition=[0], log_start=[0]), "topic 1 where 1 are"),
+            (AdvanceLogStart(topic_ids=(), topic=[], partition=[], log_start=[]), "have lengths"),
+            (retain(-1), "cannot be read"),
             (AllocateProducerIds(count=1 << 64), "AllocateProducerIds cannot be written"),
             (create(retention_ms="1" * LEDGER_ENTRY_UNPACKED_BYTES_MAX), "would unpack to"),
         ],

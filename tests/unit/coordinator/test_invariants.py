@@ -73,6 +73,14 @@ def early_start(state: ClusterState) -> None:
     partition(state).log_start = Offset(-1)
 
 
+def late_table(state: ClusterState) -> None:
+    partition(state).table_start = Offset(9)
+
+
+def unneeded_chunk(state: ClusterState) -> None:
+    partition(state).log_start = partition(state).table_start = Offset(2)
+
+
 def empty_chunk(state: ClusterState) -> None:
     index: ChunkIndex = partition(state).index
     index.append(index.end, 1, 0, 1, 1, -1)
@@ -140,6 +148,8 @@ def late_release(state: ClusterState) -> None:
         (lost_partition, "partitions_count is 0"),
         (short_index, "the log at 9"),
         (early_start, "the log starts at -1"),
+        (late_table, "the table starts at 9"),
+        (unneeded_chunk, "needs the chunk at 0"),
         (empty_chunk, "chunk at 2 is empty"),
         (exempt_producers, "exempt from rule S8"),
         (no_batches, "remembers 0 batches"),

@@ -1,0 +1,135 @@
+"""Moves the start of logs and of tables, and lets go of the chunks that neither needs. Part of `coordinator.apply`.
+
+Rule: starts only move forward, to the end of a chunk or where a client says, and never beyond the log's end. A chunk
+stays while the log or the table needs it (safety rule S6). What is too old or too much is worked out here, from the
+topic's configs as they are at this position: who proposes it says what time it is and which defaults hold, no more.
+`starts_due` is the same for the proposer, so nothing is written while nothing is due.
+
+Producers keep their state, as in Kafka since 2.4 (KIP-360): what goes are records, and a repeat of them is still known.
+So there is nobody to exempt from safety rule S8 here.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments, maybeIncrementLogStartOffset (Kafka 4.3).
+A chunk is to Penstock what a segment is there, with its greatest timestamp and all its bytes. Differs from Kafka: a
+chunk without any timestamp is as old as the next one that has one, where Kafka asks the age of the segment's file.
+"""
+
+from typing import Final, NamedTuple
+
+from coordinator.apply_objects import release_references
+from coordinator.commands import AdvanceLogStart, ApplyRetention, Done, LogStartsAdvanced, Outcome
+from coordinator.config_types import LONG_MAX, split_list
+from coordinator.state import ClusterState, PartitionState, TopicState
+from coordinator.topic_configs import AS_THE_LOG, TABLE_RETENTION
+from protocol.errors import ErrorCode
+from protocol.types import Milliseconds, Offset
+
+NO_OFFSET: Final = -1
+
+
+class Starts(NamedTuple):
+    """The first offset that a partition's consumers can read, and the first that its table keeps."""
+
+    log: Offset
+    table: Offset
+
+
+class _Limits(NamedTuple):
+    """What a topic's partitions keep. None: no limit."""
+
+    log_from_ms: int | None
+    log_bytes_max: int | None
+    table_from_ms: int | None
+    is_table_apart: bool
+
+
+def advance_log_start(state: ClusterState, command: AdvanceLogStart) -> Outcome:
+    """Hide the records below the offsets that are named; one that is behind the log's start changes nothing."""
+    topics = [state.topics.get(topic_id) for topic_id in command.topic_ids]
+    error_codes: list[int] = []
+    log_starts: list[int] = []
+    for topic_index, partition_index, wanted in zip(command.topic, command.partition, command.log_start, strict=True):
+        topic = topics[topic_index]
+        error_code, log_start = ErrorCode.none, NO_OFFSET
+        if topic is None or partition_index >= len(topic.partitions):
+            error_code = ErrorCode.unknown_topic_or_partition
+        elif wanted > topic.partitions[partition_index].log_end:
+            error_code = ErrorCode.offset_out_of_range
+        else:
+            partition = topic.partitions[partition_index]
+            log_start = max(partition.log_start, Offset(wanted))
+            is_table_apart = _table_retention_ms(topic) != AS_THE_LOG
+            table_start = partition.table_start if is_table_apart else max(partition.table_start, log_start)
+            _move(state, partition, Starts(log_start, table_start))
+        error_codes.append(int(error_code))
+        log_starts.append(log_start)
+    return LogStartsAdvanced(error_codes=error_codes, log_starts=log_starts)
+
+
+def apply_retention(state: ClusterState, command: ApplyRetention) -> Outcome:
+    """Drop what is too old or too much in the topics that are named; unknown ones were deleted meanwhile."""
+    # A clock that is ahead must not empty topics: what other agents said of the time counts too (safety rule S2).
+    now_ms = Milliseconds(min(command.now_ms, state.time_ms))
+    for topic_id in command.topic_ids:
+        topic = state.topics.get(topic_id)
+        if topic is None:
+            continue
+        limits = _limits(topic, command, now_ms)
+        for partition in topic.partitions:
+            _move(state, partition, _starts(partition, limits))
+    return Done()
+
+
+def is_due(topic: TopicState, proposed: ApplyRetention) -> bool:
+    """Whether the command would move anything of the topic, which need not be among those that it names."""
+    limits = _limits(topic, proposed, proposed.now_ms)
+    return any(
+        _starts(partition, limits) != (partition.log_start, partition.table_start) for partition in topic.partitions
+    )
+
+
+def _move(state: ClusterState, partition: PartitionState, starts: Starts) -> None:
+    partition.log_start, partition.table_start = starts
+    release_references(state, partition.index.truncate_before(Offset(min(starts))))
+
+
+def _starts(partition: PartitionState, limits: _Limits) -> Starts:
+    """Where log and table begin within the limits: never before where they begin now."""
+    index, log_start, table_start = partition.index, partition.log_start, partition.table_start
+    if limits.log_bytes_max is not None:
+        log_start = index.end_of_surplus(partition.log_start, limits.log_bytes_max)
+    if limits.log_from_ms is not None:
+        log_start = max(log_start, index.end_of_older(partition.log_start, limits.log_from_ms))
+    if not limits.is_table_apart:
+        table_start = max(table_start, log_start)
+    elif limits.table_from_ms is not None:
+        table_start = index.end_of_older(table_start, limits.table_from_ms)
+    return Starts(log_start, table_start)
+
+
+def _limits(topic: TopicState, command: ApplyRetention, now_ms: Milliseconds) -> _Limits:
+    policy = topic.configs.get("cleanup.policy")
+    is_deleting = command.is_deleting if policy is None else "delete" in split_list(policy)
+    retention_ms = _number(topic, "retention.ms", command.retention_ms) if is_deleting else -1
+    retention_bytes = _number(topic, "retention.bytes", command.retention_bytes) if is_deleting else -1
+    table_ms = _table_retention_ms(topic)
+    return _Limits(
+        log_from_ms=now_ms - retention_ms if retention_ms >= 0 else None,
+        log_bytes_max=retention_bytes if retention_bytes >= 0 else None,
+        table_from_ms=now_ms - table_ms if table_ms >= 0 else None,
+        is_table_apart=table_ms != AS_THE_LOG,
+    )
+
+
+def _table_retention_ms(topic: TopicState) -> int:
+    return _number(topic, TABLE_RETENTION, AS_THE_LOG)
+
+
+def _number(topic: TopicState, name: str, default: int) -> int:
+    """The topic's own value, else the default. Proposers check values; one that is none sets no limit."""
+    text = topic.configs.get(name)
+    if text is None:
+        return default
+    try:
+        return min(int(text), LONG_MAX)
+    except ValueError:
+        return -1
