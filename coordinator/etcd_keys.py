@@ -105,19 +105,8 @@ def read_meta(value: bytes) -> LedgerIdentity:
 
 
 def write_head(session: SessionId, number: int) -> bytes:
-    """The head's value: the last entry of the newest append."""
+    """The head's value, for people: the last entry of the newest append."""
     return b"%x/%x" % (session, number)
-
-
-def read_head(value: bytes) -> tuple[SessionId, int]:
-    """Session and number of the newest entry. Raises `LedgerCorrupt`."""
-    session, separator, number = value.partition(b"/")
-    try:
-        if separator:
-            return SessionId(int(session, 16)), int(number, 16)
-    except ValueError:
-        pass
-    raise LedgerCorrupt(f"the key 'head' holds {value!r}, which names no entry: what wrote it?")
 
 
 def write_pointer(pointer: SnapshotPointer) -> bytes:

@@ -2,8 +2,8 @@
 
 Rule: no I/O. etcd can be emptied, restored from a backup, or given to another cluster while agents have it open. So
 every write is guarded by the identity and by a head that is not below what was seen when it was sent, and every read
-that begins something asks for both, and for the newest entry that was seen: where etcd lost that and went on, revisions
-alone would not tell. What is found to be another ledger raises `LedgerCorrupt`, and stays so.
+that begins something asks for both, and for the newest entry that was read: where etcd lost that and went on, revisions
+alone would not tell. Another ledger than that raises `LedgerCorrupt`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from aetcd.rpc import kv_pb2, rpc_pb2
 
-from coordinator.etcd_keys import EtcdKeys, read_head, read_meta
+from coordinator.etcd_keys import EtcdKeys, read_meta
 from coordinator.etcd_requests import get, has_value, is_modified_at_or_after
 from coordinator.log import (
     POSITION_REVISION_BITS,
@@ -26,17 +26,18 @@ from protocol.types import Position, SessionId
 REMEDY = "nothing was changed. Stop all agents, then run `penstock recover`"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The newest append that was seen: its position, and the last of its entries."""
+    """What was known of the ledger when a request was sent; its answer may be older than what was learnt since."""
 
-    position: Position
-    session: SessionId
-    number: int
+    head: Position
+    """The newest append that anything told of, or the incarnation's first position."""
+    read: LedgerRecord | None
+    """The last of the entries that were handed to a reader."""
 
 
 class Lineage:
-    """The ledger as it was opened, and how far it was seen since. Positions are revisions above `position_first`."""
+    """The ledger as it was opened, and what was seen of it since. Positions are revisions above `position_first`."""
 
     def __init__(self, keys: EtcdKeys, meta: bytes) -> None:
         self._keys = keys
@@ -47,7 +48,7 @@ class Lineage:
         self._meta = meta
         self.identity = read_meta(meta)
         self._first = position_first(self.identity.incarnation)
-        self.seen: Seen | None = None
+        self.seen = Seen(head=self._first, read=None)
 
     def position(self, revision: int) -> Position:
         assert revision < 1 << POSITION_REVISION_BITS, (
@@ -75,44 +76,47 @@ class Lineage:
             return Head(position=self._first, appends_count=0)
         return Head(position=self.position(pairs[0].mod_revision), appends_count=pairs[0].version)
 
-    def see(self, position: Position, session: SessionId, number: int) -> None:
-        """Remember an append, of which `number` was the last entry."""
-        if self.seen is None or self.seen.position < position:
-            self.seen = Seen(position, session, number)
+    def see(self, head: Position) -> None:
+        """Remember that there is an append at `head`."""
+        if self.seen.head < head:
+            self.seen = Seen(head=head, read=self.seen.read)
+
+    def read(self, records: Sequence[LedgerRecord]) -> None:
+        """Remember what is handed to a reader, in order."""
+        if records and (self.seen.read is None or self.seen.read.position < records[-1].position):
+            self.seen = Seen(head=max(self.seen.head, records[-1].position), read=records[-1])
 
     # Writes.
 
     def guards(self) -> list[rpc_pb2.Compare]:
         """What a transaction that writes compares first."""
         is_same = has_value(self._keys.meta, self._meta)
-        if self.seen is None:
+        if self.seen.head == self._first:
             return [is_same]
-        return [is_same, is_modified_at_or_after(self._keys.head, self.revision(self.seen.position))]
+        return [is_same, is_modified_at_or_after(self._keys.head, self.revision(self.seen.head))]
 
     def asking(self) -> list[rpc_pb2.RequestOp]:
         """What its other branch asks for first; `judge` takes the two answers."""
         return [get(self._keys.meta), get(self._keys.head)]
 
-    def judge(self, responses: Sequence[rpc_pb2.ResponseOp], seen: Seen | None) -> None:
+    def judge(self, responses: Sequence[rpc_pb2.ResponseOp], seen: Seen) -> None:
         """Raise `LedgerCorrupt` where identity or head, as `asking` got them, are not those of this ledger.
 
-        `seen`: what was seen when the request was sent; the answer may be older than what was seen since.
+        `seen`: what was seen when the request was sent.
         """
         metas, heads = (response.response_range.kvs for response in responses)
         self._judge_identity(metas)
         self.judge_head(heads, seen)
 
-    def judge_head(self, heads: Sequence[kv_pb2.KeyValue], seen: Seen | None) -> Head:
+    def judge_head(self, heads: Sequence[kv_pb2.KeyValue], seen: Seen) -> Head:
         """The head, which is remembered. Raises `LedgerCorrupt` where it is below what was seen."""
         head = self.head(heads)
-        if seen is not None and head.position < seen.position:
+        if head.position < seen.head:
             raise LedgerCorrupt(
-                f"etcd's ledger ends at {head.position}, but {seen.position} was there before: was etcd wiped, or "
+                f"etcd's ledger ends at {head.position}, but {seen.head} was there before: was etcd wiped, or "
                 f"restored from a backup? {REMEDY}"
             )
-        if heads:
-            session, number = read_head(heads[0].value)
-            self.see(head.position, session, number)
+        self.see(head.position)
         return head
 
     def judge_event(self, pair: kv_pb2.KeyValue) -> None:
@@ -136,23 +140,22 @@ class Lineage:
     def reading(self) -> list[rpc_pb2.RequestOp]:
         """What a read that begins something asks for first; `judge_reading` takes the three or four answers."""
         asked = [*self.asking(), get(self._keys.trimmed)]
-        if self.seen is not None:
-            asked.append(get(self._keys.entry(self.seen.session, self.seen.number)))
+        if self.seen.read is not None:
+            asked.append(get(self._keys.entry(self.seen.read.session, self.seen.read.number)))
         return asked
 
-    def judge_reading(self, responses: Sequence[rpc_pb2.ResponseOp], seen: Seen | None) -> tuple[Head, Position]:
+    def judge_reading(self, responses: Sequence[rpc_pb2.ResponseOp], seen: Seen) -> tuple[Head, Position]:
         """Head, and the position up to which entries were trimmed. Raises `LedgerCorrupt`, as `judge` does, and where
-        the newest append that was seen is gone although nobody trimmed it.
+        the newest entry that was read is gone although nobody trimmed it.
         """
-        metas, heads, trims, *newest = (response.response_range.kvs for response in responses)
-        self._judge_identity(metas)
-        head = self.judge_head(heads, seen)
+        self.judge(responses[:2], seen)
+        head, trims, *found = (response.response_range.kvs for response in responses[1:])
         trimmed = Position(int(trims[0].value)) if trims else self._first
-        if seen is not None and seen.position > trimmed:
-            is_there = bool(newest[0]) and self.position(newest[0][0].mod_revision) == seen.position
+        if seen.read is not None and seen.read.position > trimmed:
+            is_there = bool(found[0]) and self.position(found[0][0].mod_revision) == seen.read.position
             if not is_there:
                 raise LedgerCorrupt(
-                    f"entry {seen.number} of session {seen.session}, which etcd held at {seen.position}, is no longer "
-                    f"there: was etcd restored from a backup? {REMEDY}"
+                    f"entry {seen.read.number} of session {seen.read.session}, which was read at {seen.read.position}, "
+                    f"is not there any more: was etcd restored from a backup? {REMEDY}"
                 )
-        return head, trimmed
+        return self.head(head), trimmed

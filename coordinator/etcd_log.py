@@ -160,7 +160,7 @@ class EtcdLedger:
         if not written.is_done:
             return self._settle(opened, session, entries, written.responses)
         position = self._lineage.position(written.revision)
-        self._lineage.see(position, session, entries[-1].number)
+        self._lineage.see(position)
         opened.newest = NewestGroup(position=position, entries=tuple(entries))
         opened.is_unsure = False
         return position
@@ -262,11 +262,10 @@ class EtcdLedger:
                 self._lineage.judge_event(event.kv)
             else:
                 records.append(self._lineage.record(event.kv))
-        return self._seen(_in_order(records))
+        return self._handed_over(_in_order(records))
 
-    def _seen(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
-        if records:
-            self._lineage.see(records[-1].position, records[-1].session, records[-1].number)
+    def _handed_over(self, records: list[LedgerRecord]) -> list[LedgerRecord]:
+        self._lineage.read(records)
         return records
 
     async def _check_kept(self, after: Position) -> int:
@@ -294,7 +293,7 @@ class EtcdLedger:
             page = await self._range(first, end, limit=ETCD_PAGE_ENTRIES_MAX, revision=revision, min_mod_revision=above)
             records.extend(self._lineage.record(pair) for pair in page.kvs)
             if not page.more:
-                return self._seen(_in_order(records))
+                return self._handed_over(_in_order(records))
             first = page.kvs[-1].key + b"\0"
 
     async def head(self) -> Head:

@@ -45,7 +45,7 @@ class EtcdMember:
         client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
         command = [
             str(provided(go_servers.etcd_program())),
-            *("--name", self.name, "--data-dir", str(self._folder / self.name), "--log-level", "error"),
+            *("--name", self.name, "--data-dir", str(self.data), "--log-level", "error"),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", ",".join(member.peer for member in cluster)),
@@ -61,6 +61,11 @@ class EtcdMember:
         """End it as a crash would."""
         assert self._process is not None, "start it first"
         self._process.kill()
+
+    @property
+    def data(self) -> Path:
+        """The folder that holds all it knows; only a member that is not running may find another one there."""
+        return self._folder / self.name
 
     def _answers(self) -> bool:
         try:

@@ -4,12 +4,11 @@ What holds while nothing fails: tests/contract/test_ledger.py.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
 
 import grpc.aio
 import pytest
@@ -20,9 +19,8 @@ from coordinator.etcd_log import EtcdLedger
 from coordinator.log import Entry, Fenced, LedgerRecord, LedgerUnavailable, SnapshotPointer
 from protocol.types import Position
 from tests.etcd_service import Etcd
+from tests.integration.etcd_faults import SECONDS_MAX, until_known
 
-SECONDS_MAX = 60
-T = TypeVar("T")
 cluster_numbers = count()
 
 
@@ -39,16 +37,6 @@ async def opened(etcd: Etcd, *, session_seconds: int = 60, user: str | None = No
 
 def entry(number: int, payload: bytes = b"x") -> list[Entry]:
     return [Entry(number=number, payload=payload)]
-
-
-async def until_known(attempt: Callable[[], Awaitable[T]]) -> T:
-    """As an agent does: the same again until there is an answer."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while True:
-            try:
-                return await attempt()
-            except LedgerUnavailable:
-                await asyncio.get_running_loop().run_in_executor(None, lambda: None)
 
 
 async def follow(ledger: EtcdLedger, after: Position, last: int) -> list[LedgerRecord]:

@@ -1,11 +1,13 @@
 """Which answers of etcd are still those of the ledger that was opened (S9)."""
 
+from dataclasses import replace
+
 import pytest
 from aetcd.rpc import kv_pb2, rpc_pb2
 
 from coordinator.etcd_keys import EtcdKeys, write_head, write_meta
 from coordinator.etcd_lineage import Lineage, Seen
-from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, position_first
+from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, position_first
 from protocol.types import Position, SessionId
 
 KEYS = EtcdKeys("c1")
@@ -37,7 +39,9 @@ def entry(revision: int) -> kv_pb2.KeyValue:
     return kv_pb2.KeyValue(key=KEYS.entry(SessionId(SECOND + 5), 3), mod_revision=revision)
 
 
-SEEN = Seen(Position(SECOND + 9), SessionId(SECOND + 5), 3)
+LAST = LedgerRecord(position=Position(SECOND + 9), session=SessionId(SECOND + 5), number=3, payload=b"x")
+NOTHING = Seen(head=SECOND, read=None)
+SEEN = Seen(head=LAST.position, read=LAST)
 
 
 def test_a_position_is_the_revision_above_the_incarnations_first() -> None:
@@ -51,12 +55,23 @@ def test_a_ledger_without_appends_is_at_its_first_position() -> None:
     assert lineage().head([]) == Head(position=SECOND, appends_count=0)
 
 
-def test_the_newest_append_is_remembered() -> None:
+def test_the_newest_is_remembered() -> None:
     opened = lineage()
-    opened.judge(found(meta(), head(9)), None)
+    opened.judge(found(meta(), head(8)), NOTHING)
+    assert opened.seen == Seen(head=Position(SECOND + 8), read=None)
+    opened.read([LAST])
     assert opened.seen == SEEN
-    opened.see(Position(SECOND + 8), SessionId(SECOND + 1), 0)
+    opened.read([])
+    opened.read([replace(LAST, position=Position(SECOND + 1))])
+    opened.see(Position(SECOND + 8))
     assert opened.seen == SEEN
+
+
+def test_a_head_that_goes_on_says_nothing_of_what_was_read() -> None:
+    opened = lineage()
+    opened.read([LAST])
+    opened.judge_head([head(20)], SEEN)
+    assert opened.seen == Seen(head=Position(SECOND + 20), read=LAST)
 
 
 def test_the_head_may_have_gone_on() -> None:
@@ -85,8 +100,8 @@ def test_s9_another_ledger_is_found_out(
 
 def test_an_answer_may_be_older_than_what_was_seen_since_it_was_asked_for() -> None:
     opened = lineage()
-    opened.see(SEEN.position, SEEN.session, SEEN.number)
-    assert opened.judge_head([head(7)], None).position == SECOND + 7
+    opened.read([LAST])
+    assert opened.judge_head([head(7)], NOTHING).position == SECOND + 7
     assert opened.seen == SEEN
 
 
@@ -96,20 +111,20 @@ def trimmed(position: int) -> kv_pb2.KeyValue:
 
 def test_reading_begins_with_the_newest_entry_there_or_trimmed() -> None:
     assert lineage().judge_reading(found(meta(), head(12), None, entry(9)), SEEN)[1] == SECOND
-    answers = found(meta(), head(12), trimmed(SEEN.position), None)
-    assert lineage().judge_reading(answers, SEEN)[1] == SEEN.position
+    answers = found(meta(), head(12), trimmed(LAST.position), None)
+    assert lineage().judge_reading(answers, SEEN)[1] == LAST.position
 
 
 @pytest.mark.parametrize("newest", [None, entry(11)], ids=["gone", "another append's"])
 def test_s9_a_backup_that_went_on_is_found_out_by_the_entry_that_it_lacks(newest: kv_pb2.KeyValue | None) -> None:
     answers = found(meta(), head(12), trimmed(SECOND + 8), newest)
-    with pytest.raises(LedgerCorrupt, match=f"which etcd held at {SEEN.position}, is no longer there"):
+    with pytest.raises(LedgerCorrupt, match=f"which was read at {LAST.position}, is not there any more"):
         lineage().judge_reading(answers, SEEN)
 
 
 def test_a_write_is_guarded_by_the_identity_and_by_the_newest_append() -> None:
     opened = lineage()
     assert [compare.key for compare in opened.guards()] == [KEYS.meta]
-    opened.see(SEEN.position, SEEN.session, SEEN.number)
+    opened.read([LAST])
     assert [compare.key for compare in opened.guards()] == [KEYS.meta, KEYS.head]
     assert opened.guards()[1].mod_revision == 8

@@ -147,5 +147,5 @@ async def test_s9_whoever_had_it_open_is_told_of_another_incarnation() -> None:
     pointer = SnapshotPointer(position=position_first(2), object_key="k", appends_count=0, digest=b"d")
     await first.restart(LedgerIdentity(cluster_id="memory", incarnation=2), pointer)
     assert (await first.head()).position == position_first(2)
-    with pytest.raises(LedgerCorrupt, match="incarnation 1, and now it is that of cluster memory, incarnation 2"):
+    with pytest.raises(LedgerCorrupt, match="incarnation 1, and now it is that of memory, incarnation 2"):
         await second.open_session("a")
