@@ -25,9 +25,9 @@ from agent.supervisor import Supervisor
 from agent.version import VERSION
 from coordinator.commands import Endpoint
 from coordinator.follower import Follower
-from coordinator.log import Ledger, LedgerError, LedgerIdentity, LedgerStart
+from coordinator.log import Ledger, LedgerError, LedgerIdentity
 from coordinator.state import ClusterState
-from protocol.limits import STOP_SECONDS_MAX
+from protocol.limits import DRAIN_MOVE_SECONDS_MAX, STOP_SECONDS_MAX
 from protocol.records import warm_kernels
 from storage.object_store import ObjectStore
 
@@ -44,7 +44,6 @@ class Agent:
         identity: LedgerIdentity,
         ledger: Ledger,
         store: ObjectStore,
-        start: LedgerStart,
         follower: Follower,
         clock: Clock,
         ids: Ids,
@@ -61,7 +60,6 @@ class Agent:
             identity=identity,
             ledger=ledger,
             store=store,
-            start=start,
             follower=follower,
             clock=clock,
             ids=ids,
@@ -126,7 +124,7 @@ class Agent:
             self.advertised.append(Listener(name=shown.name, host=shown.host, port=shown.port or port))
 
     async def drain(self) -> None:
-        """Take no more work, answer what was accepted, and end the session: all within the drain's time.
+        """Send clients to other agents, answer what was accepted, and end the session: all within the drain's time.
 
         What is not done by then (the ledger or the bucket is away) was never acknowledged, and the session ends with
         its lease.
@@ -134,11 +132,20 @@ class Agent:
         self.is_ready = False
         try:
             async with self._clock.timeout(self._settings.drain_timeout_s):
+                await self._send_clients_away()
                 # Half of the time for clients, so that the other half is left to end the session.
                 await self._server.drain(self._settings.drain_timeout_s / 2)
                 await self._broker.drain()
         except (TimeoutError, OutcomeUnknown, LedgerError) as error:
             log.warning("stopping before everything was answered", extra={"reason": str(error) or "out of time"})
+
+    async def _send_clients_away(self) -> None:
+        """What is not achieved costs clients a lost connection, and nothing else."""
+        try:
+            async with self._clock.timeout(min(DRAIN_MOVE_SECONDS_MAX, self._settings.drain_timeout_s / 4)):
+                await self._broker.send_clients_away()
+        except (TimeoutError, OutcomeUnknown) as error:
+            log.warning("not all clients moved to other agents", extra={"reason": str(error) or "out of time"})
 
     # What the HTTP port asks for.
 

@@ -16,6 +16,7 @@ from agent.clock_check import ClockCheck
 from agent.cpu import run_in_thread
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
+from agent.housekeeper import Housekeeper
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -35,9 +36,9 @@ from agent.supervisor import Run, Supervisor
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from coordinator.broker_configs import broker_value
-from coordinator.commands import RULES_VERSION, Endpoint, StartSession
+from coordinator.commands import RULES_VERSION, Endpoint, StartDrain, StartSession
 from coordinator.follower import Follower
-from coordinator.log import Ledger, LedgerIdentity, LedgerStart
+from coordinator.log import Ledger, LedgerIdentity
 from coordinator.state import ClusterState
 from coordinator.topic_configs import effective
 from iceberg_export.parquet_reader import ParquetReader
@@ -64,7 +65,6 @@ class Broker:
         identity: LedgerIdentity,
         ledger: Ledger,
         store: ObjectStore,
-        start: LedgerStart,
         follower: Follower,
         clock: Clock,
         ids: Ids,
@@ -76,7 +76,6 @@ class Broker:
         self._identity = identity
         self._ledger = ledger
         self._store = store
-        self._start = start
         self._clock = clock
         self._ids = ids
         self._metrics = metrics
@@ -125,6 +124,7 @@ class Broker:
     def _roles(self) -> Mapping[str, Run]:
         """The background work that ends before the session does."""
         return {
+            "housekeeper": self._housekeeper.run,
             "archiver": self._archiver.run,
             "cleaner": self._cleaner.run,
             "snapshots": self._snapshots.run,
@@ -195,6 +195,17 @@ class Broker:
     def _wire_roles(self) -> None:
         """What works in the background."""
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
+        self._housekeeper = Housekeeper(metadata=metadata, writer=writer, clock=clock, ids=self._ids)
+        self._snapshots = Snapshots(
+            ledger=self._ledger,
+            store=self._store,
+            metadata=metadata,
+            housekeeper=self._housekeeper,
+            clock=clock,
+            metrics=self._metrics,
+            entries_interval=settings.snapshot_entries,
+            bytes_interval=settings.snapshot_bytes,
+        )
         self._archiver = Archiver(
             store=self._store,
             metadata=metadata,
@@ -207,24 +218,17 @@ class Broker:
             store=self._store,
             metadata=metadata,
             writer=writer,
+            housekeeper=self._housekeeper,
+            snapshots=self._snapshots,
             clock=clock,
             metrics=self._metrics,
             grace_ms=settings.gc_grace_s * 1000,
-        )
-        self._snapshots = Snapshots(
-            ledger=self._ledger,
-            store=self._store,
-            metadata=metadata,
-            clock=clock,
-            metrics=self._metrics,
-            start=self._start,
-            entries_interval=settings.snapshot_entries,
-            bytes_interval=settings.snapshot_bytes,
         )
         self._reaper = SessionReaper(ledger=self._ledger, metadata=metadata, writer=writer, clock=clock)
         self._producer_expiry = ProducerExpiry(
             metadata=metadata,
             writer=writer,
+            housekeeper=self._housekeeper,
             clock=clock,
             proposed_time=self._clock_check.proposed_time,
             expiration_ms=int(broker_value(settings.broker_configs, "producer.id.expiration.ms")),
@@ -250,6 +254,18 @@ class Broker:
         topic = None if topic_id is None else self.state.topics.get(topic_id)
         configs = {} if topic is None else topic.configs
         return int(effective(configs, self._settings.broker_configs, "max.message.bytes"))
+
+    async def send_clients_away(self) -> None:
+        """Let clients move to the other agents; at once where there are none, else once none comes here any more.
+
+        What was accepted is committed before others are told to lead (safety rule S8). Raises as `drain` does.
+        """
+        if all(session.is_draining for number, session in self.state.sessions.items() if number != self.session):
+            return
+        self.services.draining.begin()
+        await self._produce.drain()
+        await self._writer.submit(StartDrain(session=self.session))
+        await self.services.draining.until_quiet(self._clock)
 
     async def drain(self) -> None:
         """End the background roles, put and commit what was accepted, and end the session.

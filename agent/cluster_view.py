@@ -1,16 +1,25 @@
-"""What clients are told of the cluster: brokers, leaders, epochs. Pure functions of the state.
+"""What clients are told of the cluster: brokers, leaders, zones, epochs.
 
-Rule: an agent is in the answer while its session is in the state. A leader is only a hint for caches: any agent serves
-any partition, and its epoch never changes (architecture: fetch).
+Rule: all of it follows from the state and the request, so every agent says the same. An agent is in the answer while
+its session is in the state and does not drain. A leader is only a hint for caches: any agent serves any partition, and
+its epoch never changes (architecture: fetch).
+
+A client's zone is the element `zone=NAME` of its client id, elements being separated by commas ("orders,zone=eu-1a");
+else that whose name the listener has, in capitals and with `_` for what is neither letter nor digit. A consumer tells
+its rack in Fetch too (KIP-392).
 """
 
+import re
 from dataclasses import dataclass
 
+from coordinator.rendezvous import Placement, staying
 from coordinator.state import ClusterState, SessionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH, SessionId
 
 NO_LEADER_EPOCH = -1
+ZONE_ELEMENT = "zone="
+_NOT_IN_LISTENER_NAMES = re.compile(r"[^A-Z0-9]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +30,23 @@ class BrokerView:
     zone: str | None
 
 
+class Placements:
+    """The placement of the sessions that are live now; made anew when they change."""
+
+    def __init__(self) -> None:
+        self._live: list[tuple[SessionId, bool]] = []
+        self._placement = Placement({})
+
+    def of(self, state: ClusterState) -> Placement:
+        live = [(session_id, session.is_draining) for session_id, session in state.sessions.items()]
+        if live != self._live:
+            self._live, self._placement = live, Placement(state.sessions)
+        return self._placement
+
+
 def brokers(state: ClusterState, listener: str) -> list[BrokerView]:
-    """Every live agent with the address of its listener of that name (or its first), by node id."""
-    return sorted((_view(session, listener) for session in state.sessions.values()), key=lambda view: view.node_id)
+    """Every agent that stays, with the address of its listener of that name (or its first), by node id."""
+    return sorted((_view(session, listener) for session in staying(state.sessions).values()), key=_node_id)
 
 
 def this_broker(state: ClusterState, session: SessionId, listener: str) -> BrokerView | None:
@@ -32,10 +55,12 @@ def this_broker(state: ClusterState, session: SessionId, listener: str) -> Broke
     return None if known is None else _view(known, listener)
 
 
-def _view(session: SessionState, listener: str) -> BrokerView:
-    named = [endpoint for endpoint in session.endpoints if endpoint.listener == listener]
-    endpoint = (named or list(session.endpoints))[0]
-    return BrokerView(node_id=session.node_id, host=endpoint.host, port=endpoint.port, zone=session.zone)
+def client_zone(placement: Placement, client_id: str, listener: str) -> str | None:
+    """The zone that a client is in, as far as it can be told; there may be no agent in it."""
+    for element in client_id.split(","):
+        if element.startswith(ZONE_ELEMENT):
+            return element.removeprefix(ZONE_ELEMENT)
+    return next((zone for zone in placement.zones if _NOT_IN_LISTENER_NAMES.sub("_", zone.upper()) == listener), None)
 
 
 def leader_epoch_error(epoch: int) -> ErrorCode:
@@ -43,3 +68,13 @@ def leader_epoch_error(epoch: int) -> ErrorCode:
     if epoch in (NO_LEADER_EPOCH, LEADER_EPOCH):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if epoch < LEADER_EPOCH else ErrorCode.unknown_leader_epoch
+
+
+def _view(session: SessionState, listener: str) -> BrokerView:
+    named = [endpoint for endpoint in session.endpoints if endpoint.listener == listener]
+    endpoint = (named or list(session.endpoints))[0]
+    return BrokerView(node_id=session.node_id, host=endpoint.host, port=endpoint.port, zone=session.zone)
+
+
+def _node_id(broker: BrokerView) -> int:
+    return broker.node_id

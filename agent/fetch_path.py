@@ -20,6 +20,7 @@ from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
 from agent.fetch_sessions import WantedPartition
 from agent.metadata_loop import MetadataLoop, PartitionKey
 from agent.patience import Patience
+from agent.read_ahead import ReadAhead, Step
 from agent.read_budget import ReadBudget, Share
 from agent.topics import TopicAdmin
 from coordinator.chunk_index import ChunkRef
@@ -40,6 +41,9 @@ BEHIND_PERHAPS = (
 )
 
 
+NO_REPLICA = -1
+
+
 @dataclass(slots=True)
 class PartitionRead:
     """What one partition answers. Without an error `high_watermark` and `log_start` are set."""
@@ -50,8 +54,12 @@ class PartitionRead:
     log_start: int = -1
     records: list[Buffer] = field(default_factory=list)
     record_bytes: int = 0
+    offset_next: int = -1
+    """Where the consumer goes on, where there are records."""
     is_diverging: bool = False
     """The consumer has read beyond the log's end: it is told where that is, and truncates (KIP-320)."""
+    preferred_read_replica: int = NO_REPLICA
+    """The node in the consumer's rack that it is to ask instead (KIP-392)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,8 @@ class _Request:
     patience: Patience
     is_confirmed: bool | None = None
     """Whether its barrier was answered; None where none was taken so far."""
+    steps: list[Step] = field(default_factory=list[Step])
+    """Partitions that answered with records."""
 
 
 @dataclass(slots=True)
@@ -102,6 +112,7 @@ class FetchPath:
         topics: TopicAdmin,
         reader: ChunkReader,
         budget: ReadBudget,
+        ahead: ReadAhead,
         clock: Clock,
         broker_configs: dict[str, str],
         confirmed_s: Callable[[], float],
@@ -111,6 +122,7 @@ class FetchPath:
         self._topics = topics
         self._reader = reader
         self._budget = budget
+        self._ahead = ahead
         self._clock = clock
         self._broker_configs = broker_configs
         self._confirmed_s = confirmed_s
@@ -140,7 +152,13 @@ class FetchPath:
             if len(wanted) > 1:
                 # What fails here fails again where its partition is read, and is answered there.
                 await self._read_counted(share, plan.chunks, plan.compressions, is_more=True)
-            return await self._read_all(request, share)
+            reads = await self._read_all(request, share)
+        self._ahead.answered(self._metadata.state, request.steps)
+        return reads
+
+    async def marks(self, wanted: Sequence[WantedPartition]) -> list[PartitionRead]:
+        """Answers for all of `wanted`, in order, at once and without records."""
+        return await self._read_all(_Request(wanted, 0, 0, 0.0, Patience()), None)
 
     async def _share(self, request: "_Request", plan: "_Plan") -> Share | None:
         """Room for what is to be read, in turn; None if its turn does not come in as long as the fetch may wait."""
@@ -291,6 +309,9 @@ class FetchPath:
                     extra={"topic": found.topic.name, "partition": wanted.partition, "reason": str(error)},
                 )
                 return PartitionRead(wanted, ErrorCode.kafka_storage_error)
+            if read.records:
+                compression = archive_compression(found.topic, self._broker_configs)
+                request.steps.append(Step(found.key, wanted.fetch_offset, read.offset_next, bytes_max, compression))
             return read
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
@@ -310,12 +331,13 @@ class FetchPath:
             served_chunks = await self._read_counted(share, chunks, [compression] * len(chunks), is_more=is_more)
             for chunk, served in zip(chunks, served_chunks, strict=False):
                 at_least_one = is_first and not read.records
-                part, is_rest = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)
-                if part:
-                    read.records.append(part)
-                    read.record_bytes += len(part)
+                part = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)
+                if part.records:
+                    read.records.append(part.records)
+                    read.record_bytes += len(part.records)
                     read.high_watermark = max(read.high_watermark, chunk.offset_end)
-                if not is_rest or read.record_bytes >= bytes_max:
+                    read.offset_next = part.offset_end
+                if not part.is_rest or read.record_bytes >= bytes_max:
                     return
                 offset = chunk.offset_end
             if read.records and len(served_chunks) < len(chunks):

@@ -28,6 +28,7 @@ from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
 from protocol.limits import (
     CONNECTIONS_MAX,
+    DRAIN_POLL_SECONDS,
     RECEIVE_BUFFER_BYTES,
     RECEIVE_PROGRESS_BYTES_MIN,
     RECEIVE_STALLED_SECONDS_MAX,
@@ -41,7 +42,6 @@ from storage.object_store import Buffer, StoreError
 log = logging.getLogger(__name__)
 
 LISTEN_BACKLOG = 1024
-DRAIN_POLL_SECONDS = 0.01
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.clock import Clock
+from agent.cluster_view import Placements, client_zone
+from agent.draining import Draining
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
 from agent.ids import Ids
@@ -20,7 +22,8 @@ from agent.producer_ids import ProducerIdBlock
 from agent.record_rules import RecordRulesOfTopics
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
-from coordinator.state import ClusterState
+from coordinator.rendezvous import Assignment, Placement
+from coordinator.state import ClusterState, TopicState
 from protocol.connection import RequestFrame
 from storage.object_store import Buffer
 
@@ -45,6 +48,23 @@ class Services:
     metrics: Metrics
     clock: Clock
     ids: Ids
+    draining: Draining = field(default_factory=Draining)
+    placements: Placements = field(default_factory=Placements)
+
+    @property
+    def placement(self) -> Placement:
+        """Where clients find partitions now."""
+        return self.placements.of(self.state)
+
+    def zone_of(self, request: "Request") -> str | None:
+        """The zone that the request's client is in; None where it does not say."""
+        return client_zone(self.placement, request.frame.client_id, request.listener)
+
+    def assignments(self, topic: TopicState, zone: str | None) -> Sequence[Assignment]:
+        """Who leads each partition for clients of a zone. While this agent opens a session there may be nobody else."""
+        count = len(topic.partitions)
+        nobody = Assignment(self.node_id, (self.node_id,))
+        return self.placement.assignments(topic.topic_id, count, zone) or [nobody] * count
 
     @property
     def state(self) -> ClusterState:

@@ -70,8 +70,10 @@ class Placement:
         """The node of `zone` that answers for a partition; None where the zone has no agent."""
         return self.assignments(topic_id, partition + 1, zone)[partition].leader if zone in self._rows else None
 
-    def has_agent_in(self, zone: str) -> bool:
-        return zone in self._rows
+    @property
+    def zones(self) -> Sequence[str]:
+        """In which an agent lives, by name."""
+        return tuple(self._rows)
 
     def _assign(self, topic_id: TopicId, partition_count: int, zone: str | None) -> list[Assignment]:
         keys = np.arange(partition_count, dtype=np.uint64) * _STEP + np.uint64(_word(topic_id))
@@ -85,10 +87,13 @@ class Placement:
         return self._shared.setdefault(assignment, assignment)
 
 
+def staying(sessions: Mapping[SessionId, SessionState]) -> Mapping[SessionId, SessionState]:
+    """Who may be asked: those that do not drain, or all where all do."""
+    return {session_id: session for session_id, session in sessions.items() if not session.is_draining} or sessions
+
+
 def _members(sessions: Mapping[SessionId, SessionState]) -> list[tuple[SessionId, SessionState]]:
-    """Who may be asked, in order of names: those that do not drain, or all where all do."""
-    staying = [(session_id, session) for session_id, session in sessions.items() if not session.is_draining]
-    return sorted(staying or sessions.items(), key=lambda member: member[1].name)
+    return sorted(staying(sessions).items(), key=lambda member: member[1].name)
 
 
 def _seeds(sessions: Iterable[SessionState]) -> _Words:

@@ -137,6 +137,22 @@ FETCH_READS_BYTES_MAX = 256 * MIB
 records. While bytes are made ready they are there twice."""
 READ_PLANS_MAX = 3
 """How often a read is planned again, its object being gone, before the client is told to ask again itself."""
+OBJECT_PART_WANTED_MIN = 1 / 64
+"""An intake object of which several chunks are wanted is read whole where they are this part of it at least."""
+OBJECTS_WANTED_REMEMBERED_MAX = 4_096
+"""Intake objects, and neighbourhoods of them, of which it is remembered what was wanted."""
+OBJECTS_PER_NEIGHBOURHOOD = 32
+"""Objects one after the other in the ledger's order that are taken for alike in what is wanted of them."""
+FETCHES_IN_A_ROW_MIN = 2
+"""A consumer reads on after so many fetches of a partition, each from where the one before ended."""
+READ_AHEAD_PARTITION_BYTES_MAX = 4 * MIB
+"""Intake that is read for a consumer's next fetch of a partition; of the archive it is one row group."""
+READ_AHEAD_SHARE_OF_CACHE_MAX = 1 / 2
+"""What may have been read ahead, and was not asked for yet, as a part of the read cache."""
+READ_AHEAD_SECONDS_MAX = 10.0
+"""A consumer that has not gone on for so long has stopped."""
+CONSUMER_POSITIONS_REMEMBERED_MAX = 10_000
+"""Where consumers are about to go on; beyond it those who came first count as new."""
 
 # Names and topics.
 TOPIC_NAME_CHARS_MAX = 249

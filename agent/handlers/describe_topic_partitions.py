@@ -39,7 +39,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             next_cursor = {"topic_name": name, "partition_index": 0}
             break
         index_first = cursor_index if name == cursor_name else 0
-        described, index_end, count = _describe(services, name, index_first, budget)
+        described, index_end, count = _describe(services, request, name, index_first, budget)
         topics.append(described)
         budget -= index_end - index_first
         if index_end < count:
@@ -48,7 +48,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     return answer(request.frame, {"topics": topics, "next_cursor": next_cursor})
 
 
-def _describe(services: Services, name: str, index_first: int, budget: int) -> tuple[dict[str, Any], int, int]:
+def _describe(
+    services: Services, request: Request, name: str, index_first: int, budget: int
+) -> tuple[dict[str, Any], int, int]:
     """The topic's partitions from `index_first`, the index at which the answer ends, and how many there are."""
     topic = services.topics.known(name)
     if topic is None:
@@ -60,15 +62,15 @@ def _describe(services: Services, name: str, index_first: int, budget: int) -> t
         return _missing(name, error_code, ON_TOPIC), index_first, index_first
     count = len(topic.partitions)
     index_end = max(index_first, min(count, index_first + budget))
-    node_id = services.node_id
+    assignments = services.assignments(topic, services.zone_of(request))
     partitions = [
         {
             "error_code": ErrorCode.none,
             "partition_index": index,
-            "leader_id": node_id,
+            "leader_id": assignments[index].leader,
             "leader_epoch": LEADER_EPOCH,
-            "replica_nodes": [node_id],
-            "isr_nodes": [node_id],
+            "replica_nodes": assignments[index].replicas,
+            "isr_nodes": assignments[index].replicas,
             "eligible_leader_replicas": [],
             "last_known_elr": [],
             "offline_replicas": [],

@@ -4,13 +4,15 @@ Version 7 and later: sessions. 9: leader epochs (KIP-320). 12: last fetched epoc
 consumer diverges only beyond the end. 13: topic ids (KIP-516); an unknown id fails alone. Read_committed equals
 read_uncommitted until transactions are served: the last stable offset is the log's end. Followers (replica id >= 0) do
 not exist: they are answered as consumers.
+Any agent serves any partition, so "the leader" that names a replica in the consumer's rack (version 11, KIP-392) is
+whichever agent outside that rack is asked.
 Differs from Kafka: a fetch waits FETCH_WAIT_MS_MAX at most, whatever it asks for, and no longer once others want the
 memory of requests that stand behind it. Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence
 
-from agent.fetch_path import PartitionRead
+from agent.fetch_path import NO_REPLICA, PartitionRead
 from agent.fetch_sessions import FetchPlan, FetchSessions, PartitionName, TopicKey, WantedPartition
 from agent.services import Request, Services
 from agent.turns import rows_at_most, work
@@ -42,7 +44,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body, wanted = await work(rows_at_most(request.frame.body), _read, request.frame)
     plan = _plan(services, body, wanted, version)
     max_wait_ms, bytes_min, bytes_max = min(body.max_wait_ms, FETCH_WAIT_MS_MAX), body.bytes_min, body.bytes_max
-    isolation_level = body.isolation_level
+    isolation_level, rack = body.isolation_level, body.rack_id
     # It may wait for long: nothing of the request is kept meanwhile but what the wait needs.
     del body, wanted
     request.frame.leave_body()
@@ -50,9 +52,16 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         return write_fetch_response(
             request.frame.correlation_id, version, FetchResponse(topics=[], error_code=plan.error_code)
         )
-    reads = await services.fetch.fetch(
-        plan.wanted, max_wait_ms=max_wait_ms, bytes_min=bytes_min, bytes_max=bytes_max, patience=request.patience
-    )
+    if services.draining.sends_away():
+        reads = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in plan.wanted]
+        return await work(len(reads), _answer, request.frame, reads, isolation_level, _session_id(plan))
+    if _is_elsewhere(services, rack):
+        reads = await services.fetch.marks(plan.wanted)
+        _name_replicas(services, reads, rack)
+    else:
+        reads = await services.fetch.fetch(
+            plan.wanted, max_wait_ms=max_wait_ms, bytes_min=bytes_min, bytes_max=bytes_max, patience=request.patience
+        )
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if plan.session is not None:
         _rotate(plan, reads)
@@ -61,8 +70,27 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         for read in told:
             read.wanted.high_watermark_told = read.high_watermark
             read.wanted.log_start_told = read.log_start
-    session_id = plan.session.session_id if plan.session else 0
-    return await work(len(told), _answer, request.frame, told, isolation_level, session_id)
+    return await work(len(told), _answer, request.frame, told, isolation_level, _session_id(plan))
+
+
+def _is_elsewhere(services: Services, rack: str) -> bool:
+    """Whether the consumer's rack has agents of its own, and this is none of them."""
+    own = services.state.sessions.get(services.writer.session)
+    return own is not None and own.zone != rack and rack in services.placement.zones
+
+
+def _name_replicas(services: Services, reads: Sequence[PartitionRead], rack: str) -> None:
+    """Tell for each partition that can be read which node of the rack to ask (KIP-392)."""
+    placement = services.placement
+    for read in reads:
+        key = read.wanted.topic
+        topic_id = services.state.topic_ids.get(key) if isinstance(key, str) else key
+        if read.error_code is ErrorCode.none and not read.is_diverging and topic_id is not None:
+            read.preferred_read_replica = placement.replica_in(rack, topic_id, read.wanted.partition) or NO_REPLICA
+
+
+def _session_id(plan: FetchPlan) -> int:
+    return plan.session.session_id if plan.session else 0
 
 
 def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
@@ -135,6 +163,7 @@ def _has_news(read: PartitionRead) -> bool:
         read.record_bytes > 0
         or read.error_code is not ErrorCode.none
         or read.is_diverging
+        or read.preferred_read_replica != NO_REPLICA
         or read.high_watermark != read.wanted.high_watermark_told
         or read.log_start != read.wanted.log_start_told
     )
@@ -169,6 +198,7 @@ def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchR
                 last_stable_offset=read.high_watermark,
                 log_start_offset=read.log_start,
                 aborted_transactions=[] if read.error_code in has_aborted else None,
+                preferred_read_replica=read.preferred_read_replica,
                 records=read.records,
                 diverging_epoch=DivergingEpoch(epoch=LEADER_EPOCH, end_offset=read.high_watermark)
                 if read.is_diverging

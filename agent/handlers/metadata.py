@@ -2,7 +2,8 @@
 
 Version 0 lists every topic for an empty list, later versions for null. A topic that does not exist is created if both
 the request (version 4 and later) and `auto.create.topics.enable` allow it, and the answer comes when it exists: never
-LEADER_NOT_AVAILABLE, which kafka-go takes as final. Topic ids: version 10 and later (KIP-516).
+LEADER_NOT_AVAILABLE, which kafka-go takes as final. Topic ids: version 10 and later (KIP-516). Leaders and replicas
+are rendezvous agents (`coordinator.rendezvous`), in the client's zone where that is known; all replicas are in sync.
 Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3).
 """
 
@@ -17,6 +18,7 @@ from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
+from coordinator.rendezvous import Assignment
 from coordinator.state import TopicState
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.connection import RequestFrame
@@ -38,7 +40,7 @@ class _Told:
     name: str | None
     topic_id: uuid.UUID | None
     error_code: ErrorCode = ErrorCode.none
-    partition_count: int = 0
+    assignments: Sequence[Assignment] = ()
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -46,22 +48,22 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     turns = Turns(services.clock)
     version = request.frame.api_version
     may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
-    alive = brokers(services.state, request.listener)
-    leader_id = services.node_id
+    zone = services.zone_of(request)
     if body.topics is None or (version == 0 and not body.topics):
         await services.metadata.barrier()
         topics = []
         for topic in list(services.state.topics.values()):
-            topics.append(_told(topic))
+            topics.append(_told(services, topic, zone))
             await turns.row()
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
         creation_end_s = deadline_s(services.clock) if may_create else None
         told = []
         for wanted in once.values():
-            told.append(await _wanted(services, wanted, version, creation_end_s))
+            told.append(await _wanted(services, wanted, version, creation_end_s, zone))
             await turns.row()
         topics = list({(topic.name, topic.topic_id): topic for topic in told}.values())
+    alive = brokers(services.state, request.listener)
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
     values = {
         "brokers": [
@@ -76,30 +78,30 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         "error_code": ErrorCode.none,
     }
     are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
-    row_count = sum(1 + topic.partition_count for topic in topics)
-    return await work(
-        row_count, _answer, request.frame, values, topics, leader_id, are_operations_asked=are_operations_asked
-    )
+    row_count = sum(1 + len(topic.assignments) for topic in topics)
+    return await work(row_count, _answer, request.frame, values, topics, are_operations_asked=are_operations_asked)
 
 
 def _answer(
     frame: RequestFrame,
     values: Mapping[str, Any],
     topics: Sequence[_Told],
-    leader_id: int,
     *,
     are_operations_asked: bool,
 ) -> Sequence[Buffer]:
     """The response's bytes; runs in a thread where they are many, so it is given copies alone."""
-    # Partitions of one index are the same in every topic, so each is made once.
-    partitions = _partitions(max((topic.partition_count for topic in topics), default=0), leader_id)
+    # Partitions of one index that are led alike are the same in every topic, so each is made once.
+    made: dict[tuple[int, Assignment], Mapping[str, Any]] = {}
     told = [
         {
             "error_code": topic.error_code,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": False,
-            "partitions": partitions[: topic.partition_count],
+            "partitions": [
+                made.get(placed) or made.setdefault(placed, _partition(*placed))
+                for placed in enumerate(topic.assignments)
+            ],
             "topic_authorized_operations": on_topic(is_asked=are_operations_asked and not topic.error_code),
         }
         for topic in topics
@@ -107,7 +109,13 @@ def _answer(
     return answer(frame, {**values, "topics": told})
 
 
-async def _wanted(services: Services, wanted: Any, version: int, creation_end_s: float | None) -> _Told:
+async def _wanted(
+    services: Services,
+    wanted: Any,
+    version: int,
+    creation_end_s: float | None,
+    zone: str | None,
+) -> _Told:
     """What the client is told of one topic; without a deadline none is created."""
     topic_id = wanted.topic_id if version >= 10 else None
     nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
@@ -115,7 +123,7 @@ async def _wanted(services: Services, wanted: Any, version: int, creation_end_s:
         topic = await services.topics.by_id(TopicId(topic_id.bytes))
         if topic is None:
             return _Told(nameless, topic_id, ErrorCode.unknown_topic_id)
-        return _told(topic)
+        return _told(services, topic, zone)
     if wanted.name is None:
         return _Told(nameless, None, ErrorCode.unknown_topic_id)
     topic = await services.topics.by_name(wanted.name)
@@ -131,23 +139,20 @@ async def _wanted(services: Services, wanted: Any, version: int, creation_end_s:
             topic = await before(creation_end_s, services.clock, creation)
         except TopicError as error:
             return _Told(wanted.name, None, error.error_code)
-    return _told(topic)
+    return _told(services, topic, zone)
 
 
-def _told(topic: TopicState) -> _Told:
-    return _Told(topic.name, uuid.UUID(bytes=topic.topic_id), partition_count=len(topic.partitions))
+def _told(services: Services, topic: TopicState, zone: str | None) -> _Told:
+    return _Told(topic.name, uuid.UUID(bytes=topic.topic_id), assignments=services.assignments(topic, zone))
 
 
-def _partitions(count: int, leader_id: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "error_code": ErrorCode.none,
-            "partition_index": index,
-            "leader_id": leader_id,
-            "leader_epoch": LEADER_EPOCH,
-            "replica_nodes": [leader_id],
-            "isr_nodes": [leader_id],
-            "offline_replicas": [],
-        }
-        for index in range(count)
-    ]
+def _partition(index: int, assignment: Assignment) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "partition_index": index,
+        "leader_id": assignment.leader,
+        "leader_epoch": LEADER_EPOCH,
+        "replica_nodes": assignment.replicas,
+        "isr_nodes": assignment.replicas,
+        "offline_replicas": (),
+    }

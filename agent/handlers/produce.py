@@ -44,10 +44,13 @@ BEFORE_THE_LOG = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 """Kafka answers these as if it knew nothing of the log. Source: ReplicaManager.appendRecordsToLeader (Kafka 4.3)."""
 NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 """The records may still be committed, and an idempotent producer's repeat finds them."""
+SENT_AWAY = Acknowledgement(error_code=ErrorCode.not_leader_or_follower)
 
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
+    if services.draining.sends_away() and body.acks != ACKS_NONE:
+        return _sent_away(request, body)
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
     turns = Turns(services.clock)
@@ -72,6 +75,8 @@ async def handle(services: Services, request: Request) -> Answer:
         refused = pending.refused
         if refused is not None:
             raise NoAnswer(f"{refused.name} for records that nobody waits for")
+        if services.draining.is_sending_away:
+            raise NoAnswer("this agent is stopping, and nobody waits for an error")
         return None
     pending.begin()
     # A large one is answered before the next request of its connection is taken up: none shares its flush anyway.
@@ -79,6 +84,17 @@ async def handle(services: Services, request: Request) -> Answer:
         return pending.answer
     await pending.answer
     return await run_in_thread(pending.response)
+
+
+def _sent_away(request: Request, body: ProduceRequest) -> Answer:
+    """Nothing of it is taken: the client looks up who leads now, and repeats it there."""
+    pending = PendingProduce(request, body)
+    for topic_row, topic in enumerate(body.topics):
+        for partition in topic.partitions:
+            Place(pending, topic_row, partition.index).settle(SENT_AWAY)
+            partition.records = None
+    pending.begin()
+    return pending.response()
 
 
 def _timeout_s(body: ProduceRequest) -> float:
