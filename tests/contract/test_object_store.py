@@ -29,7 +29,8 @@ from storage.pack_store import PackStore
 from storage.refs import INTAKE_PREFIX
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.routed_store import RoutedStore
-from storage.s3_store import S3Settings, S3Store
+from storage.s3_settings import S3Settings
+from storage.s3_store import S3Store
 from tests.services import Minio
 
 MIB = 1024 * 1024

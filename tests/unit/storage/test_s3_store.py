@@ -3,7 +3,8 @@
 import pytest
 
 from storage.object_store import StoreMisconfigured, StoreUnavailable
-from storage.s3_store import S3Settings, S3Store
+from storage.s3_settings import S3Settings
+from storage.s3_store import S3Store
 from tests.services import Minio
 
 
@@ -13,11 +14,11 @@ def test_the_usual_variables_lead_to_the_bucket() -> None:
         {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000/", "AWS_ALLOW_HTTP": "true", "AWS_DEFAULT_REGION": "eu-west-1"},
     )
     assert (settings.bucket, settings.prefix, settings.region) == ("orders", "some/prefix", "eu-west-1")
-    assert settings.bucket_url() == "http://127.0.0.1:9000/orders"
+    assert settings.bucket_url == "http://127.0.0.1:9000/orders"
 
 
 def test_without_an_endpoint_it_is_amazons() -> None:
-    assert S3Settings.from_environment("s3://orders", {}).bucket_url() == "https://s3.us-east-1.amazonaws.com/orders"
+    assert S3Settings.from_environment("s3://orders", {}).bucket_url == "https://s3.us-east-1.amazonaws.com/orders"
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9000", "127.0.0.1:9000", "ftp://x"])

@@ -1,0 +1,201 @@
+"""What an answer of S3 that is no success means: which `StoreError`, and what a person should do.
+
+Rule: pure; texts in, an error out. It holds the operation, the code and the message, never the raw XML. What can pass
+by itself is `StoreUnavailable`: a server that is away, a slow one, a clock that is about to be set, a token that is
+renewed. What cannot is `StoreMisconfigured`: a missing bucket, denied access, a wrong region or address, TLS that does
+not hold.
+Source: Amazon S3 API Reference, "Error responses"; the Debug texts of object_store and rustls.
+"""
+
+import html
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from storage.object_store import (
+    ObjectExists,
+    ObjectMissing,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
+
+TEXT_CHARS_SHOWN = 200
+
+
+class Operation(Enum):
+    """What was asked, and the permission that it takes."""
+
+    PUT = "s3:PutObject"
+    GET = "s3:GetObject"
+    HEAD = "s3:GetObject on an object's head"
+    LIST = "s3:ListBucket"
+    DELETE = "s3:DeleteObject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the bucket is, as an error should name it."""
+
+    bucket: str
+    endpoint: str
+    region: str
+    is_session_fixed: bool = False
+    """Whether the session token was given: nobody renews it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What the server said. `status` 0: nothing. `code` empty: it does not speak S3, or answered a HEAD."""
+
+    status: int
+    code: str
+    message: str
+    region: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" if self.code else f"{self.status} {self.message}".rstrip()
+
+
+_STATUS = re.compile(r"non-2xx status code: (\d+)([^:]*): ?(.*)", re.DOTALL)
+_DELETE_REFUSED = re.compile(r"DeleteObjects request failed for (key .*) \(code: (\w+)\)", re.DOTALL)
+_ELEMENT = "<{0}>([^<]*)</{0}>"
+_QUOTED = re.compile(r'(?:message|error): "([^"]+)"')
+_PASSING_CODES = frozenset(
+    {
+        "ConditionalRequestConflict",
+        "IncompleteBody",
+        "InternalError",
+        "OperationAborted",
+        "RequestTimeTooSkewed",
+        "RequestTimeout",
+        "SlowDown",
+        "TokenRefreshRequired",
+    }
+)
+"""What another try may well change, whatever its status."""
+_PASSING_STATUSES = frozenset({408, 416, 425, 429})
+_TLS_REMEDIES = (
+    ("UnknownIssuer", "nobody that this machine trusts has signed its certificate: name its CA in AWS_CA_BUNDLE"),
+    ("CaUsedAsEndEntity", "its certificate is one of a CA: give the server a certificate that its CA has signed"),
+    ("NotValidForName", "its certificate is for another name: use that name in AWS_ENDPOINT_URL"),
+    ("Expired", "its certificate has expired, or this machine's clock is off"),
+    ("NotValidYet", "its certificate is not valid yet, or this machine's clock is off"),
+    ("InvalidContentType", "it does not speak TLS: write http:// in AWS_ENDPOINT_URL, with AWS_ALLOW_HTTP=true"),
+    ("InvalidCertificate", "its certificate does not hold: check it, and AWS_CA_BUNDLE"),
+)
+
+
+def store_error(operation: Operation, subject: str, text: str, place: Place) -> StoreError:
+    """The error for the library's `text`; `subject` is the key, the prefix or a count of keys."""
+    told, _, debug = text.partition("\n\n")
+    answer = _answer(told)
+    if answer is None:
+        return _unanswered(subject, told, debug, place)
+    return _answered(operation, subject, answer, place)
+
+
+def _answered(operation: Operation, subject: str, answer: _Answer, place: Place) -> StoreError:
+    """S3 answers 403 for a missing key, too, where listing is not allowed: so a 403 is never "missing"."""
+    passes = _passes(answer, place)
+    if answer.code == "NoSuchKey" or (operation is Operation.HEAD and answer.status == 404):
+        return ObjectMissing(f"{subject} does not exist")
+    if operation is Operation.PUT and answer.status in {409, 412} and not passes:
+        return ObjectExists(f"{subject} exists")
+    remedy = _remedy(operation, answer, place)
+    told = f"{operation.name.lower()} {subject}: {answer}" + (f"; {remedy}" if remedy else "")
+    return StoreUnavailable(told) if passes else StoreMisconfigured(told)
+
+
+def _passes(answer: _Answer, place: Place) -> bool:
+    if answer.code == "ExpiredToken":
+        return not place.is_session_fixed
+    is_passing_status = answer.status in _PASSING_STATUSES or (answer.status >= 500 and answer.status != 501)
+    return answer.code in _PASSING_CODES or is_passing_status
+
+
+def _remedy(operation: Operation, answer: _Answer, place: Place) -> str:
+    match answer.code:
+        case "NoSuchBucket":
+            return f"make the bucket {place.bucket} at {place.endpoint}, or correct --store or AWS_ENDPOINT_URL"
+        case "InvalidBucketName":
+            return f"no bucket can be called {place.bucket}: correct --store"
+        case "AccessDenied" | "AllAccessDisabled" | "AccountProblem":
+            also = ", and s3:ListBucket, without which missing objects are denied" if operation is Operation.GET else ""
+            return f"allow these credentials {operation.value}{also}, in bucket {place.bucket}"
+        case "InvalidAccessKeyId":
+            return f"{place.endpoint} does not know this access key: check AWS_ACCESS_KEY_ID, or the profile"
+        case "SignatureDoesNotMatch":
+            return "check AWS_SECRET_ACCESS_KEY: it is not the access key's"
+        case "ExpiredToken" | "InvalidToken":
+            return "give a new AWS_SESSION_TOKEN, or let a profile or a role renew it" if place.is_session_fixed else ""
+        case "RequestTimeTooSkewed":
+            return "set this machine's clock: it differs from the store's by more than S3 allows (NTP)"
+        case "AuthorizationHeaderMalformed" | "PermanentRedirect" | "IllegalLocationConstraintException":
+            return _region_remedy(answer, place)
+        case "":
+            return _remedy_of_status(operation, answer, place)
+        case code if code.startswith("KMS."):
+            return "check AWS_SSE_KMS_KEY_ID, and that these credentials may use the key"
+        case _:
+            return _region_remedy(answer, place) if answer.status in {301, 307, 308} else ""
+
+
+def _remedy_of_status(operation: Operation, answer: _Answer, place: Place) -> str:
+    """For an answer without a code: to a HEAD, or by something else than S3."""
+    match answer.status:
+        case 403 if operation is Operation.HEAD:
+            return f"allow these credentials s3:GetObject and s3:ListBucket, in bucket {place.bucket}"
+        case 400 if "HTTPS" in answer.message:
+            return "the server speaks TLS: write https:// in AWS_ENDPOINT_URL"
+        case 301 | 307 | 308:
+            return _region_remedy(answer, place)
+        case status if status < 500:
+            return f"is {place.endpoint} an S3 endpoint, and no proxy in between? Check AWS_ENDPOINT_URL, AWS_REGION"
+        case _:
+            return ""
+
+
+def _region_remedy(answer: _Answer, place: Place) -> str:
+    if answer.region and answer.region != place.region:
+        return f"the bucket is in region {answer.region}, not {place.region}: set AWS_REGION={answer.region}"
+    return f"the bucket {place.bucket} is not in region {place.region}: set AWS_REGION to its region"
+
+
+def _unanswered(subject: str, told: str, debug: str, place: Place) -> StoreError:
+    """No answer came: the connection failed, or the time was over."""
+    remedy = next((remedy for word, remedy in _TLS_REMEDIES if word in debug), None)
+    if remedy is not None:
+        return StoreMisconfigured(f"{subject}: no TLS connection to {place.endpoint}: {remedy}")
+    if "dns error" in debug:
+        return StoreUnavailable(
+            f"{subject}: the name of {place.endpoint} is not known; check AWS_ENDPOINT_URL, and DNS"
+        )
+    if "kind: Timeout" in debug or "TimedOut" in debug:
+        return StoreUnavailable(f"{subject}: {place.endpoint} did not answer in time")
+    reasons = _QUOTED.findall(debug)
+    reason = reasons[-1] if reasons else _without_markup(told)
+    return StoreUnavailable(f"{subject}: no connection to {place.endpoint}, or it broke: {reason}")
+
+
+def _answer(told: str) -> _Answer | None:
+    """What the server said, as far as the library's words hold it; None if it said nothing."""
+    if found := _STATUS.search(told):
+        status, reason, body = int(found[1]), found[2].strip(), found[3]
+        code = _element("Code", body)
+        message = _element("Message", body) if code else _without_markup(f"{reason} {body}")
+        return _Answer(status=status, code=code, message=message, region=_element("Region", body))
+    if found := _DELETE_REFUSED.search(told):
+        return _Answer(status=0, code=found[2], message=_without_markup(found[1]), region="")
+    if "redirect without LOCATION" in told:
+        return _Answer(status=301, code="", message="Moved Permanently", region="")
+    return None
+
+
+def _element(name: str, body: str) -> str:
+    found = re.search(_ELEMENT.format(name), body)
+    return html.unescape(found[1]).strip() if found else ""
+
+
+def _without_markup(text: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:TEXT_CHARS_SHOWN]
