@@ -6,6 +6,7 @@ from types import ModuleType
 from agent.handlers import (
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -25,6 +26,7 @@ Handler = Callable[[Services, Request], Awaitable[Answer]]
 _MODULES: tuple[ModuleType, ...] = (
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,

@@ -224,6 +224,8 @@ class ChunkIndex:
         A row none of whose records has a timestamp is as old as the next one that has; the last rows may have none.
         """
         row_first = bisect_right(self._offset_end, offset)
+        if row_first == len(self._offset_end) or self._max_timestamp[row_first] >= timestamp_ms:
+            return offset
         timestamps = np.frombuffer(self._max_timestamp, np.int64)[row_first:]
         is_late = timestamps >= timestamp_ms
         count = int(np.argmax(is_late)) if np.any(is_late) else len(timestamps)

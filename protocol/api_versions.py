@@ -22,6 +22,7 @@ class ApiKey(IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
@@ -86,6 +87,7 @@ API_VERSIONS: Final[tuple[ApiRange, ...]] = (
     _row(ApiKey.API_VERSIONS, "ApiVersions", (0, 4), flexible_first=3),
     _row(ApiKey.CREATE_TOPICS, "CreateTopics", (2, 7), flexible_first=5),
     _row(ApiKey.DELETE_TOPICS, "DeleteTopics", (1, 6), flexible_first=4),
+    _row(ApiKey.DELETE_RECORDS, "DeleteRecords", (0, 2), flexible_first=2),
     _row(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 5), flexible_first=2),
     _row(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), flexible_first=4),
     _row(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), flexible_first=4),

@@ -75,6 +75,14 @@ def test_a_group_of_appends_stays_below_the_limits_of_etcd() -> None:
     assert etcd_request_bytes_max > limits.LEDGER_GROUP_BYTES_MAX
 
 
+def test_what_is_deleted_or_dropped_at_once_fits_into_one_entry() -> None:
+    topic_id_bytes, row_bytes, rest_of_the_entry = 18, 4 + 4 + 8, limits.KIB
+    of_log_starts = limits.LOG_STARTS_PER_ENTRY_MAX * (topic_id_bytes + row_bytes)
+    assert of_log_starts + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
+    of_topics = limits.RETENTION_TOPICS_PER_ENTRY_MAX * topic_id_bytes
+    assert of_topics + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
+
+
 def test_the_configs_of_a_topic_fit_into_one_entry() -> None:
     rest_of_the_entry = limits.KIB + limits.TOPIC_NAME_CHARS_MAX
     assert limits.CONFIG_VALUE_CHARS_MAX <= limits.CONFIGS_BYTES_MAX

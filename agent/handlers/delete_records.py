@@ -1,0 +1,139 @@
+"""DeleteRecords 0-2: hides the records of partitions below an offset (KIP-107); -1 stands for the high watermark.
+
+The request takes a barrier first (safety rule S4); where the ledger does not answer it, every partition is
+NOT_LEADER_OR_FOLLOWER. What is below the log's start already is answered without an entry. Of a partition that is named
+twice the last offset counts. The records stay in the object store as long as their chunk holds others that are wanted,
+or as the topic's table keeps them.
+Source: org.apache.kafka.server.KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords,
+org.apache.kafka.cluster.Partition.deleteRecordsOnLeader (Kafka 4.3).
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from agent.handlers.entities import answer, request_body
+from agent.ledger_writer import OutcomeUnknown
+from agent.services import Request, Services
+from agent.topics import TopicError, before, deadline_s
+from agent.turns import Turns, rows_at_most, work
+from coordinator.commands import AdvanceLogStart, LogStartsAdvanced, Refused
+from coordinator.config_types import split_list
+from coordinator.log import LedgerUnavailable
+from coordinator.topic_configs import effective
+from protocol.errors import ErrorCode
+from protocol.limits import LOG_STARTS_PER_ENTRY_MAX
+from protocol.types import Offset, TopicId
+from storage.object_store import Buffer
+
+API_KEY = 21
+HIGH_WATERMARK = -1
+NO_OFFSET = -1
+
+PartitionName = tuple[str, int]
+"""A topic's name and a partition's index."""
+
+
+class Answered(NamedTuple):
+    """What a partition is answered: the low watermark is where its log starts, -1 with an error."""
+
+    error_code: ErrorCode
+    low_watermark: int = NO_OFFSET
+
+
+class _Advance(NamedTuple):
+    """A log start that is to move."""
+
+    name: PartitionName
+    topic_id: TopicId
+    log_start: Offset
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    end_s = deadline_s(services.clock, body.timeout.total_seconds())
+    wanted: dict[PartitionName, int] = {
+        (topic.name, partition.partition_index): partition.offset
+        for topic in body.topics
+        for partition in topic.partitions
+    }
+    answered = await _delete(services, wanted, end_s)
+    topics = [
+        {
+            "name": topic_name,
+            "partitions": [
+                {
+                    "partition_index": name[1],
+                    "low_watermark": answered[name].low_watermark,
+                    "error_code": answered[name].error_code,
+                }
+                for name in names
+            ],
+        }
+        for topic_name, names in groupby(sorted(wanted), key=lambda name: name[0])
+    ]
+    return await work(len(wanted), answer, request.frame, {"topics": topics})
+
+
+async def _delete(
+    services: Services, wanted: Mapping[PartitionName, int], end_s: float
+) -> Mapping[PartitionName, Answered]:
+    try:
+        await before(end_s, services.clock, services.metadata.barrier())
+    except (LedgerUnavailable, TopicError):
+        return dict.fromkeys(wanted, Answered(ErrorCode.not_leader_or_follower))
+    answered: dict[PartitionName, Answered] = {}
+    advances: list[_Advance] = []
+    turns = Turns(services.clock)
+    for name, offset in wanted.items():
+        judged = _judge(services, name, offset)
+        if isinstance(judged, _Advance):
+            advances.append(judged)
+        else:
+            answered[name] = judged
+        await turns.row()
+    for first in range(0, len(advances), LOG_STARTS_PER_ENTRY_MAX):
+        answered.update(await _advance(services, advances[first : first + LOG_STARTS_PER_ENTRY_MAX], end_s))
+    return answered
+
+
+def _judge(services: Services, name: PartitionName, offset: int) -> Answered | _Advance:
+    topic = services.topics.known(name[0])
+    if topic is None or not 0 <= name[1] < len(topic.partitions):
+        return Answered(ErrorCode.unknown_topic_or_partition)
+    policy = split_list(effective(topic.configs, services.broker_configs, "cleanup.policy"))
+    if "compact" in policy and "delete" not in policy:
+        return Answered(ErrorCode.policy_violation)
+    partition = topic.partitions[name[1]]
+    log_start = partition.log_end if offset == HIGH_WATERMARK else Offset(offset)
+    if not 0 <= log_start <= partition.log_end:
+        return Answered(ErrorCode.offset_out_of_range)
+    if log_start <= partition.log_start:
+        return Answered(ErrorCode.none, partition.log_start)
+    return _Advance(name, topic.topic_id, log_start)
+
+
+async def _advance(services: Services, advances: Sequence[_Advance], end_s: float) -> Mapping[PartitionName, Answered]:
+    """What one entry answers. Where its outcome is not known the client asks again: to hide twice is no error."""
+    rows = {topic_id: row for row, topic_id in enumerate(dict.fromkeys(each.topic_id for each in advances))}
+    command = AdvanceLogStart(
+        topic_ids=tuple(rows),
+        topic=[rows[each.topic_id] for each in advances],
+        partition=[each.name[1] for each in advances],
+        log_start=[each.log_start for each in advances],
+    )
+    names = [each.name for each in advances]
+    try:
+        outcome = await before(end_s, services.clock, services.writer.submit(command))
+    except OutcomeUnknown:
+        return dict.fromkeys(names, Answered(ErrorCode.not_leader_or_follower))
+    except TopicError as error:
+        return dict.fromkeys(names, Answered(error.error_code))
+    if isinstance(outcome, Refused):
+        return dict.fromkeys(names, Answered(outcome.error_code))
+    assert isinstance(outcome, LogStartsAdvanced), f"log starts were answered by {outcome!r}"
+    told = zip(outcome.error_codes, outcome.log_starts, strict=True)
+    return {
+        name: Answered(ErrorCode(error_code), log_start)
+        for name, (error_code, log_start) in zip(names, told, strict=True)
+    }
