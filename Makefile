@@ -7,7 +7,7 @@ BIN := $(UV_PROJECT_ENVIRONMENT)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-all check fmt bench bench-micro compat torture clean
+.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro compat torture clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -20,6 +20,9 @@ setup-test: setup ## add what the tests need: Python packages, Java, Spark's and
 
 run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.0.1:19092 --data-dir /tmp/data"
 	@exec $(BIN)/penstock run $(ARGS)
+
+cluster: setup-test ## etcd, MinIO and three agents on this machine, to try things with; Ctrl-C ends all of it
+	@exec $(BIN)/python -m tools.local_cluster $(ARGS)
 
 test: setup-test ## all tests but the slow ones; ARGS="tests/unit -k batch" chooses
 	@$(BIN)/python -m pytest $(ARGS)

@@ -1,0 +1,125 @@
+"""A cluster on this machine, to try things with: etcd, MinIO and three agents. Ctrl-C ends all of it.
+
+make cluster        (or: .venv/bin/python -m tools.local_cluster [FOLDER]; after make setup-test)
+
+Rule: everything lies in FOLDER (`./penstock-cluster`) and is there again at the next start. Kill an agent, etcd or
+MinIO by the process id that is shown, or let it stop (`kill -STOP`), and see what clients notice. What ends is not
+started again: paste the agent's line.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from tools import go_servers
+
+ETCD_PORT, ETCD_PEER_PORT, MINIO_PORT = 2379, 2380, 9000
+KAFKA_PORT, HTTP_PORT = 9092, 9644
+AGENTS = ("a", "b", "c")
+BUCKET = "penstock"
+START_SECONDS_MAX = 60.0
+KEY, SECRET = "penstock", "penstock-secret"
+PENSTOCK = Path(sys.executable).parent / "penstock"
+STORE = {
+    "AWS_ENDPOINT_URL": f"http://127.0.0.1:{MINIO_PORT}",
+    "AWS_ACCESS_KEY_ID": KEY,
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+    "AWS_REGION": "us-east-1",
+    "AWS_ALLOW_HTTP": "true",
+}
+
+
+def start(
+    stack: ExitStack, folder: Path, name: str, command: Sequence[str], env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a program with its log in `folder`, to be ended with the stack."""
+    with (folder / f"{name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, env={**os.environ, **env}, stdout=log, stderr=log, start_new_session=True
+        )
+    stack.callback(end, process)
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Return when `url` answers; exit where the process ends, or time is over."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:
+        try:
+            with urlopen(url, timeout=2) as answer:  # noqa: S310 - loopback, written below
+                if answer.status == 200:
+                    return
+        except (URLError, OSError):
+            pass
+        if process.poll() is not None or time.monotonic() > deadline:
+            sys.exit(f"nothing answers at {url}: see {log}")
+        time.sleep(0.1)
+
+
+def services(stack: ExitStack, folder: Path) -> None:
+    """Etcd and MinIO, with an empty bucket where there is none."""
+    client, peer = f"http://127.0.0.1:{ETCD_PORT}", f"http://127.0.0.1:{ETCD_PEER_PORT}"
+    etcd = [str(go_servers.etcd_program()), "--data-dir", str(folder / "etcd"), "--log-level", "error"]
+    etcd += ["--listen-client-urls", client, "--advertise-client-urls", client]
+    etcd += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
+    (folder / "minio" / BUCKET).mkdir(parents=True, exist_ok=True)
+    minio = [str(go_servers.minio_program()), "server", "--quiet", "--address", f"127.0.0.1:{MINIO_PORT}"]
+    root = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_UPDATE": "off", "MINIO_BROWSER": "off"}
+    process = start(stack, folder, "etcd", etcd, {})
+    wait(process, f"{client}/health", folder / "etcd.log")
+    print(f"etcd      127.0.0.1:{ETCD_PORT}   process {process.pid}", flush=True)
+    process = start(stack, folder, "minio", [*minio, str(folder / "minio")], root)
+    wait(process, f"{STORE['AWS_ENDPOINT_URL']}/minio/health/ready", folder / "minio.log")
+    print(f"MinIO     127.0.0.1:{MINIO_PORT}   process {process.pid}", flush=True)
+
+
+def agent_command(row: int, name: str) -> list[str]:
+    return [
+        *(str(PENSTOCK), "agent", "--name", name, "--zone", name),
+        *("--ledger", f"etcd://127.0.0.1:{ETCD_PORT}/try", "--store", f"s3://{BUCKET}/try"),
+        *("--listen", f"127.0.0.1:{KAFKA_PORT + row}", "--http", f"127.0.0.1:{HTTP_PORT + row}"),
+    ]
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "penstock-cluster").absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    for program in (go_servers.etcd_program(), go_servers.minio_program()):
+        if not program.exists():
+            sys.exit("etcd or MinIO is missing: run make setup-test")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ExitStack() as stack:
+        services(stack, folder)
+        for row, name in enumerate(AGENTS):
+            process = start(stack, folder, name, agent_command(row, name), STORE)
+            http = f"127.0.0.1:{HTTP_PORT + row}"
+            wait(process, f"http://{http}/ready", folder / f"{name}.log")
+            address = f"127.0.0.1:{KAFKA_PORT + row}"
+            print(f"agent {name}   {address}   process {process.pid}   zone {name}   http {http}", flush=True)
+        print(f"\nLogs are in {folder}. To start an agent that you ended:\n")
+        print(f"    export {' '.join(f'{name}={value}' for name, value in STORE.items())}")
+        print(f"    {shlex.join(agent_command(0, AGENTS[0]))}\n\nCtrl-C ends everything.", flush=True)
+        with suppress(KeyboardInterrupt):
+            signal.pause()
+        print("ending", flush=True)
+
+
+if __name__ == "__main__":
+    main()
