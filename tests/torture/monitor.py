@@ -35,37 +35,39 @@ class Monitor:
     partitions: int
     produced: Produced = field(default_factory=Produced)
     consumed: dict[str, Consumed] = field(default_factory=dict[str, Consumed])
-    _logs: dict[str, GrowingLog] = field(default_factory=dict[str, GrowingLog])
+    _written: dict[str, GrowingLog] = field(default_factory=dict[str, GrowingLog])
+    _read: dict[str, GrowingLog] = field(default_factory=dict[str, GrowingLog])
     _recovery: Recovery | None = None
 
     def __post_init__(self) -> None:
         self.consumed = {name: Consumed() for name in self.readers}
-        self._logs = {name: GrowingLog(path) for name, path in {**self.producers, **self.readers}.items()}
+        self._written = {name: GrowingLog(path) for name, path in self.producers.items()}
+        self._read = {name: GrowingLog(path) for name, path in self.readers.items()}
 
     def await_service(self, began_ms: int) -> Recovery:
         """Begin to look for service that began after this moment."""
-        clients = [*self.producers, *self.readers]
-        waiting = {(name, partition) for name in clients for partition in range(self.partitions)}
+        clients = [("writer", name) for name in self.producers] + [("reader", name) for name in self.readers]
+        waiting = {(f"{role} {name}", partition) for role, name in clients for partition in range(self.partitions)}
         self._recovery = Recovery(began_ms=began_ms, waiting=waiting)
         return self._recovery
 
     def follow(self) -> None:
         """Take in what the clients logged since the last call."""
         for name in self.producers:
-            self._see(add_produced(self.produced, name, self._logs[name].new_lines()))
+            self._see("writer", add_produced(self.produced, name, self._written[name].new_lines()))
         for name in self.readers:
-            self._see(add_consumed(self.consumed[name], name, self._logs[name].new_lines()))
+            self._see("reader", add_consumed(self.consumed[name], name, self._read[name].new_lines()))
 
     def errors(self) -> Counter[str]:
         """How often each client was told each error, so far."""
         return sum((consumed.errors for consumed in self.consumed.values()), self.produced.errors.copy())
 
-    def _see(self, events: list[Event]) -> None:
+    def _see(self, role: str, events: list[Event]) -> None:
         recovery = self._recovery
         if recovery is None or not recovery.waiting:
             return
         for client, value, moment_ms in events:
-            place = (client, value.partition)
+            place = (f"{role} {client}", value.partition)
             if place in recovery.waiting and self.produced.sent.get(value, 0) > recovery.began_ms:
                 recovery.waiting.discard(place)
                 recovery.last_ms = max(recovery.last_ms, moment_ms)

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.processes import Process
+from tests.processes import START_SECONDS_MAX, Process
 from tests.torture.checker import Anomaly, check
 from tests.torture.direct_reader import direct_reader
 from tests.torture.history import Read
@@ -106,6 +106,7 @@ class Run:
             over_s = fault.seconds
             world.end(fault)
         recovery_s = self._recover(monitor, text_of(slot.faults))
+        self._wait_agents(world, monitor)
         for text in world.died():
             self._found("agent ended", text)
         self.reports.append(
@@ -129,6 +130,15 @@ class Run:
                 return None
             self._follow(monitor, FOLLOW_SECONDS)
         return recovery.seconds
+
+    def _wait_agents(self, world: World, monitor: Monitor) -> None:
+        """Until every agent serves: one that was killed waits for its old session's lease to run out."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while waiting := world.not_serving():
+            if time.monotonic() > deadline:
+                self._found("not up", f"agents {waiting} do not serve {START_SECONDS_MAX} s after they were started")
+                return
+            self._follow(monitor, FOLLOW_SECONDS)
 
     def _follow(self, monitor: Monitor, seconds: float) -> None:
         end_s = time.monotonic() + seconds

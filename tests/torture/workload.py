@@ -60,7 +60,8 @@ def start_workload(folder: Path, bootstrap: str, stack: ExitStack, *, partitions
     """Create the topic and start producers and readers of every library; they are ended with `stack`."""
     folder.mkdir(parents=True, exist_ok=True)
     programs = commands(folder)
-    for future in AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, partitions)]).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(TOPIC, partitions)]).values():
         future.result(60)
     stop_file, ends_file = folder / "stop", folder / "ends"
 

@@ -44,6 +44,14 @@ class AgentPlace:
     running: ClusterAgent | None = None
     is_meant_to_run: bool = False
 
+    def wait_ready(self) -> None:
+        assert self.running is not None, "start it first"
+        self.running.process.wait_until(lambda: self.is_ready, "an agent")
+
+    @property
+    def is_ready(self) -> bool:
+        return self.running is not None and READY.search(self.running.process.stdout) is not None
+
 
 @dataclass
 class World:
@@ -79,8 +87,8 @@ class World:
         for name in AGENTS:
             self.agents[name] = self._place(name)
             self.start_agent(name)
-        for name in AGENTS:
-            self.wait_serving(name)
+        for place in self.agents.values():
+            place.wait_ready()
 
     @property
     def bootstrap(self) -> str:
@@ -125,11 +133,9 @@ class World:
         )
         place.is_meant_to_run = True
 
-    def wait_serving(self, name: str) -> None:
-        running = self.agents[name].running
-        assert running is not None
-        process = running.process
-        process.wait_until(lambda: READY.search(process.stdout) is not None, f"agent {name}")
+    def not_serving(self) -> list[str]:
+        """Agents that run, or should, and did not say that they are ready since they were started last."""
+        return [name for name, place in self.agents.items() if place.is_meant_to_run and not place.is_ready]
 
     def _place(self, name: str) -> AgentPlace:
         endpoints = [
