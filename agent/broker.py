@@ -25,8 +25,10 @@ from agent.node_ids import node_id_of
 from agent.produce_path import ProducePath
 from agent.producer_expiry import ProducerExpiry
 from agent.producer_ids import ProducerIdBlock
+from agent.read_ahead import ReadAhead
 from agent.read_budget import ReadBudget
 from agent.record_rules import RecordRulesOfTopics
+from agent.retention import Retention
 from agent.services import Services
 from agent.session_reaper import SessionReaper
 from agent.settings import Settings
@@ -43,7 +45,7 @@ from coordinator.state import ClusterState
 from coordinator.topic_configs import effective
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
-from protocol.limits import FETCH_READS_BYTES_MAX
+from protocol.limits import FETCH_READS_BYTES_MAX, READ_AHEAD_SHARE_OF_CACHE_MAX
 from protocol.types import SessionId
 from storage.object_store import ObjectStore
 from storage.refs import topic_of_parquet_key
@@ -130,6 +132,7 @@ class Broker:
             "snapshots": self._snapshots.run,
             "sessions": self._reaper.run,
             "producer expiry": self._producer_expiry.run,
+            "retention": self._retention.run,
         }
 
     def _start_session(self, endpoints: Sequence[Endpoint]) -> StartSession:
@@ -150,7 +153,16 @@ class Broker:
             bytes_of=self._object_bytes,
             batch_bytes_max_of=self._batch_bytes_max,
         )
-        reader = ChunkReader(store=self._store, archive=archive, cache=cache, tasks=self._tasks)
+        budget = ReadBudget(bytes_max=FETCH_READS_BYTES_MAX)
+        reader = ChunkReader(
+            store=self._store,
+            archive=archive,
+            cache=cache,
+            budget=budget,
+            tasks=self._tasks,
+            is_store_cheap=settings.is_store_cheap,
+        )
+        ahead_bytes_max = int(READ_AHEAD_SHARE_OF_CACHE_MAX * cache.bytes_max)
         topics = TopicAdmin(metadata=metadata, writer=writer, ids=self._ids, broker_configs=settings.broker_configs)
         self._produce = ProducePath(
             store=self._store,
@@ -174,7 +186,8 @@ class Broker:
                 metadata=metadata,
                 topics=topics,
                 reader=reader,
-                budget=ReadBudget(bytes_max=FETCH_READS_BYTES_MAX),
+                budget=budget,
+                ahead=ReadAhead(reader=reader, budget=budget, clock=clock, bytes_max=ahead_bytes_max),
                 clock=clock,
                 broker_configs=settings.broker_configs,
                 confirmed_s=lambda: writer.confirmed_s,
@@ -225,6 +238,14 @@ class Broker:
             grace_ms=settings.gc_grace_s * 1000,
         )
         self._reaper = SessionReaper(ledger=self._ledger, metadata=metadata, writer=writer, clock=clock)
+        self._retention = Retention(
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            proposed_time=self._clock_check.proposed_time,
+            housekeeper=self._housekeeper,
+            broker_configs=settings.broker_configs,
+        )
         self._producer_expiry = ProducerExpiry(
             metadata=metadata,
             writer=writer,

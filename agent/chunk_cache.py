@@ -1,19 +1,30 @@
 """Chunks as consumers get them, in memory: real offsets, real append times, batches found by offset.
 
 Rule: what is cached is what is sent. A chunk's bytes never change once it is in the index, so nothing is invalidated;
-the least recently used go first when the bound is reached.
+the least recently used go first when the bound is reached. Whole intake objects are held under the same bound until
+all their chunks have been cut out of them; those are copies, so whoever is slow to send one holds no more than that.
 """
 
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable
+from typing import NamedTuple
 
 from coordinator.chunk_index import ChunkRef
 from protocol.compression import Compression
 from protocol.record_batch import read_header
+from protocol.types import ObjectId
 
 ChunkKey = Hashable
+
+
+class Part(NamedTuple):
+    """What a consumer is given of a chunk: whole batches, the offset after them, and whether they reach its end."""
+
+    records: memoryview
+    offset_end: int
+    is_rest: bool
 
 
 class ServedChunk:
@@ -34,8 +45,8 @@ class ServedChunk:
             self._byte_ends.append(position)
             self._offset_ends.append(header.base_offset + header.last_offset_delta + 1)
 
-    def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool) -> tuple[memoryview, bool]:
-        """Whole batches from the one that holds `offset`, at most `bytes_max` bytes, and whether none is left behind.
+    def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool) -> Part:
+        """Whole batches from the one that holds `offset`, at most `bytes_max` bytes.
 
         With `at_least_one` the first batch is returned however large it is.
         """
@@ -43,14 +54,15 @@ class ServedChunk:
             self._find_batches()
         first = bisect_right(self._offset_ends, offset)
         if first == len(self._byte_ends):
-            return self.buffer[:0], True
+            return Part(self.buffer[:0], offset, is_rest=True)
         byte_first = self._byte_ends[first - 1] if first else 0
         end = bisect_right(self._byte_ends, byte_first + bytes_max)
         if end <= first and at_least_one:
             end = first + 1
         if end <= first:
-            return self.buffer[:0], False
-        return self.buffer[byte_first : self._byte_ends[end - 1]], end == len(self._byte_ends)
+            return Part(self.buffer[:0], offset, is_rest=False)
+        records = self.buffer[byte_first : self._byte_ends[end - 1]]
+        return Part(records, self._offset_ends[end - 1], is_rest=end == len(self._byte_ends))
 
 
 def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
@@ -65,12 +77,24 @@ def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
     return (chunk.object_id, chunk.row_group, chunk.row_first, compression)
 
 
+class _WholeObject:
+    """An intake object's bytes as they are stored, and how many of its chunks nobody cut out yet."""
+
+    __slots__ = ("buffer", "chunks_count", "chunks_cut")
+
+    def __init__(self, buffer: memoryview, chunks_count: int) -> None:
+        self.buffer = buffer
+        self.chunks_count = chunks_count
+        self.chunks_cut: set[int] = set()
+        """By their first bytes."""
+
+
 class ChunkCache:
-    """A bounded map of served chunks, least recently used first out."""
+    """A bounded map of served chunks and whole intake objects, least recently used first out."""
 
     def __init__(self, *, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._chunks: OrderedDict[ChunkKey, ServedChunk] = OrderedDict()
+        self.bytes_max = bytes_max
+        self._chunks: OrderedDict[ChunkKey, ServedChunk | _WholeObject] = OrderedDict()
         self.bytes_held = 0
         self.hits_count = 0
         self.misses_count = 0
@@ -81,6 +105,7 @@ class ChunkCache:
         if served is None:
             self.misses_count += 1
             return None
+        assert isinstance(served, ServedChunk)
         self.hits_count += 1
         self._chunks.move_to_end(key)
         return served
@@ -91,11 +116,39 @@ class ChunkCache:
 
     def put(self, chunk: ChunkRef, served: ServedChunk, compression: Compression = Compression.NONE) -> None:
         """Keep a chunk; one larger than the bound is not kept."""
-        key = chunk_key(chunk, compression)
-        if key in self._chunks or len(served.buffer) > self._bytes_max:
+        self._keep(chunk_key(chunk, compression), served)
+
+    def object(self, object_id: ObjectId) -> memoryview | None:
+        """A whole object's bytes, where they are held."""
+        found = self._chunks.get(object_id)
+        if found is None:
+            return None
+        self._chunks.move_to_end(object_id)
+        return found.buffer
+
+    def put_object(self, object_id: ObjectId, buffer: memoryview, *, chunks_count: int) -> None:
+        """Keep a whole object until `chunks_count` chunks were cut out of it."""
+        self._keep(object_id, _WholeObject(buffer, chunks_count))
+
+    def drop_object(self, object_id: ObjectId) -> None:
+        """Let a whole object go, where it is held."""
+        found = self._chunks.pop(object_id, None)
+        if found is not None:
+            self.bytes_held -= len(found.buffer)
+
+    def was_cut(self, chunk: ChunkRef) -> None:
+        """The chunk was cut out of its whole object; the last one lets the object go."""
+        found = self._chunks.get(chunk.object_id)
+        if isinstance(found, _WholeObject):
+            found.chunks_cut.add(chunk.byte_first)
+            if len(found.chunks_cut) >= found.chunks_count:
+                self.drop_object(chunk.object_id)
+
+    def _keep(self, key: ChunkKey, held: ServedChunk | _WholeObject) -> None:
+        if key in self._chunks or len(held.buffer) > self.bytes_max:
             return
-        self._chunks[key] = served
-        self.bytes_held += len(served.buffer)
-        while self.bytes_held > self._bytes_max:
+        self._chunks[key] = held
+        self.bytes_held += len(held.buffer)
+        while self.bytes_held > self.bytes_max:
             _, dropped = self._chunks.popitem(last=False)
             self.bytes_held -= len(dropped.buffer)

@@ -1,30 +1,35 @@
 """Reads chunks for consumers: from memory, from intake objects, from the archive's Parquet files.
 
-Rule: a chunk that several requests want at once is read once. Neighbouring ranges of one object are read together. What
-can be read is served up to what cannot, and that is told to whoever asks for it first of all. What is missing in the
-bucket raises `ObjectMissing`: whoever planned the read plans again from a barrier (safety rule S6).
+Rule: a chunk that several requests want at once is read once. Neighbouring ranges of one object are read together; an
+intake object that several want parts of is read whole, once, and kept until they have them. What can be read is served
+up to what cannot, and that is told to whoever asks for it first of all. What is missing in the bucket raises
+`ObjectMissing`: whoever planned the read plans again from a barrier (safety rule S6).
 """
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
 from agent.cpu import run_in_thread
-from agent.read_budget import Share
+from agent.object_wants import ObjectWants
+from agent.read_budget import ReadBudget, Share
 from coordinator.chunk_index import ChunkRef
-from coordinator.state import ClusterState
+from coordinator.state import ClusterState, ObjectState
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch
+from protocol.limits import READ_BYTES_MAX
 from protocol.record_batch import patch_offsets, set_log_append_time
-from protocol.types import NO_TIMESTAMP
+from protocol.types import NO_TIMESTAMP, ObjectId
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError, StoreUnavailable
 from storage.read_plan import plan_reads
 from storage.refs import ByteRange, ObjectKind
 
 INLINE_BYTES_MAX = 256 * 1024
 """Chunks up to this size are made ready on the loop; larger ones in a thread."""
+WHOLE_OBJECTS_MIN = 4
+"""No object is read whole of which so many do not fit into the cache."""
 
 
 class ArchiveReader(Protocol):
@@ -41,7 +46,7 @@ class _Flight:
 
     chunk: ChunkRef
     compression: Compression
-    object_key: str
+    stored: ObjectState
     served: "asyncio.Future[ServedChunk]"
 
     @property
@@ -49,17 +54,36 @@ class _Flight:
         return chunk_key(self.chunk, self.compression)
 
 
+@dataclass(slots=True)
+class _WholeRead:
+    """An intake object on its way as a whole, and the chunks that are to be cut out of it."""
+
+    flights: list[_Flight]
+    task: "asyncio.Task[None] | None" = field(default=None)
+
+
 class ChunkReader:
-    """Gives chunks as they are served."""
+    """Gives chunks as they are served. `is_store_cheap`: requests cost next to nothing, so no object is read whole."""
 
     def __init__(
-        self, *, store: ObjectStore, archive: ArchiveReader, cache: ChunkCache, tasks: asyncio.TaskGroup
+        self,
+        *,
+        store: ObjectStore,
+        archive: ArchiveReader,
+        cache: ChunkCache,
+        budget: ReadBudget,
+        tasks: asyncio.TaskGroup,
+        is_store_cheap: bool,
     ) -> None:
         self._store = store
         self._archive = archive
         self._cache = cache
+        self._budget = budget
         self._tasks = tasks
+        self._whole_bytes_max = 0 if is_store_cheap else min(READ_BYTES_MAX, cache.bytes_max // WHOLE_OBJECTS_MIN)
         self._flights: dict[ChunkKey, _Flight] = {}
+        self._whole: dict[ObjectId, _WholeRead] = {}
+        self._wants = ObjectWants()
 
     async def read(
         self,
@@ -77,7 +101,7 @@ class ChunkReader:
         """
         served: list[ServedChunk] = []
         try:
-            for waiting in self._begin(state, chunks, compressions, share):
+            for waiting in self.begin(state, chunks, compressions, share):
                 if isinstance(waiting, asyncio.Future):
                     waiting = await asyncio.shield(waiting)
                 served.append(waiting)
@@ -90,7 +114,11 @@ class ChunkReader:
         """Whether the chunk is in memory, so that serving it takes no more."""
         return self._cache.holds(chunk, compression)
 
-    def _begin(
+    def is_missing(self, chunk: ChunkRef, compression: Compression) -> bool:
+        """Whether the chunk is neither in memory nor on its way there."""
+        return not self.holds(chunk, compression) and chunk_key(chunk, compression) not in self._flights
+
+    def begin(
         self,
         state: ClusterState,
         chunks: Sequence[ChunkRef],
@@ -99,7 +127,7 @@ class ChunkReader:
     ) -> list[ServedChunk | asyncio.Future[ServedChunk]]:
         """Begin to read what is neither held nor on its way, up to the first whose object is gone from the state.
 
-        Raises `ObjectMissing` where that is the first one.
+        What is not waited for goes into the cache. Raises `ObjectMissing` where the first one's object is gone.
         """
         waiting: list[ServedChunk | asyncio.Future[ServedChunk]] = []
         intake: list[_Flight] = []
@@ -116,7 +144,7 @@ class ChunkReader:
                     if not waiting:
                         raise ObjectMissing(f"object {chunk.object_id} is not in the state any more")
                     break  # what was begun is read all the same: others may wait for it already
-                flight = _Flight(chunk, compression, stored.key, asyncio.get_running_loop().create_future())
+                flight = _Flight(chunk, compression, stored, asyncio.get_running_loop().create_future())
                 self._flights[key] = flight
                 if stored.kind is ObjectKind.INTAKE:
                     intake.append(flight)
@@ -124,17 +152,72 @@ class ChunkReader:
                     self._start(self._read_archived(flight), share)
             waiting.append(flight.served)
         if intake:
-            self._start(self._read_intake(intake), share)
+            self._begin_intake(intake, share)
         return waiting
 
-    def _start(self, read: Coroutine[None, None, None], share: Share | None) -> None:
+    def _begin_intake(self, flights: Sequence[_Flight], share: Share | None) -> None:
+        """Each object whole where others want parts of it too and there is room for it, else the ranges alone."""
+        by_object: dict[ObjectId, list[_Flight]] = {}
+        for flight in flights:
+            by_object.setdefault(flight.chunk.object_id, []).append(flight)
+            if flight.stored.object_bytes <= self._whole_bytes_max:
+                self._wants.note(flight.chunk, flight.stored.object_bytes)
+        ranges: list[_Flight] = []
+        for object_id, wanted in by_object.items():
+            whole, held = self._whole.get(object_id), self._cache.object(object_id)
+            if whole is not None:
+                whole.flights += wanted
+                if share is not None and whole.task is not None:
+                    share.hold_for(whole.task)
+            elif held is not None:
+                self._start(self._cut(wanted, held), share)
+            elif not self._begin_whole(wanted, share):
+                ranges += wanted
+        if ranges:
+            self._start(self._read_ranges(ranges), share)
+
+    def _begin_whole(self, flights: list[_Flight], share: Share | None) -> bool:
+        """Begin to read a whole object. False where it should not be, or there is no room for it."""
+        object_id, object_bytes = flights[0].chunk.object_id, flights[0].stored.object_bytes
+        if object_bytes > self._whole_bytes_max or not self._wants.is_shared(object_id):
+            return False
+        room = self._budget.take_now(object_bytes)
+        if room is None:
+            return False
+        whole = self._whole[object_id] = _WholeRead(flights)
+        with room:
+            whole.task = self._start(self._read_whole(object_id, flights[0].stored, whole), share)
+            room.hold_for(whole.task)
+        return True
+
+    def _start(self, read: Coroutine[None, None, None], share: Share | None) -> asyncio.Task[None]:
         task = self._tasks.create_task(read)
         if share is not None:
             share.hold_for(task)
+        return task
 
-    async def _read_intake(self, flights: Sequence[_Flight]) -> None:
+    async def _read_whole(self, object_id: ObjectId, stored: ObjectState, whole: _WholeRead) -> None:
+        try:
+            data = memoryview(await self._store.get_range(stored.key, 0, stored.object_bytes))
+        except StoreError as error:
+            del self._whole[object_id]
+            for flight in whole.flights:
+                self._crash(flight, error)
+            return
+        # Who comes from now on finds it in the cache.
+        del self._whole[object_id]
+        self._cache.put_object(object_id, data, chunks_count=stored.references)
+        await self._cut(whole.flights, data)
+
+    async def _cut(self, flights: Sequence[_Flight], data: memoryview) -> None:
+        """Land chunks out of their whole object's bytes."""
+        for flight in flights:
+            await self._serve_intake(flight, data[flight.chunk.byte_first :])
+            self._cache.was_cut(flight.chunk)
+
+    async def _read_ranges(self, flights: Sequence[_Flight]) -> None:
         ranges = [
-            ByteRange(key=f.object_key, byte_first=f.chunk.byte_first, byte_count=f.chunk.byte_count) for f in flights
+            ByteRange(key=f.stored.key, byte_first=f.chunk.byte_first, byte_count=f.chunk.byte_count) for f in flights
         ]
         for planned in plan_reads(ranges):
             read = planned.read
@@ -161,13 +244,14 @@ class ChunkReader:
             else:
                 served = await run_in_thread(serve_intake, copied, flight.chunk)
         except InvalidBatch as error:
-            self._crash(flight, ObjectDamaged(f"{flight.object_key} does not hold what the ledger says: {error}"))
+            self._cache.drop_object(flight.chunk.object_id)  # it is read again for whoever asks again
+            self._crash(flight, ObjectDamaged(f"{flight.stored.key} does not hold what the ledger says: {error}"))
         else:
             self._land(flight, served)
 
     async def _read_archived(self, flight: _Flight) -> None:
         try:
-            batches = await self._archive.read(flight.object_key, flight.chunk, flight.compression)
+            batches = await self._archive.read(flight.stored.key, flight.chunk, flight.compression)
         except StoreError as error:
             self._crash(flight, error)
         else:

@@ -295,8 +295,10 @@ class FetchPath:
             bytes_max = min(bytes_left, wanted.partition_max_bytes)
             if share is None or wanted.fetch_offset == partition.log_end or (bytes_max <= 0 and not is_first):
                 return read
+            compression = archive_compression(found.topic, self._broker_configs)
+            step = Step(found.key, wanted.fetch_offset, wanted.fetch_offset, bytes_max, compression)
             try:
-                await self._read_chunks(share, found, read, bytes_max, is_first=is_first)
+                await self._read_chunks(share, step, read, is_first=is_first)
             except ObjectMissing:
                 if await self._barrier():
                     continue
@@ -310,25 +312,20 @@ class FetchPath:
                 )
                 return PartitionRead(wanted, ErrorCode.kafka_storage_error)
             if read.records:
-                compression = archive_compression(found.topic, self._broker_configs)
-                request.steps.append(Step(found.key, wanted.fetch_offset, read.offset_next, bytes_max, compression))
+                request.steps.append(step._replace(offset_next=read.offset_next))
             return read
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
-    async def _read_chunks(
-        self, share: Share, found: _Found, read: PartitionRead, bytes_max: int, *, is_first: bool
-    ) -> None:
+    async def _read_chunks(self, share: Share, step: Step, read: PartitionRead, *, is_first: bool) -> None:
         """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
 
         Where a chunk cannot be read, what comes before it is the answer; a fetch that begins with it gets the error.
         Archiving may join chunks on both sides of the mark meanwhile: then the mark that is told is raised.
         """
-        offset = read.wanted.fetch_offset
-        compression = archive_compression(found.topic, self._broker_configs)
-        mark = read.high_watermark
-        while chunks := self._chunks_from(found.key, offset, bytes_max - read.record_bytes, mark):
+        offset, bytes_max, mark = step.offset_first, step.bytes_max, read.high_watermark
+        while chunks := self._chunks_from(step.key, offset, bytes_max - read.record_bytes, mark):
             is_more = bool(read.records)
-            served_chunks = await self._read_counted(share, chunks, [compression] * len(chunks), is_more=is_more)
+            served_chunks = await self._read_counted(share, chunks, [step.compression] * len(chunks), is_more=is_more)
             for chunk, served in zip(chunks, served_chunks, strict=False):
                 at_least_one = is_first and not read.records
                 part = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)

@@ -14,6 +14,7 @@ from agent.fetch_sessions import FetchSessions, WantedPartition
 from agent.ids import SystemIds
 from agent.produce_path import Acknowledgement, ProducePath
 from agent.producer_ids import ProducerIdBlock
+from agent.read_ahead import ReadAhead
 from agent.read_budget import ReadBudget
 from agent.record_rules import RecordRulesOfTopics
 from agent.services import Services
@@ -46,9 +47,18 @@ class Ticket:
 class DataPaths:
     """One topic `t`, with one partition unless told otherwise."""
 
-    def __init__(self, parts: Parts, tasks: asyncio.TaskGroup, cache_bytes: int, budget_bytes: int) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        tasks: asyncio.TaskGroup,
+        cache_bytes: int,
+        budget_bytes: int,
+        *,
+        memory: MemoryStore | None = None,
+        reads_ahead: bool = False,
+    ) -> None:
         self.parts = parts
-        self.memory = MemoryStore()
+        self.memory = memory or MemoryStore()
         self.store = FailingStore(self.memory, sleep=self._pause)
         self.during_pause: Callable[[], Awaitable[object]] | None = None
         """What happens while a slow operation of the store is under way."""
@@ -68,13 +78,24 @@ class DataPaths:
         )
         archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
         topics = TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={})
-        self.reader = ChunkReader(store=self.store, archive=archive, cache=self.cache, tasks=tasks)
         self.budget = ReadBudget(bytes_max=budget_bytes)
+        self.reader = ChunkReader(
+            store=self.store,
+            archive=archive,
+            cache=self.cache,
+            budget=self.budget,
+            tasks=tasks,
+            is_store_cheap=False,
+        )
+        self.ahead = ReadAhead(
+            reader=self.reader, budget=self.budget, clock=parts.clock, bytes_max=cache_bytes if reads_ahead else 0
+        )
         self.fetch_path = FetchPath(
             metadata=parts.metadata,
             topics=topics,
             reader=self.reader,
             budget=self.budget,
+            ahead=self.ahead,
             clock=parts.clock,
             broker_configs={},
             confirmed_s=lambda: parts.clock.monotonic_s() if self.confirmed_s is None else self.confirmed_s,
@@ -140,7 +161,14 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
     """What handlers use, over these paths."""
     parts = paths.parts
     archive = ParquetReader(store=paths.store, run_in_thread=run_in_thread)
-    reader = ChunkReader(store=paths.store, archive=archive, cache=paths.cache, tasks=tasks)
+    reader = ChunkReader(
+        store=paths.store,
+        archive=archive,
+        cache=paths.cache,
+        budget=paths.budget,
+        tasks=tasks,
+        is_store_cheap=False,
+    )
     return Services(
         cluster_id="c",
         node_id=1,

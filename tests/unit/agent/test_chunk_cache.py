@@ -36,24 +36,28 @@ ENDS = [header.end for header in walk_batches(served().buffer)]
 )
 def test_a_read_begins_with_the_batch_that_holds_its_offset(offset: int, first: int, end: int) -> None:
     chunk, places = served(), [0, *ENDS]
-    given, is_whole = chunk.from_offset(offset, 1 << 20, at_least_one=False)
-    assert is_whole
-    assert given == chunk.buffer[places[first] : places[end]]
+    given = chunk.from_offset(offset, 1 << 20, at_least_one=False)
+    assert given.is_rest
+    assert given.records == chunk.buffer[places[first] : places[end]]
 
 
-def test_only_whole_batches_are_given_and_whether_they_reach_the_end_is_said() -> None:
+def test_only_whole_batches_are_given_and_where_they_end_is_said() -> None:
     chunk = served()
-    for bytes_max, bytes_given in [(ENDS[0], ENDS[0]), (ENDS[1] - 1, ENDS[0]), (ENDS[1], ENDS[1])]:
-        assert chunk.from_offset(10, bytes_max, at_least_one=False) == (chunk.buffer[:bytes_given], False)
-    assert chunk.from_offset(10, ENDS[2], at_least_one=False) == (chunk.buffer, True)
+    for bytes_max, bytes_given, offset_end in [
+        (ENDS[0], ENDS[0], 13),
+        (ENDS[1] - 1, ENDS[0], 13),
+        (ENDS[1], ENDS[1], 14),
+    ]:
+        assert chunk.from_offset(10, bytes_max, at_least_one=False) == (chunk.buffer[:bytes_given], offset_end, False)
+    assert chunk.from_offset(10, ENDS[2], at_least_one=False) == (chunk.buffer, 19, True)
 
 
 def test_the_first_batch_is_given_whole_where_one_must_be() -> None:
     chunk = served()
-    assert chunk.from_offset(10, 5, at_least_one=False) == (b"", False)
-    assert chunk.from_offset(10, 5, at_least_one=True) == (chunk.buffer[: ENDS[0]], False)
-    assert chunk.from_offset(13, 0, at_least_one=True) == (chunk.buffer[ENDS[0] : ENDS[1]], False)
-    assert chunk.from_offset(14, 0, at_least_one=True) == (chunk.buffer[ENDS[1] :], True)
+    assert chunk.from_offset(10, 5, at_least_one=False) == (b"", 10, False)
+    assert chunk.from_offset(10, 5, at_least_one=True) == (chunk.buffer[: ENDS[0]], 13, False)
+    assert chunk.from_offset(13, 0, at_least_one=True) == (chunk.buffer[ENDS[0] : ENDS[1]], 14, False)
+    assert chunk.from_offset(14, 0, at_least_one=True) == (chunk.buffer[ENDS[1] :], 19, True)
 
 
 def test_a_chunk_is_found_again_and_counted() -> None:

@@ -186,6 +186,7 @@ def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], floa
         topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
         reader=paths.reader,
         budget=paths.budget,
+        ahead=paths.ahead,
         clock=clock,
         broker_configs={},
         confirmed_s=confirmed_s,

@@ -1,0 +1,127 @@
+"""Who reads on, and what is read for them before they ask.
+
+Rule: only after two fetches one after the other, no further than the next fetch reaches, and only where there is room
+at once: nobody waits for it. What was read ahead counts until its consumer goes on, or for some seconds where it never
+does: a consumer that stops costs one fetch's worth. Consumers are told apart by their positions alone, so those who
+read side by side share what is read ahead.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agent.chunk_plan import SERVED_PER_STORED
+from agent.chunk_reader import ChunkReader
+from agent.clock import Clock
+from agent.metadata_loop import PartitionKey
+from agent.read_budget import ReadBudget
+from coordinator.chunk_index import ChunkRef
+from coordinator.state import ClusterState, PartitionState
+from protocol.compression import Compression
+from protocol.limits import (
+    CONSUMER_POSITIONS_REMEMBERED_MAX,
+    FETCHES_IN_A_ROW_MIN,
+    READ_AHEAD_PARTITION_BYTES_MAX,
+    READ_AHEAD_SECONDS_MAX,
+)
+
+_Place = tuple[PartitionKey, int]
+
+
+class Step(NamedTuple):
+    """A fetch of one partition that was answered with records: from which offset, and where its consumer goes on."""
+
+    key: PartitionKey
+    offset_first: int
+    offset_next: int
+    bytes_max: int
+    compression: Compression
+
+
+class _Position(NamedTuple):
+    fetches_in_a_row: int
+    bytes_ahead: int
+    at_s: float
+
+
+class ReadAhead:
+    """`bytes_max`: what may have been read ahead at a time, about."""
+
+    def __init__(self, *, reader: ChunkReader, budget: ReadBudget, clock: Clock, bytes_max: int) -> None:
+        self._reader = reader
+        self._budget = budget
+        self._clock = clock
+        self._bytes_max = bytes_max
+        self._positions: OrderedDict[_Place, _Position] = OrderedDict()
+        """Where consumers are about to go on, in the order in which they came there."""
+        self.bytes_ahead = 0
+        """What was read for positions where nobody went on yet, about."""
+
+    def answered(self, state: ClusterState, steps: Sequence[Step]) -> None:
+        """One fetch's answers: begin to read what follows where a consumer reads on. Never waits, never fails."""
+        now_s = self._clock.monotonic_s()
+        self._forget_until(now_s - READ_AHEAD_SECONDS_MAX)
+        missing: list[tuple[ChunkRef, Compression]] = []
+        for step in steps:
+            fetches_in_a_row = self._leave((step.key, step.offset_first)) + 1
+            ahead: list[ChunkRef] = []
+            partition = state.partition(*step.key)
+            if partition is not None and fetches_in_a_row >= FETCHES_IN_A_ROW_MIN:
+                ahead = chunks_ahead(partition, step.offset_next, min(step.bytes_max, READ_AHEAD_PARTITION_BYTES_MAX))
+            bytes_ahead = sum(_bytes_of(chunk) for chunk in ahead if chunk.offset_first >= step.offset_next)
+            if self.bytes_ahead + bytes_ahead > self._bytes_max:
+                ahead, bytes_ahead = [], 0
+            self._come((step.key, step.offset_next), _Position(fetches_in_a_row, bytes_ahead, now_s))
+            missing += [(chunk, step.compression) for chunk in ahead]
+        missing = [wanted for wanted in missing if self._reader.is_missing(*wanted)]
+        share = self._budget.take_now(sum(_bytes_of(chunk) for chunk, _ in missing)) if missing else None
+        if share is not None:
+            with share:
+                self._reader.begin(state, [chunk for chunk, _ in missing], [codec for _, codec in missing], share)
+
+    def _leave(self, place: _Place) -> int:
+        """A consumer goes on from there: how many fetches in a row brought it there. Others may still come."""
+        position = self._positions.get(place)
+        if position is None:
+            return 0
+        self.bytes_ahead -= position.bytes_ahead
+        self._positions[place] = position._replace(bytes_ahead=0)
+        return position.fetches_in_a_row
+
+    def _come(self, place: _Place, position: _Position) -> None:
+        before = self._positions.pop(place, position._replace(bytes_ahead=0))
+        fetches_in_a_row = max(before.fetches_in_a_row, position.fetches_in_a_row)
+        self._positions[place] = position._replace(fetches_in_a_row=fetches_in_a_row)
+        self.bytes_ahead += position.bytes_ahead - before.bytes_ahead
+        if len(self._positions) > CONSUMER_POSITIONS_REMEMBERED_MAX:
+            self._forget_first()
+
+    def _forget_until(self, time_s: float) -> None:
+        while self._positions and next(iter(self._positions.values())).at_s <= time_s:
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        _, position = self._positions.popitem(last=False)
+        self.bytes_ahead -= position.bytes_ahead
+
+
+def chunks_ahead(partition: PartitionState, offset: int, bytes_max: int) -> list[ChunkRef]:
+    """The chunks that the next fetch from `offset` reaches; where it is in the archive also the one after that.
+
+    A fetch from the archive reads a row group and takes a part of it, so the next row group is due soon.
+    """
+    row = partition.index.locate(offset)
+    chunks: list[ChunkRef] = []
+    byte_count = archived_count = 0
+    while row is not None and row < len(partition.index) and byte_count < bytes_max and archived_count < 2:
+        chunk = partition.index.row(row)
+        chunks.append(chunk)
+        archived_count += chunk.is_archived
+        byte_count += 0 if chunk.is_archived else chunk.byte_count
+        row += 1
+    return chunks
+
+
+def _bytes_of(chunk: ChunkRef) -> int:
+    """About what it comes to in memory."""
+    return SERVED_PER_STORED * chunk.byte_count if chunk.is_archived else chunk.byte_count
