@@ -107,6 +107,13 @@ class Process:
         except subprocess.TimeoutExpired:
             return self.kill()
 
+    def wait_ended(self, *, seconds_max: float = STOP_SECONDS_MAX) -> int:
+        """Its status, once it ended by itself. Raises `ProcessFailed` where it does not."""
+        try:
+            return self._popen.wait(timeout=seconds_max)
+        except subprocess.TimeoutExpired:
+            raise self.failed(f"it still runs after {seconds_max} s") from None
+
     def kill(self) -> int:
         """Ends its whole group at once (SIGKILL); returns its status, negative for a signal."""
         with contextlib.suppress(ProcessLookupError):

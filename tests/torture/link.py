@@ -72,12 +72,22 @@ class Link:
     connections: set[Connection] = field(default_factory=set[Connection])
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _clock: SystemClock = field(default_factory=SystemClock)
+    _server: asyncio.Server | None = None
 
     async def open(self) -> int:
         """Begin to listen; returns the port."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        port: int = server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    async def close(self) -> None:
+        """End everything, and return when it has ended."""
+        self.set(None)
+        if self._server is not None:
+            self._server.close()
+            for connection in list(self.connections):
+                connection.close()
+            await self._server.wait_closed()
 
     def set(self, fault: LinkFault | None) -> None:
         """Begin a fault, or end the one that is there."""

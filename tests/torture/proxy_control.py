@@ -26,14 +26,19 @@ class ProxyControl:
 
     def __enter__(self) -> Self:
         command: list[str | Path] = [sys.executable, "-m", "tests.torture.proxy", str(self._seed)]
-        process = self._stack.enter_context(Process(command, self._folder, name="proxy", env={"PYTHONPATH": str(ROOT)}))
-        port = int(process.read_line().removeprefix("ready "))
-        connection = self._stack.enter_context(socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS_MAX))
-        self._lines = self._stack.enter_context(connection.makefile("rwb"))
+        proxy = Process(command, self._folder, name="proxy", env={"PYTHONPATH": str(ROOT)})
+        self.process = self._stack.enter_context(proxy)
+        port = int(self.process.read_line().removeprefix("ready "))
+        self._connection = self._stack.enter_context(socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS_MAX))
+        self._lines = self._stack.enter_context(self._connection.makefile("rwb"))
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._stack.close()
+
+    def hang_up(self) -> None:
+        """End the control connection, and with it the proxy."""
+        self._connection.shutdown(socket.SHUT_RDWR)
 
     def open(self, name: str, upstream: int, *, is_store: bool = False) -> int:
         """A new link to a loopback port; returns the port that it listens on."""

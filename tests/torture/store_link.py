@@ -62,7 +62,7 @@ class Message:
 
     @property
     def is_read(self) -> bool:
-        return self.method in {"GET", "HEAD"} and "?" not in self.target and self.target.count("/") > 2
+        return self.method in {"GET", "HEAD"} and "?" not in self.target and self.target.count("/") >= 2
 
     @property
     def is_write(self) -> bool:
