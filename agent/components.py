@@ -26,6 +26,7 @@ from agent.addresses import (
     read_store_url,
 )
 from agent.agent import Agent
+from agent.bucket_access import check_access
 from agent.clock import Clock, SystemClock
 from agent.cluster_identity import check_bucket
 from agent.ids import Ids, SystemIds
@@ -35,6 +36,7 @@ from agent.startup_report import ready_line, startup_report
 from agent.state_loading import load
 from agent.store_outages import StoreOutages
 from coordinator.log import Ledger, LedgerUnavailable
+from storage.hedging import HedgingStore
 from storage.metered import MeteredStore
 from storage.object_store import ObjectStore, StoreUnavailable
 from storage.refs import INTAKE_PREFIX
@@ -74,13 +76,14 @@ async def _serve(
         identity = await ledger.identity()
         head = await once_there(ledger.head, clock)
         await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
+        if isinstance(read_store_url(settings.store_url), S3Url):
+            await once_there(lambda: check_access(store), clock)
         loaded = await once_there(lambda: load(ledger, store), clock)
         async with Agent(
             settings=settings,
             identity=identity,
             ledger=ledger,
             store=store,
-            start=loaded.start,
             follower=loaded.follower,
             clock=clock,
             ids=ids,
@@ -153,15 +156,20 @@ async def open_store(
             )
             adapter = RoutedStore(INTAKE_PREFIX, packs, files)
         case S3Url():
-            from storage.s3_store import S3Settings, S3Store
+            from storage.s3_settings import S3Settings
+            from storage.s3_store import S3Store
 
-            adapter = S3Store(S3Settings.from_environment(settings.store_url, os.environ))
+            timeout_s = settings.store_timeout_s
+            adapter = S3Store(S3Settings.from_environment(settings.store_url, os.environ, request_timeout_s=timeout_s))
         case MemoryUrl():
             from storage.memory_store import MemoryStore
 
             adapter = MemoryStore()
+    metered: ObjectStore = MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s)
+    if settings.store_hedge_ms > 0:
+        metered = HedgingStore(metered, hedge_s=settings.store_hedge_ms / 1000, sleep=clock.sleep)
     store = RetryingStore(
-        MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s),
+        metered,
         policy=policy or RetryPolicy(),
         ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
         observer=observer,

@@ -209,5 +209,22 @@ OPTIONS: tuple[Option, ...] = (
         maximum=3600,
         help="Seconds that a stopping agent gives to requests in progress.",
     ),
+    Option(
+        name="store-timeout-s",
+        kind=Kind.COUNT,
+        default="30",
+        minimum=1,
+        maximum=600,
+        help="Seconds that one request to an s3:// store may take; then it is repeated.",
+    ),
+    Option(
+        name="store-hedge-ms",
+        kind=Kind.COUNT,
+        default="0",
+        minimum=0,
+        maximum=60_000,
+        help="Put an object once more when its put takes this long, and go on with the faster one; 0 never does. "
+        "Each costs a request.",
+    ),
 )
 OPTIONS_BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}

@@ -77,6 +77,9 @@ class Settings:
     snapshot_entries: int = SNAPSHOT_ENTRIES_INTERVAL
     snapshot_bytes: int = SNAPSHOT_BYTES_INTERVAL
     drain_timeout_s: int = 20
+    store_timeout_s: int = 30
+    store_hedge_ms: int = 0
+    """After which a put is put once more; 0 for never."""
 
     @property
     def is_store_cheap(self) -> bool:
@@ -132,6 +135,8 @@ def _settings(command: Command, given: Mapping[str, Value]) -> Settings:
         snapshot_entries=_number(given, "snapshot-entries", SNAPSHOT_ENTRIES_INTERVAL),
         snapshot_bytes=_number(given, "snapshot-bytes", SNAPSHOT_BYTES_INTERVAL),
         drain_timeout_s=_number(given, "drain-timeout-s", 20),
+        store_timeout_s=_number(given, "store-timeout-s", 30),
+        store_hedge_ms=_number(given, "store-hedge-ms", 0),
     )
 
 

@@ -35,6 +35,10 @@ class StoreMisconfigured(StoreError):
     """Asking again cannot help: the bucket is missing, access is denied, an address is wrong. It says which."""
 
 
+class StoreDenied(StoreMisconfigured):
+    """The credentials are good, and one kind of request is not allowed to them; others may be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectMeta:
     key: str

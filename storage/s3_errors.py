@@ -15,6 +15,7 @@ from enum import Enum
 from storage.object_store import (
     ObjectExists,
     ObjectMissing,
+    StoreDenied,
     StoreError,
     StoreMisconfigured,
     StoreUnavailable,
@@ -74,6 +75,7 @@ _PASSING_CODES = frozenset(
     }
 )
 """What another try may well change, whatever its status."""
+_DENYING_CODES = frozenset({"AccessDenied", "AllAccessDisabled"})
 _PASSING_STATUSES = frozenset({408, 416, 425, 429})
 _TLS_REMEDIES = (
     ("UnknownIssuer", "nobody that this machine trusts has signed its certificate: name its CA in AWS_CA_BUNDLE"),
@@ -104,6 +106,8 @@ def _answered(operation: Operation, subject: str, answer: _Answer, place: Place)
         return ObjectExists(f"{subject} exists")
     remedy = _remedy(operation, answer, place)
     told = f"{operation.name.lower()} {subject}: {answer}" + (f"; {remedy}" if remedy else "")
+    if answer.code in _DENYING_CODES or (not answer.code and answer.status == 403):
+        return StoreDenied(told)
     return StoreUnavailable(told) if passes else StoreMisconfigured(told)
 
 
@@ -120,7 +124,7 @@ def _remedy(operation: Operation, answer: _Answer, place: Place) -> str:
             return f"make the bucket {place.bucket} at {place.endpoint}, or correct --store or AWS_ENDPOINT_URL"
         case "InvalidBucketName":
             return f"no bucket can be called {place.bucket}: correct --store"
-        case "AccessDenied" | "AllAccessDisabled" | "AccountProblem":
+        case code if code in _DENYING_CODES:
             also = ", and s3:ListBucket, without which missing objects are denied" if operation is Operation.GET else ""
             return f"allow these credentials {operation.value}{also}, in bucket {place.bucket}"
         case "InvalidAccessKeyId":
