@@ -1,7 +1,7 @@
 """Produce, fetch and archive over a ledger and a store in memory, wired as an agent wires them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -21,6 +21,7 @@ from agent.services import Services
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from coordinator.log import Ledger
+from coordinator.memory_log import MemoryLedger
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
 from protocol.limits import MIB
@@ -29,7 +30,7 @@ from protocol.types import PartitionIndex
 from storage.batcher import BatchGroup
 from storage.failing import FailingStore
 from storage.memory_store import MemoryStore
-from tests.made_commands import TOPIC, create
+from tests.made_commands import TOPIC, create, start
 from tests.made_records import Record, read_batches
 from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
 
@@ -113,6 +114,16 @@ class DataPaths:
         if self.during_pause is not None:
             await self.during_pause()
 
+    async def produce_together(self, batches: Mapping[int, bytes]) -> None:
+        """One intake object with a batch for each of these partitions."""
+        tickets = []
+        for partition, batch in batches.items():
+            tickets.append(Ticket())
+            view = memoryview(batch)
+            self.produce_path.add(BatchGroup(TOPIC, PartitionIndex(partition), view, split_batches(view), tickets[-1]))
+        for ticket in tickets:
+            await ticket.settled
+
     async def produce(self, *batches: bytes, partition: int = 0) -> list[Acknowledgement]:
         """The answers to batches that came in one after the other, each flushed before the next."""
         answers = []
@@ -149,12 +160,33 @@ async def data_paths(
     timestamp_type: str = "CreateTime",
     partitions: int = 1,
     ledger: Ledger | None = None,
+    memory: MemoryStore | None = None,
 ) -> AsyncIterator[DataPaths]:
     """Paths whose topic exists."""
     async with running_parts(ledger) as parts, asyncio.TaskGroup() as tasks:
         configs = (("message.timestamp.type", timestamp_type),)
         await parts.writer.submit(replace(create(partitions=partitions), configs=configs))
-        yield DataPaths(parts, tasks, cache_bytes, budget_bytes)
+        yield DataPaths(parts, tasks, cache_bytes, budget_bytes, memory=memory)
+
+
+@asynccontextmanager
+async def another_agent(
+    paths: DataPaths,
+    name: str = "b",
+    *,
+    cache_bytes: int = 64 * MIB,
+    budget_bytes: int = 64 * MIB,
+    reads_ahead: bool = False,
+) -> AsyncIterator[DataPaths]:
+    """Paths of another agent of the same cluster, with nothing in its memory."""
+    ledger = paths.parts.ledger
+    assert isinstance(ledger, MemoryLedger)
+    begin = start(name, node=ord(name[0]))
+    async with (
+        running_parts(MemoryLedger(ledger.core), begin, store=paths.memory) as parts,
+        asyncio.TaskGroup() as tasks,
+    ):
+        yield DataPaths(parts, tasks, cache_bytes, budget_bytes, memory=paths.memory, reads_ahead=reads_ahead)
 
 
 def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) -> Services:
