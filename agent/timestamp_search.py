@@ -1,21 +1,26 @@
 """Finds the record that stands for a time: the index names the chunk, its records name the offset.
 
-Rule: the chunk is chosen by the index's largest timestamps alone, so at most one chunk is read; a chunk that is
-replaced meanwhile is looked up again, in the state of that moment (safety rule S6).
-Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3), KIP-734.
+Rule: the chunk is chosen by the index's largest timestamps alone, so one chunk is read, or two where the log starts
+inside the first: the record that the index promises may lie before the log's start. A chunk that is replaced meanwhile
+is looked up again, in the state of that moment (safety rule S6).
+Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3), KIP-734. Differs from
+Kafka: its answer to the greatest timestamp may be a record that DeleteRecords hid.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.chunk_cache import ServedChunk
 from agent.chunk_reader import ChunkReader
 from agent.cpu import run_in_thread
 from agent.metadata_loop import MetadataLoop, PartitionKey
+from coordinator.chunk_index import OFFSET_FIRST, ChunkRef
 from protocol.compression import Compression
 from protocol.errors import InvalidBatch
 from protocol.limits import READ_PLANS_MAX
-from protocol.record_batch import walk_batches
+from protocol.record_batch import BatchHeader, walk_batches
 from protocol.records import decode_records
+from protocol.types import NO_TIMESTAMP, Offset
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 
 
@@ -39,36 +44,66 @@ class TimestampSearch:
         now, `ObjectDamaged` or another `StoreError` when it never can, `LedgerUnavailable` where it has to be looked up
         again and the ledger is away.
         """
+        best: RecordAt | None = None
+        offset_min = 0
         for _ in range(READ_PLANS_MAX):
-            partition = self._metadata.state.partition(*key)
-            if partition is None:
-                return None
-            index, log_start = partition.index, partition.log_start
-            row = index.max_timestamp_row() if timestamp is None else index.find_timestamp(timestamp)
-            if row is None:
-                return None
-            chunk = index.row(row)
+            chunk, log_start = self._chunk(key, timestamp, offset_min)
+            if chunk is None or (best is not None and chunk.max_timestamp <= best.timestamp):
+                return best
             try:
                 served = (await self._reader.read(self._metadata.state, [chunk], [Compression.NONE]))[0]
             except ObjectMissing:
                 await self._metadata.barrier()
                 continue
-            wanted = chunk.max_timestamp if timestamp is None else timestamp
             try:
-                return await run_in_thread(first_at_or_after, served, wanted, log_start)
+                found = await run_in_thread(
+                    first_at_or_after, served, chunk.max_timestamp if timestamp is None else timestamp, log_start
+                )
+                if found is not None:
+                    return found
+                # What the index promises is not to be seen any more: what follows the chunk may have it.
+                offset_min = chunk.offset_end
+                best = await run_in_thread(latest, served, log_start) if timestamp is None else None
             except InvalidBatch as error:
                 raise ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}") from error
         raise StoreUnavailable("the chunk was replaced each time it was looked up")
+
+    def _chunk(self, key: PartitionKey, timestamp: int | None, offset_min: int) -> tuple[ChunkRef | None, Offset]:
+        """The chunk to be read, from that of `offset_min` on, None where there is none; and where the log starts."""
+        partition = self._metadata.state.partition(*key)
+        if partition is None:
+            return None, OFFSET_FIRST
+        index = partition.index
+        row_first = index.locate(max(offset_min, partition.log_start))
+        if row_first is None:
+            return None, partition.log_start
+        row = index.max_timestamp_row(row_first) if timestamp is None else index.find_timestamp(timestamp, row_first)
+        return (None if row is None else index.row(row)), partition.log_start
 
 
 def first_at_or_after(served: ServedChunk, timestamp: int, offset_min: int) -> RecordAt | None:
     """The chunk's first record with this timestamp or a later one, from `offset_min` on."""
     for header in walk_batches(served.buffer):
-        if header.max_timestamp < timestamp or header.is_control:
-            continue
-        columns = decode_records(served.buffer, header)
-        for delta, found in zip(columns.offset_delta.tolist(), columns.timestamp.tolist(), strict=True):
-            record_timestamp = header.max_timestamp if header.is_log_append_time else found
-            if record_timestamp >= timestamp and header.base_offset + delta >= offset_min:
-                return RecordAt(record_timestamp, header.base_offset + delta)
+        if header.max_timestamp >= timestamp and not header.is_control:
+            for record in _records(served, header, offset_min):
+                if record.timestamp >= timestamp:
+                    return record
     return None
+
+
+def latest(served: ServedChunk, offset_min: int) -> RecordAt | None:
+    """The chunk's first record with the greatest timestamp, from `offset_min` on; None where none has a timestamp."""
+    best: RecordAt | None = None
+    for header in walk_batches(served.buffer):
+        if header.max_timestamp > (NO_TIMESTAMP if best is None else best.timestamp) and not header.is_control:
+            for record in _records(served, header, offset_min):
+                if record.timestamp > (NO_TIMESTAMP if best is None else best.timestamp):
+                    best = record
+    return best
+
+
+def _records(served: ServedChunk, header: BatchHeader, offset_min: int) -> Iterator[RecordAt]:
+    columns = decode_records(served.buffer, header)
+    for delta, found in zip(columns.offset_delta.tolist(), columns.timestamp.tolist(), strict=True):
+        if header.base_offset + delta >= offset_min:
+            yield RecordAt(header.max_timestamp if header.is_log_append_time else found, header.base_offset + delta)

@@ -4,6 +4,8 @@ answer is no older than its request (safety rule S4)."""
 import asyncio
 import struct
 
+import pytest
+
 from agent.handlers import list_offsets
 from agent.handlers.list_offsets import MAX_TIMESTAMP, NOTHING, offset_at
 from agent.services import Request
@@ -15,7 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import patch_offsets
 from protocol.types import LEADER_EPOCH, PartitionIndex
 from storage.failing import Fault, FaultKind, Operation
-from tests.made_commands import TOPIC
+from tests.made_commands import TOPIC, delete_before
 from tests.made_records import Record, make_batch
 from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
 
@@ -69,6 +71,43 @@ async def test_a_missing_object_and_a_store_that_is_away_are_retriable() -> None
         ErrorCode.none,
         ErrorCode.not_leader_or_follower,
     )
+
+
+@pytest.mark.parametrize(
+    ("log_start", "timestamp", "found"),
+    [
+        # Offsets 0 to 6 have the times 90, 50, 60 and 40, 60, 80, 60, in two chunks.
+        (0, MAX_TIMESTAMP, (90, 0, LEADER_EPOCH)),
+        (1, MAX_TIMESTAMP, (80, 5, LEADER_EPOCH)),
+        (6, MAX_TIMESTAMP, (60, 6, LEADER_EPOCH)),
+        (7, MAX_TIMESTAMP, NOTHING),
+        (0, 70, (90, 0, LEADER_EPOCH)),
+        (1, 55, (60, 2, LEADER_EPOCH)),
+        (1, 70, (80, 5, LEADER_EPOCH)),
+        (2, 50, (60, 2, LEADER_EPOCH)),
+        (6, 70, NOTHING),
+        (1, 85, NOTHING),
+    ],
+)
+async def test_deleted_records_are_found_by_no_time(
+    log_start: int, timestamp: int, found: tuple[int, int, int]
+) -> None:
+    async with data_paths() as paths:
+        for times in ((90, 50, 60), (40, 60, 80, 60)):
+            await paths.produce(make_batch([Record(offset=n, timestamp=time) for n, time in enumerate(times)]))
+        await paths.parts.writer.submit(delete_before(log_start))
+        metadata = paths.parts.metadata
+        timestamps = TimestampSearch(metadata=metadata, reader=paths.reader)
+        partition = metadata.state.topics[TOPIC].partitions[0]
+        assert await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, timestamp) == (ErrorCode.none, found)
+
+
+async def test_of_what_a_cut_chunk_still_shows_the_latest_counts() -> None:
+    async with data_paths() as paths:
+        for times in ((90, 50, 60, 60), (55,)):
+            await paths.produce(make_batch([Record(offset=n, timestamp=time) for n, time in enumerate(times)]))
+        await paths.parts.writer.submit(delete_before(1))
+        assert await latest_in_time(paths) == (ErrorCode.none, (60, 2, LEADER_EPOCH))
 
 
 def latest_of(topic: bytes) -> Request:
