@@ -29,7 +29,7 @@ RENEWAL_PAUSE_SECONDS = 10.0
 ALWAYS_ASK_AGAIN = datetime(1970, 1, 1, tzinfo=UTC)
 """The object store's client keeps credentials that last; these are ours to keep."""
 NOT_FOUND = (
-    "no AWS credentials: none in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile, a web identity "
+    "no AWS credentials were found in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile, a web identity "
     "(AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN), the container's or the instance's metadata; give one of them"
 )
 PASSING_CODES = frozenset({"Throttling", "ThrottlingException", "ExpiredTokenException", "IDPCommunicationError"})

@@ -100,7 +100,7 @@ def _endpoint(environment: Mapping[str, str], *, is_http_allowed: bool) -> str |
         raise StoreMisconfigured(f"{name}={endpoint} must begin with https:// or http://")
     if endpoint.startswith("http:") and not is_http_allowed:
         raise StoreMisconfigured(
-            f"{name}={endpoint} is not encrypted: set AWS_ALLOW_HTTP=true if the network is yours alone"
+            f"{name}={endpoint} is not encrypted; set AWS_ALLOW_HTTP=true if the network is yours alone"
         )
     return endpoint.rstrip("/")
 
@@ -122,7 +122,7 @@ def _keys(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
     secret_access_key = environment.get("AWS_SECRET_ACCESS_KEY") or None
     if (access_key_id is None) != (secret_access_key is None):
         missing = "AWS_SECRET_ACCESS_KEY" if secret_access_key is None else "AWS_ACCESS_KEY_ID"
-        raise StoreMisconfigured(f"{missing} is not set, and the other key is: set both, or neither")
+        raise StoreMisconfigured(f"{missing} is not set, and the other key is; set both, or neither")
     return access_key_id, secret_access_key
 
 
@@ -142,7 +142,7 @@ def _ca_bundle(environment: Mapping[str, str]) -> Path | None:
         return None
     path = Path(name).expanduser()
     if not path.is_file():
-        raise StoreMisconfigured(f"AWS_CA_BUNDLE={name} is no file: name one with certificates in PEM")
+        raise StoreMisconfigured(f"AWS_CA_BUNDLE={name} is no file; name one with certificates in PEM")
     return path
 
 

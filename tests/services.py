@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.processes import START_SECONDS_MAX, Process, free_port, provided
+from tests.processes import START_SECONDS_MAX, Process, free_port, is_listening, provided
 from tools import go_servers, jars
 
 if TYPE_CHECKING:
@@ -56,17 +56,20 @@ class Minio:
 class MinioProcess:
     """A MinIO on a port of its own, started, killed and started again with the data that is there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, certificates: Path | None = None) -> None:
+        """With a folder of `certificates` (private.key, public.crt) it speaks TLS."""
         data = folder / "data"
         data.mkdir(parents=True)
         self.port = free_port()
+        self._certificates = certificates
+        scheme = "http" if certificates is None else "https"
         self.server = Minio(
-            endpoint=f"http://127.0.0.1:{self.port}", access_key="penstock", secret_key="penstock-secret", data=data
+            endpoint=f"{scheme}://127.0.0.1:{self.port}", access_key="penstock", secret_key="penstock-secret", data=data
         )
         self._folder = folder
 
-    def start(self) -> Process:
-        """Start it, to be ended by the caller; `wait` returns once it answers."""
+    def start(self, *, env: Mapping[str, str] | None = None) -> Process:
+        """Start it with MinIO's variables in `env`, to be ended by the caller; `wait` returns once it answers."""
         env = {
             "MINIO_ROOT_USER": self.server.access_key,
             "MINIO_ROOT_PASSWORD": self.server.secret_key,
@@ -74,13 +77,19 @@ class MinioProcess:
             "MINIO_UPDATE": "off",
             "MINIO_CALLHOME_ENABLE": "off",
             "HOME": str(self._folder),
+            **(env or {}),
         }
         program = provided(go_servers.minio_program())
         address = f"127.0.0.1:{self.port}"
         command = [str(program), "server", "--quiet", "--address", address, str(self.server.data)]
+        if self._certificates is not None:
+            command += ["--certs-dir", str(self._certificates)]
         return Process(command, self._folder, name="minio", env=env)
 
     def wait(self, process: Process) -> None:
+        if self._certificates is not None:
+            process.wait_until(lambda: is_listening(self.port), "MinIO")
+            return
         process.wait_until(lambda: _answers(f"{self.server.endpoint}/minio/health/ready"), "MinIO")
 
 

@@ -4,7 +4,7 @@ from botocore.credentials import Credentials
 
 class StsClient(Protocol):
     def assume_role(
-        self, *, RoleArn: str, RoleSessionName: str, DurationSeconds: int
+        self, *, RoleArn: str, RoleSessionName: str, DurationSeconds: int, Policy: str = ...
     ) -> dict[str, dict[str, str]]: ...
 
 class Session:
