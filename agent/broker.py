@@ -29,6 +29,7 @@ from agent.read_ahead import ReadAhead
 from agent.read_budget import ReadBudget
 from agent.record_rules import RecordRulesOfTopics
 from agent.retention import Retention
+from agent.rules_upkeep import RulesUpkeep
 from agent.services import Services
 from agent.session_reaper import SessionReaper
 from agent.settings import Settings
@@ -131,6 +132,8 @@ class Broker:
             "cleaner": self._cleaner.run,
             "snapshots": self._snapshots.run,
             "sessions": self._reaper.run,
+            "ends of sessions": self._reaper.run_watch,
+            "rules": self._rules.run,
             "producer expiry": self._producer_expiry.run,
             "retention": self._retention.run,
         }
@@ -237,6 +240,7 @@ class Broker:
             metrics=self._metrics,
             grace_ms=settings.gc_grace_s * 1000,
         )
+        self._rules = RulesUpkeep(metadata=metadata, writer=writer, clock=clock)
         self._reaper = SessionReaper(ledger=self._ledger, metadata=metadata, writer=writer, clock=clock)
         self._retention = Retention(
             metadata=metadata,

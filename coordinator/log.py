@@ -4,7 +4,7 @@ Rule: an append is one revision or nothing, guarded by the session that makes it
 (session, number), so repeating an append whose outcome is unknown is safe. Contract: tests/contract/test_ledger.py.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -150,6 +150,14 @@ class Ledger(Protocol):
 
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         """Whether the lease of `session` is gone, so that a SessionEnded entry for it is true (safety rule S12)."""
+        ...
+
+    def released_names(self) -> AsyncGenerator[str, None]:
+        """Names whose session has ended, as that happens; it does not end.
+
+        A hint that saves asking: one that ends while nobody reads, or the ledger is away, is not told. A ledger that
+        only one process can hold tells nothing.
+        """
         ...
 
     async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:

@@ -73,6 +73,7 @@ class MemoryLedgerCore:
         self._positions: list[Position] = []  # of the revisions, for bisection
         self._trimmed = Position(0) if pointer is None else first  # of the newest revision that was dropped
         self._sessions: dict[str, SessionId] = {}
+        self.released: list[str] = []  # names, as their sessions ended
         self._newest: dict[SessionId, NewestGroup | None] = {}  # of live sessions
         self._delayed: list[_Delayed] = []
 
@@ -96,8 +97,10 @@ class MemoryLedgerCore:
 
     def expire(self, session: SessionId) -> None:
         """End a session as if its lease had run out. One that is over already stays over."""
+        self.released += [name for name, held in self._sessions.items() if held == session]
         self._sessions = {name: held for name, held in self._sessions.items() if held != session}
         self._newest.pop(session, None)
+        self.wake()
 
     def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._sessions.get(name) != session
@@ -227,6 +230,16 @@ class MemoryLedger:
 
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._reach().is_session_ended(name, session)
+
+    async def released_names(self) -> AsyncGenerator[str, None]:
+        told_count = len(self._reach().released)
+        while True:
+            core = self._reach()
+            changed = core.changed
+            while told_count < len(core.released):
+                told_count += 1
+                yield core.released[told_count - 1]
+            await changed.wait()
 
     async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
         check_group(entries)

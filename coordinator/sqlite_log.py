@@ -140,6 +140,10 @@ class SqliteLedger:
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         return await self._call(partial(self._file.is_session_ended, name, session))
 
+    async def released_names(self) -> AsyncGenerator[str, None]:
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # all sessions end with this process
+        yield await never
+
     async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
         group = tuple(entries)
         check_group(group)

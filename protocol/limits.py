@@ -105,6 +105,10 @@ LEDGER_TAIL_RECORDS_MAX = 1_000
 """Records that a tail hands over at once; one revision may exceed it, none is split."""
 ETCD_CALL_SECONDS_MAX = 5.0
 """Without an answer for so long the outcome of a call is unknown."""
+ETCD_PROGRESS_SECONDS = 4.0
+"""How often a watch is asked for a sign of life."""
+ETCD_WATCH_SILENT_SECONDS_MAX = 9.0
+"""A watch that heard nothing for so long begins again at another member."""
 LEDGER_SESSION_SECONDS = 10
 """An agent that a shared ledger has not heard of for so long has lost its session."""
 ETCD_PAGE_ENTRIES_MAX = 1_000
@@ -206,7 +210,14 @@ RETENTION_TOPICS_PER_ENTRY_MAX = 10_000
 
 # Background roles.
 SESSION_CHECK_INTERVAL_S = 10.0
-"""How often the sessions of other agents are looked at (safety rule S12)."""
+"""How often the ledger is asked about the sessions that this agent is responsible for (safety rule S12)."""
+SESSION_CHECKS_PER_FULL_CHECK = 6
+"""How often of these it is asked about all sessions: whoever is responsible may be gone too."""
+SESSION_END_SECOND_TRY_S = 0.5
+"""When others end a session whose end the ledger told, and that nobody has ended yet."""
+SESSION_WATCH_RETRY_S = 1.0
+RULES_CHECK_INTERVAL_S = 3.0
+"""How often it is looked whether every live agent knows newer rules (safety rule S3)."""
 HOUSEKEEPER_CHECK_INTERVAL_S = 1.0
 """How often an agent looks whether somebody keeps house; it asks its own state alone."""
 HOUSEKEEPER_CLAIM_JITTER_S = 1.0

@@ -1,5 +1,6 @@
 """An agent that is killed and comes back under another name can start, and ends what is left of the old one (S12)."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from agent.session_reaper import SessionReaper
 from coordinator.commands import StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger
-from coordinator.memory_log import MemoryLedger
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.sqlite_log import SqliteLedger
+from protocol.limits import SESSION_END_SECOND_TRY_S, SESSION_WATCH_RETRY_S
 from tests.made_commands import start
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
@@ -69,3 +71,71 @@ async def test_two_agents_that_see_the_same_dead_session_do_no_harm() -> None:
         late = reaper(first)
         assert await late.reap() == [killed.writer.session]
         assert await late.reap() == []
+
+
+class TestEndsThatTheLedgerTells:
+    async def test_s12_one_agent_ends_a_told_session_at_once_and_the_other_if_need_be(self) -> None:
+        core = MemoryLedgerCore()
+        async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
+            core.expire(dead.writer.session)
+        async with (
+            running_parts(MemoryLedger(core), start("a", node=1)) as first,
+            running_parts(MemoryLedger(core), start("b", node=2)) as second,
+        ):
+            await first.metadata.barrier()
+            both = (first, second)
+            chosen = [parts for parts in both if reaper(parts)._is_responsible("dead")]
+            assert len(chosen) == 1
+            (other,) = (parts for parts in both if parts not in chosen)
+            ended = await asyncio.gather(reaper(chosen[0]).end("dead"), reaper(other).end("dead"))
+            assert ended[0] == [dead.writer.session]
+            assert (chosen[0].clock.slept, other.clock.slept) == ([], [SESSION_END_SECOND_TRY_S])
+            assert set(first.metadata.state.sessions_ended) == {dead.writer.session}
+
+    async def test_s12_a_name_that_lives_again_is_left_alone(self) -> None:
+        core = MemoryLedgerCore()
+        async with (
+            running_parts(MemoryLedger(core), start("a", node=1)) as first,
+            running_parts(MemoryLedger(core), start("b", node=2)) as second,
+        ):
+            assert await reaper(first).end("b") == []
+            assert await reaper(first).end("never") == []
+            assert second.writer.session in first.metadata.state.sessions
+
+    async def test_an_agent_asks_about_its_share_alone(self) -> None:
+        core = MemoryLedgerCore()
+        async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
+            core.expire(dead.writer.session)
+        async with (
+            running_parts(MemoryLedger(core), start("a", node=1)) as first,
+            running_parts(MemoryLedger(core), start("b", node=2)) as second,
+        ):
+            await first.metadata.barrier()
+            shares = [await reaper(parts).reap(is_own_share=True) for parts in (first, second)]
+            assert sorted(shares) == [[], [dead.writer.session]]
+
+    async def test_what_the_watch_tells_is_ended(self) -> None:
+        core = MemoryLedgerCore()
+        async with running_parts(MemoryLedger(core), start("a", node=1)) as first:
+            watching = asyncio.ensure_future(reaper(first).run_watch())
+            async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
+                await first.metadata.barrier()
+                core.expire(dead.writer.session)
+            async with asyncio.timeout(30):
+                while dead.writer.session in first.metadata.state.sessions:
+                    await first.clock.sleep(0)
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def test_a_ledger_that_is_away_is_watched_again(self) -> None:
+        ledger = MemoryLedger()
+        async with running_parts(ledger, start("a", node=1)) as parts:
+            ledger.is_reachable = False
+            watching = asyncio.ensure_future(reaper(parts).run_watch())
+            async with asyncio.timeout(30):
+                while SESSION_WATCH_RETRY_S not in parts.clock.slept:
+                    await parts.clock.sleep(0)
+            assert not watching.done()
+            watching.cancel()
+            await asyncio.wait([watching])
+            ledger.is_reachable = True

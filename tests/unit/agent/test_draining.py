@@ -1,0 +1,37 @@
+"""A stopping agent waits for clients that still come, and no longer."""
+
+from agent.draining import Draining
+from protocol.limits import DRAIN_QUIET_SECONDS
+from tests.unit.agent.ledger_parts import ManualClock
+
+
+class Visited(ManualClock):
+    """A client comes at each of some times."""
+
+    def __init__(self, draining: Draining, times_s: list[float]) -> None:
+        super().__init__()
+        self._draining = draining
+        self._times_s = times_s
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        while self._times_s and self._times_s[0] <= self.seconds:
+            self._times_s.pop(0)
+            self._draining.sends_away()
+
+
+def test_nobody_is_sent_away_or_counted_before_it_begins() -> None:
+    draining = Draining()
+    assert not draining.sends_away()
+    assert draining.sent_away_count == 0
+    draining.begin()
+    assert draining.sends_away()
+    assert draining.sent_away_count == 1
+
+
+async def test_it_is_quiet_once_nobody_came_for_a_while() -> None:
+    draining = Draining()
+    draining.begin()
+    clock = Visited(draining, [0.3, 0.9, 1.5])
+    await draining.until_quiet(clock)
+    assert 1.5 + DRAIN_QUIET_SECONDS <= clock.seconds < 1.6 + DRAIN_QUIET_SECONDS
