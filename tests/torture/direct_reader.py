@@ -1,7 +1,7 @@
-"""Reads a topic through one agent alone, whoever leads its partitions: any agent serves any partition.
+"""Reads and writes a topic through one agent alone, whoever leads its partitions: any agent serves any partition.
 
 Rule: blocking, one connection, one request at a time; an error that a client would repeat after is repeated, for a
-while. Messages: ListOffsets 2, Fetch 4.
+while. Messages: ListOffsets 2, Fetch 4, Produce 8.
 """
 
 import socket
@@ -12,11 +12,12 @@ from contextlib import contextmanager
 
 from kio.index import load_response_schema
 
-from tests.made_records import read_batches
+from protocol.errors import ErrorCode
+from tests.made_records import Record, make_batch, read_batches
 from tests.property.kio_bytes import KioEntity, kio_read
 from tests.torture.history import Read, Value
 
-LIST_OFFSETS, FETCH = 2, 1
+LIST_OFFSETS, FETCH, PRODUCE = 2, 1, 0
 SECONDS_MAX = 60.0
 FETCH_BYTES = 4 << 20
 LATEST, EARLIEST = -1, -2
@@ -42,6 +43,16 @@ class DirectReader:
             reads += self._read(partition, end)
         return reads
 
+    def produce(self, value: Value, *, timeout_ms: int) -> tuple[ErrorCode, int]:
+        """Produce one record, without a producer id; the error and the base offset as they were told."""
+        text = f"{value}:{'.' * (value.counter * 37 % 400)}"
+        batch = make_batch([Record(offset=0, timestamp=1, value=text.encode())])
+        head = struct.pack(">hhii", -1, -1, timeout_ms, 1) + self._topic + struct.pack(">i", 1)
+        answer = self._ask(PRODUCE, 8, head + struct.pack(">ii", value.partition, len(batch)) + batch)
+        (topic,) = answer.responses
+        (told,) = topic.partition_responses
+        return ErrorCode(int(told.error_code)), int(told.base_offset)
+
     def _read(self, partition: int, end: int) -> Iterator[Read]:
         offset, deadline = 0, time.monotonic() + SECONDS_MAX
         while offset < end:
@@ -62,9 +73,7 @@ class DirectReader:
         answer = self._ask(FETCH, 4, head + struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES))
         (topic,) = answer.responses
         (told,) = topic.partitions
-        assert int(told.partition.error_code if hasattr(told, "partition") else told.error_code) != 1, (
-            f"partition {partition}: offset {offset} is called out of range"
-        )
+        assert told.error_code != ErrorCode.offset_out_of_range, f"partition {partition}: no offset {offset}"
         return bytes(told.records or b"")
 
     def _listed(self, partition: int, timestamp: int) -> int:

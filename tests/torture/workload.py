@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.java_services import compile_source
+from tests.java_services import KAFKA_LOGGING, compile_source
 from tests.processes import Process, provided
 from tests.torture.monitor import Monitor
 from tools import go_clients, jars, java_runtime
@@ -49,9 +49,12 @@ def commands(folder: Path) -> dict[str, list[str]]:
     classes.mkdir(parents=True)
     source = ROOT / "tests" / "torture" / "java" / "TortureClient.java"
     program = compile_source(source, classes, java=java, kafka_jars=provided(jars.jar_folder("kafka")))
+    logging = folder / "log4j2.properties"
+    logging.write_text(KAFKA_LOGGING, encoding="utf-8")
+    java_command, *rest = program.command()
     return {
         "confluent": [sys.executable, "-m", "tests.torture.confluent_client"],
-        "java": program.command(),
+        "java": [java_command, f"-Dlog4j2.configurationFile={logging}", *rest],
         "go": [str(provided(go_clients.torture_client()))],
     }
 
