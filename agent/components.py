@@ -114,7 +114,8 @@ async def open_ledger(settings: Settings, clock: Clock, ids: Ids) -> AsyncIterat
 
             ledger = MemoryLedger(MemoryLedgerCore(cluster_id=ids.new_cluster_id()))
         case EtcdUrl(endpoints=endpoints, cluster=cluster):
-            from coordinator.etcd_client import EtcdAccess, EtcdClient
+            from coordinator.etcd_access import EtcdAccess
+            from coordinator.etcd_client import EtcdClient
             from coordinator.etcd_log import EtcdLedger
 
             access, cluster_id = EtcdAccess(endpoints=[str(host) for host in endpoints]), ids.new_cluster_id()

@@ -25,7 +25,8 @@ from benchmarks.minio import BUCKET, MinioServer
 from benchmarks.process_usage import cpu_seconds, memory_mib
 from coordinator.command_codec import encode
 from coordinator.commands import RULES_VERSION, Command, CreateTopic, Endpoint, Proposal, StartSession
-from coordinator.etcd_client import EtcdAccess, EtcdClient
+from coordinator.etcd_access import EtcdAccess
+from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_log import EtcdLedger
 from coordinator.log import Entry
 from protocol.types import Milliseconds

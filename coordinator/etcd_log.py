@@ -17,7 +17,8 @@ from typing import Self
 from aetcd.rpc import rpc_pb2
 
 from coordinator.append_rules import NewestGroup, check_group, entries_of, is_next, position_of_repeat
-from coordinator.etcd_client import EtcdClient, LeaseGone
+from coordinator.etcd_access import LeaseGone
+from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_keys import (
     EtcdKeys,
     prefix_end,
@@ -129,6 +130,18 @@ class EtcdLedger:
         held = (await self._read_checked([get(self._keys.session(name))]))[0].response_range.kvs
         return not held or self._lineage.session(held[0].create_revision) != session
 
+    async def released_names(self) -> AsyncGenerator[str, None]:
+        first = self._keys.session("")
+        create = rpc_pb2.WatchCreateRequest(
+            key=first, range_end=prefix_end(first), filters=[rpc_pb2.WatchCreateRequest.NOPUT]
+        )
+        async with self._client.watch(create) as responses:
+            async for response in responses:
+                if response.canceled:
+                    raise LedgerUnavailable(f"etcd ended a watch: {response.cancel_reason}")
+                for event in response.events:
+                    yield event.kv.key.removeprefix(first).decode()
+
     async def _revoke(self, lease: int) -> None:
         with contextlib.suppress(LedgerUnavailable):  # it runs out by itself
             await self._client.revoke_lease(lease)
@@ -138,7 +151,7 @@ class EtcdLedger:
         if opened is None:
             raise Fenced(f"session {session} is not one of this agent's, or over")
         try:
-            await self._client.keep_alive(opened.lease)
+            await self._client.keep_alive(opened.lease, seconds=self._session_seconds / 3)
         except LeaseGone as error:
             raise Fenced(f"the lease of session {session} has run out") from error
 

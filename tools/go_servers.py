@@ -31,9 +31,9 @@ def minio_program() -> Path:
     return cache_folder() / f"minio-{pins.MINIO}" / "minio"
 
 
-def etcd_program() -> Path:
+def etcd_program(version: str = pins.ETCD) -> Path:
     """Where `ensure_etcd` puts the program."""
-    return cache_folder() / f"etcd-{pins.ETCD}" / "etcd"
+    return cache_folder() / f"etcd-{version}" / "etcd"
 
 
 def ensure_minio() -> Path:
@@ -47,25 +47,25 @@ def ensure_minio() -> Path:
     return ensure("MinIO (S3 store)", minio_program().parent, build) / "minio"
 
 
-def ensure_etcd() -> Path:
+def ensure_etcd(version: str = pins.ETCD) -> Path:
     """Path of the etcd server. Its module has replace directives, which `go install` refuses: hence our own."""
 
     def build(folder: Path) -> None:
         go = ensure_go()
-        work = cache_folder() / "go" / f"etcd-{pins.ETCD}"
+        work = cache_folder() / "go" / f"etcd-{version}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         (work / "main.go").write_text(ETCD_MAIN)
         settings = go_settings(folder)
         for arguments in (
             ["mod", "init", "etcd"],
-            ["get", f"go.etcd.io/etcd/server/v3@{pins.ETCD}"],
+            ["get", f"go.etcd.io/etcd/server/v3@{version}"],
             ["mod", "tidy"],
             ["build", "-ldflags=-s -w", "-o", str(folder / "etcd"), "."],
         ):
             run("etcd", [go, "-C", work, *arguments], env=settings, attempts=2)
 
-    return ensure("etcd", etcd_program().parent, build) / "etcd"
+    return ensure(f"etcd {version}", etcd_program(version).parent, build) / "etcd"
 
 
 def ensure_go() -> Path:

@@ -14,6 +14,8 @@ GO_MIN = (1, 24)
 MINIO = "v0.0.0-20260212201848-7aac2a2c5b7c"
 """MinIO's tags are no Go versions, so this is the pseudo-version of a commit."""
 ETCD = "v3.6.16"
+ETCD_OLDEST = "v3.5.35"
+"""The oldest line of etcd that is supported: the ledger's contract is tested on both."""
 
 JAVA_VERSIONS = (17, 21)
 """Java runtimes that Spark and Kafka are tested with; another one on the PATH is passed over."""

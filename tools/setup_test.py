@@ -3,6 +3,7 @@
 python3 -m tools.setup_test
 """
 
+from tools import pins
 from tools.environment import sync
 from tools.go_clients import ensure_torture_client
 from tools.go_servers import ensure_etcd, ensure_minio
@@ -18,7 +19,8 @@ def _main() -> None:
     for jar_set in TITLES:
         ensure_jars(jar_set, java)
     ensure_minio()
-    ensure_etcd()
+    for version in (pins.ETCD, pins.ETCD_OLDEST):
+        ensure_etcd(version)
     ensure_torture_client()
 
 

@@ -67,6 +67,10 @@ def test_a_group_of_appends_holds_at_least_one_entry_of_the_greatest_size() -> N
     assert limits.LEDGER_ENTRY_BYTES_MAX <= limits.LEDGER_GROUP_BYTES_MAX
 
 
+def test_a_silent_watch_is_given_up_before_a_session_is_lost() -> None:
+    assert 2 * limits.ETCD_PROGRESS_SECONDS < limits.ETCD_WATCH_SILENT_SECONDS_MAX < limits.LEDGER_SESSION_SECONDS
+
+
 def test_a_group_of_appends_stays_below_the_limits_of_etcd() -> None:
     etcd_transaction_operations_max = 128
     etcd_request_bytes_max = 1_572_864

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from aetcd.rpc import rpc_pb2
 
-from coordinator.etcd_client import EtcdAccess, EtcdClient
+from coordinator.etcd_access import EtcdAccess
+from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_keys import EtcdKeys, prefix_end
 from coordinator.etcd_log import EtcdLedger
 from coordinator.log import Entry, Ledger, LedgerUnavailable

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.etcd_client import EtcdAccess, EtcdClient
+from coordinator.etcd_access import EtcdAccess
+from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_log import EtcdLedger
 from coordinator.log import Ledger, LedgerCorrupt, LedgerIdentity, SnapshotPointer, position_first
 from protocol.types import Position, SessionId

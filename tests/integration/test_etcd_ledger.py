@@ -14,7 +14,8 @@ import grpc.aio
 import pytest
 from aetcd.rpc import rpc_pb2, rpc_pb2_grpc
 
-from coordinator.etcd_client import EtcdAccess, EtcdClient
+from coordinator.etcd_access import EtcdAccess
+from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_log import EtcdLedger
 from coordinator.log import Entry, Fenced, LedgerRecord, LedgerUnavailable, SnapshotPointer
 from protocol.types import Position

@@ -115,12 +115,18 @@ class LeaseKeepAliveResponse:
 
 class WatchCreateRequest:
     NODELETE: ClassVar[int]
+    NOPUT: ClassVar[int]
     def __init__(
         self, *, key: bytes, range_end: bytes = ..., start_revision: int = ..., filters: Sequence[int] = ...
     ) -> None: ...
 
+class WatchProgressRequest:
+    def __init__(self) -> None: ...
+
 class WatchRequest:
-    def __init__(self, *, create_request: WatchCreateRequest) -> None: ...
+    def __init__(
+        self, *, create_request: WatchCreateRequest = ..., progress_request: WatchProgressRequest = ...
+    ) -> None: ...
 
 class WatchResponse:
     header: ResponseHeader
@@ -128,6 +134,15 @@ class WatchResponse:
     cancel_reason: str
     compact_revision: int
     events: Sequence[Event]
+
+class StatusRequest:
+    def __init__(self) -> None: ...
+
+class StatusResponse:
+    header: ResponseHeader
+    version: str
+    dbSize: int
+    dbSizeInUse: int
 
 class AuthenticateRequest:
     def __init__(self, *, name: str, password: str) -> None: ...

@@ -28,3 +28,7 @@ class AuthStub:
     UserGrantRole: grpc.aio.UnaryUnaryMultiCallable[pb.AuthUserGrantRoleRequest, pb.AdminResponse]
     AuthEnable: grpc.aio.UnaryUnaryMultiCallable[pb.AuthEnableRequest, pb.AdminResponse]
     def __init__(self, channel: grpc.aio.Channel) -> None: ...
+
+class MaintenanceStub:
+    Status: grpc.aio.UnaryUnaryMultiCallable[pb.StatusRequest, pb.StatusResponse]
+    def __init__(self, channel: grpc.aio.Channel) -> None: ...
