@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS_FIRST = 0.05
 RETRY_SECONDS_MAX = 2.0
+RENEWAL_RETRY_SECONDS = 1.0
+"""An attempt may have taken a third of the lease's time already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,14 @@ class LedgerWriter:
 
     async def open(self) -> None:
         """Begin a session, and return once its first entry is applied (it ends a predecessor of the same name, S12)."""
-        delay_s = RETRY_SECONDS_FIRST
+        delay_s, is_held = RETRY_SECONDS_FIRST, False
         while True:
             asked_s = self._clock.monotonic_s()
             try:
                 self.session = await self._ledger.open_session(self._start.name)
             except (SessionHeld, LedgerUnavailable) as error:
-                log.warning("no session yet, trying again", extra={"agent": self._start.name, "reason": str(error)})
+                self._tell_no_session(error, is_first=not is_held)
+                is_held = isinstance(error, SessionHeld)
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
                 continue
@@ -118,6 +121,17 @@ class LedgerWriter:
             if isinstance(outcome, Refused):
                 raise RuntimeError(f"the cluster refused this agent's session: {outcome.reason}")
             return
+
+    def _tell_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
+        agent = self._start.name
+        if isinstance(error, LedgerUnavailable):
+            log.warning("no session yet, trying again", extra={"agent": agent, "reason": str(error)})
+        elif is_first:
+            log.warning(
+                "another session holds this agent's name: waiting for it to end. After a crash that takes up to "
+                f"{LEDGER_SESSION_SECONDS} s; if another agent has this name, give one of them another with --name",
+                extra={"agent": agent, "reason": str(error)},
+            )
 
     async def close(self) -> None:
         """End the session cleanly, after everything submitted was appended."""
@@ -143,13 +157,16 @@ class LedgerWriter:
 
     async def keep_session(self) -> None:
         """Renew the session's lease in time, for ever; one that is gone is replaced although nothing is appended."""
+        pause_s = LEDGER_SESSION_SECONDS / 3
         while True:
-            await self._clock.sleep(LEDGER_SESSION_SECONDS / 3)
+            await self._clock.sleep(pause_s)
+            pause_s = LEDGER_SESSION_SECONDS / 3
             session, asked_s = self.session, self._clock.monotonic_s()
             try:
                 await self._ledger.keep_session(session)
             except LedgerUnavailable as error:
                 log.warning("the session's lease was not renewed, trying again", extra={"reason": str(error)})
+                pause_s = RENEWAL_RETRY_SECONDS
             except Fenced:
                 if session == self.session:
                     self._is_session_lost = True

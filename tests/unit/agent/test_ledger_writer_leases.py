@@ -1,0 +1,73 @@
+"""How a session's name and lease are waited for and kept: told once, and tried again in time (S12)."""
+
+import asyncio
+import logging
+
+import pytest
+
+from agent.ledger_writer import RENEWAL_RETRY_SECONDS
+from coordinator.log import LedgerUnavailable
+from coordinator.memory_log import MemoryLedger
+from protocol.limits import LEDGER_SESSION_SECONDS
+from protocol.types import SessionId
+from tests.made_commands import start
+from tests.unit.agent.ledger_parts import running_parts
+
+SECONDS_MAX = 10.0
+
+
+class ForgetfulLedger(MemoryLedger):
+    """Does not answer the first renewals; after some more the test may go on."""
+
+    answers_lost = 2
+    renewals = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_done = asyncio.Event()
+
+    async def keep_session(self, session: SessionId) -> None:
+        self.renewals += 1
+        if self.renewals > 4:
+            self.is_done.set()
+            await asyncio.Event().wait()
+        if self.renewals <= self.answers_lost:
+            raise LedgerUnavailable("etcd has fallen silent")
+        await super().keep_session(session)
+
+
+async def test_a_lease_that_was_not_renewed_is_tried_again_at_once_and_not_after_another_third() -> None:
+    ledger = ForgetfulLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        parts.clock.slept.clear()
+        keeping = group.create_task(parts.writer.keep_session())
+        await ledger.is_done.wait()
+        keeping.cancel()
+    third = LEDGER_SESSION_SECONDS / 3
+    assert parts.clock.slept[:5] == [third, RENEWAL_RETRY_SECONDS, RENEWAL_RETRY_SECONDS, third, third]
+    # A try may take a third, so may the pause before it: two that fail and one that succeeds fit into the lease.
+    assert third + RENEWAL_RETRY_SECONDS < 2 * third
+
+
+class HeldLedger(MemoryLedger):
+    """Counts how often a session was asked for while another held the name, and then lets it go."""
+
+    asked = 0
+    held = SessionId(-1)
+
+    async def open_session(self, name: str) -> SessionId:
+        self.asked += 1
+        if self.asked == 6:
+            self.core.expire(self.held)
+        return await super().open_session(name)
+
+
+async def test_a_name_that_is_held_is_waited_for_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = HeldLedger()
+    ledger.held = ledger.core.open_session(start().name)
+    with caplog.at_level(logging.WARNING):
+        async with asyncio.timeout(SECONDS_MAX), running_parts(ledger) as parts:
+            assert parts.writer.session > ledger.held
+    told = [record.getMessage() for record in caplog.records if "holds this agent's name" in record.getMessage()]
+    assert len(told) == 1
+    assert "--name" in told[0]
