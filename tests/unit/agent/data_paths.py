@@ -21,7 +21,7 @@ from agent.services import Services
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from coordinator.log import Ledger
-from coordinator.memory_log import MemoryLedger
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
 from protocol.limits import MIB
@@ -177,13 +177,14 @@ async def another_agent(
     cache_bytes: int = 64 * MIB,
     budget_bytes: int = 64 * MIB,
     reads_ahead: bool = False,
+    connect: Callable[[MemoryLedgerCore], MemoryLedger] = MemoryLedger,
 ) -> AsyncIterator[DataPaths]:
     """Paths of another agent of the same cluster, with nothing in its memory."""
     ledger = paths.parts.ledger
     assert isinstance(ledger, MemoryLedger)
     begin = start(name, node=ord(name[0]))
     async with (
-        running_parts(MemoryLedger(ledger.core), begin, store=paths.memory) as parts,
+        running_parts(connect(ledger.core), begin, store=paths.memory) as parts,
         asyncio.TaskGroup() as tasks,
     ):
         yield DataPaths(parts, tasks, cache_bytes, budget_bytes, memory=paths.memory, reads_ahead=reads_ahead)
