@@ -98,12 +98,17 @@ class TopicAdmin:
                 return topic
             raise
 
-    def check(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> None:
-        """Raise `TopicError` if a topic cannot be created like this."""
+    async def check(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> None:
+        """Raise `TopicError` if a topic cannot be created like this.
+
+        That it exists is said only once a barrier confirmed it: another agent may have deleted it (safety rule S4).
+        """
         try:
             validate_topic_name(name)
         except InvalidTopicName as error:
             raise TopicError(ErrorCode.invalid_topic_exception, str(error)) from error
+        if self.known(name) is not None:
+            await self._metadata.barrier()
         if self.known(name) is not None:
             raise TopicError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
         if partition_count <= 0:
@@ -125,7 +130,7 @@ class TopicAdmin:
 
     async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> TopicState:
         """The new topic, once it is in the ledger. Raises `TopicError`."""
-        self.check(name, partition_count=partition_count, configs=configs)
+        await self.check(name, partition_count=partition_count, configs=configs)
         topic_id = TopicId(self._ids.new_uuid())
         outcome = await self._writer.submit(
             CreateTopic(
@@ -137,13 +142,17 @@ class TopicAdmin:
         )
         if isinstance(outcome, Refused):
             raise TopicError(outcome.error_code, outcome.reason)
-        return self._metadata.state.topics[topic_id]
+        created = self._metadata.state.topics.get(topic_id)
+        if created is None:
+            raise TopicError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' was created, and deleted at once.")
+        return created
 
-    async def delete(self, topic: TopicState) -> None:
-        """Delete the topic. Raises `TopicError`."""
+    async def delete(self, topic: TopicState, *, unknown: ErrorCode) -> None:
+        """Delete the topic. Raises `TopicError`: `unknown` where somebody else was faster."""
         outcome = await self._writer.submit(DeleteTopic(topic_id=topic.topic_id))
         if isinstance(outcome, Refused):
-            raise TopicError(outcome.error_code, outcome.reason)
+            is_gone = topic.topic_id not in self._metadata.state.topics
+            raise TopicError(unknown if is_gone else outcome.error_code, outcome.reason)
 
 
 def _given(configs: Mapping[str, str | None]) -> dict[str, str]:

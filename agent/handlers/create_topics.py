@@ -76,7 +76,7 @@ async def _create(services: Services, version: int, topic: Any, *, is_validate_o
     configs = {config.name: config.value for config in topic.configs}
     topic_id = None
     if is_validate_only:
-        services.topics.check(topic.name, partition_count=partition_count, configs=configs)
+        await services.topics.check(topic.name, partition_count=partition_count, configs=configs)
     else:
         created = await services.topics.create(topic.name, partition_count=partition_count, configs=configs)
         topic_id = uuid.UUID(bytes=created.topic_id)

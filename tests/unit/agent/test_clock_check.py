@@ -6,10 +6,30 @@ import pytest
 
 from agent.clock_check import ClockCheck
 from protocol.limits import CLOCK_CHECK_INTERVAL_S, CLOCK_CHECK_RETRY_S, CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
+from protocol.types import Milliseconds
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
 from tests.unit.agent.ledger_parts import ManualClock
+
+
+class SettableClock(ManualClock):
+    """Its wall clock can be set."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> Milliseconds:
+        return Milliseconds(super().now_ms() + self.ahead_ms)
+
+
+class CountingStore(MemoryStore):
+    """Counts how often it is asked for the time."""
+
+    asked_count = 0
+
+    async def server_time_ms(self) -> int | None:
+        self.asked_count += 1
+        return await super().server_time_ms()
 
 
 def store_that_is_off_by(clock: ManualClock, skew_ms: int) -> MemoryStore:
@@ -62,6 +82,16 @@ async def test_a_store_that_is_away_changes_nothing() -> None:
     assert check.proposed_time() is not None
 
 
+async def run_for(check: ClockCheck, clock: ManualClock, sleeps: int) -> None:
+    """Let the background check sleep so many times."""
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(check.run())
+        while len(clock.slept) <= sleeps:
+            await clock.sleep(0)
+            clock.slept.remove(0)
+        run.cancel()
+
+
 async def test_a_store_that_is_away_at_the_start_is_reported_and_asked_again_soon() -> None:
     clock = ManualClock()
     store = FailingStore(MemoryStore())
@@ -69,11 +99,35 @@ async def test_a_store_that_is_away_at_the_start_is_reported_and_asked_again_soo
     store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
     await check.check_or_report()
     assert check.proposed_time() is None
-    async with asyncio.TaskGroup() as tasks:
-        run = tasks.create_task(check.run())
-        while len(clock.slept) < 2:
-            await clock.sleep(0)
-            clock.slept.remove(0)
-        run.cancel()
-    assert clock.slept[:2] == [CLOCK_CHECK_RETRY_S, CLOCK_CHECK_INTERVAL_S]
+    await run_for(check, clock, 1)
     assert check.proposed_time() is not None
+
+
+async def test_a_clock_that_is_believed_is_checked_again_in_time() -> None:
+    clock, store = ManualClock(), CountingStore()
+    check = ClockCheck(store=store, clock=clock)
+    await check.check()
+    await run_for(check, clock, int(CLOCK_CHECK_INTERVAL_S / CLOCK_CHECK_RETRY_S) - 1)
+    assert store.asked_count == 1
+    await run_for(check, clock, int(CLOCK_CHECK_INTERVAL_S / CLOCK_CHECK_RETRY_S) + 2)
+    assert store.asked_count == 2
+
+
+@pytest.mark.parametrize("jump_ms", [2 * CLOCK_SKEW_MS_MAX, -2 * CLOCK_SKEW_MS_MAX])
+async def test_s2_a_clock_that_is_set_between_two_checks_is_not_believed_any_more(jump_ms: int) -> None:
+    clock = SettableClock()
+    check = ClockCheck(store=MemoryStore(), clock=clock)
+    await check.check()
+    clock.ahead_ms = jump_ms
+    assert check.proposed_time() is None
+    clock.ahead_ms = 0
+    assert check.proposed_time() == clock.now_ms()
+
+
+async def test_s2_an_error_within_bounds_and_a_small_jump_count_together() -> None:
+    clock = SettableClock()
+    right = ManualClock()
+    check = ClockCheck(store=store_that_is_off_by(right, -CLOCK_SKEW_MS_MAX), clock=clock)
+    await check.check()
+    clock.ahead_ms = 1
+    assert check.proposed_time() is None

@@ -5,7 +5,7 @@ import pytest
 from agent.clock import SystemClock
 from agent.ids import SystemIds
 from agent.topics import TopicAdmin, TopicError, before, deadline_s
-from coordinator.commands import Done
+from coordinator.commands import DeleteTopic, Done
 from coordinator.memory_log import MemoryLedger
 from protocol.errors import ErrorCode
 from protocol.limits import CONFIG_VALUE_CHARS_MAX, LEDGER_WAIT_SECONDS_MAX
@@ -59,3 +59,25 @@ async def test_a_request_that_names_no_time_has_the_usual_one() -> None:
     async with running_parts() as parts:
         assert deadline_s(parts.clock, -1.0) == deadline_s(parts.clock) == LEDGER_WAIT_SECONDS_MAX
         assert deadline_s(parts.clock, 2.5) == 2.5
+
+
+async def test_s4_that_a_topic_exists_is_said_only_after_a_barrier() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts:
+        topics = admin(parts)
+        first = await topics.create("t", partition_count=1, configs={})
+        deletion = parts.writer.submit(DeleteTopic(topic_id=first.topic_id))
+        # The deletion is in the ledger before the barrier is answered, and this agent has not applied it yet.
+        second = await topics.create("t", partition_count=1, configs={})
+        assert await deletion == Done()
+        assert second.topic_id != first.topic_id
+
+
+async def test_a_topic_that_somebody_else_deleted_first_is_unknown_in_the_request_s_own_terms() -> None:
+    async with running_parts() as parts:
+        topics = admin(parts)
+        topic = await topics.create("t", partition_count=1, configs={})
+        await topics.delete(topic, unknown=ErrorCode.unknown_topic_or_partition)
+        with pytest.raises(TopicError) as refused:
+            await topics.delete(topic, unknown=ErrorCode.unknown_topic_or_partition)
+        assert refused.value.error_code is ErrorCode.unknown_topic_or_partition
