@@ -22,7 +22,9 @@ from protocol.errors import ErrorCode
 from protocol.limits import (
     CHEAP_OBJECT_BYTES_TARGET,
     INTAKE_BUFFER_BYTES_MAX,
+    INTAKE_OBJECT_BYTES_ENOUGH,
     INTAKE_OBJECT_BYTES_TARGET,
+    INTAKE_PAUSE_SHARE,
     INTAKE_PUTS_IN_FLIGHT_MAX,
 )
 from protocol.record_batch import patch_offsets, set_log_append_time
@@ -68,7 +70,8 @@ class ProducePath:
     Where a put is cheap (the embedded store) the intake is sealed when no put is on its way and the loop has come
     round without further records: requests that clients sent together share one flush, none waits for a timer, and
     one flush is put while the one before it is committed.
-    Where it is not (S3), bytes and age decide.
+    Where it is not (S3), a full object and age decide, and a pause in what comes once there is enough for an object:
+    fewer requests where much comes, and no waiting where everybody waits for an answer (ADR 8).
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class ProducePath:
         self._metrics = metrics
         self._tasks = tasks
         self._flush_interval_s = flush_interval_ms / 1000
+        self._pause_s = self._flush_interval_s * INTAKE_PAUSE_SHARE
         self._is_store_cheap = is_store_cheap
         bytes_target = CHEAP_OBJECT_BYTES_TARGET if is_store_cheap else INTAKE_OBJECT_BYTES_TARGET
         self._batcher = Batcher(BatchLimits(age_ns_max=flush_interval_ms * 1_000_000, object_bytes_target=bytes_target))
@@ -100,6 +104,7 @@ class ProducePath:
         self._number_next = 0
         self._session = writer.session
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._batches_seen = 0
         self._bytes_held = 0
         self._has_room = asyncio.Event()
@@ -145,13 +150,27 @@ class ProducePath:
             return
         if self._batcher.should_seal(self._now_ns()) is not None and self._may_start():
             self._seal()
-        elif self._timer is not None:
-            return
         elif not self._is_store_cheap:
-            self._timer = asyncio.get_running_loop().call_later(self._flush_interval_s, self._seal_open)
-        elif not self._flushes:
+            self._set_timers()
+        elif self._timer is None and not self._flushes:
             self._batches_seen = self._batcher.batch_count
             self._timer = asyncio.get_running_loop().call_soon(self._seal_when_quiet)
+
+    def _set_timers(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer is None:
+            self._timer = loop.call_later(self._flush_interval_s, self._seal_open)
+        if self._pause_timer is None and self._batcher.record_bytes >= INTAKE_OBJECT_BYTES_ENOUGH:
+            self._batches_seen = self._batcher.batch_count
+            self._pause_timer = loop.call_later(self._pause_s, self._seal_after_pause)
+
+    def _seal_after_pause(self) -> None:
+        """Seal unless more came since the timer was set."""
+        self._pause_timer = None
+        if self._batcher.batch_count != self._batches_seen:
+            self._schedule()
+        else:
+            self._seal_open()
 
     def _seal_when_quiet(self) -> None:
         """Seal unless more came since the loop was last here: whoever was just answered is about to send again."""
@@ -164,21 +183,24 @@ class ProducePath:
     def _now_ns(self) -> int:
         return int(self._clock.monotonic_s() * 1_000_000_000)
 
-    def _cancel_timer(self) -> None:
+    def _cancel_timers(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
 
     def _may_start(self) -> bool:
         return len(self._flushes) < INTAKE_PUTS_IN_FLIGHT_MAX
 
     def _seal_open(self) -> None:
-        self._cancel_timer()
+        self._cancel_timers()
         if not self._batcher.is_empty and self._may_start():
             self._seal()
 
     def _seal(self) -> None:
-        self._cancel_timer()
+        self._cancel_timers()
         session = self._writer.session
         if session != self._session:
             self._session, self._number_next = session, 0

@@ -61,13 +61,17 @@ TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 """Beyond it a timestamp does not fit the table's microseconds."""
 
 # Produce.
-INTAKE_OBJECT_BYTES_TARGET = 8 * MIB
-"""An open intake buffer is sealed when it reaches this."""
+INTAKE_OBJECT_BYTES_TARGET = 24 * MIB
+"""An open intake buffer is sealed when it reaches this: what 100 MB/s bring in the 250 ms that it may wait."""
+INTAKE_OBJECT_BYTES_ENOUGH = 8 * MIB
+"""One that has this much is sealed when nothing more comes: clients that wait for answers send no more before them."""
+INTAKE_PAUSE_SHARE = 1 / 8
+"""Nothing more comes: nothing came for this share of the time that the intake may wait."""
 CHEAP_OBJECT_BYTES_TARGET = 2 * MIB
 """The same where a put costs next to nothing: smaller objects let puts, commits and requests overlap."""
 INTAKE_OBJECT_BYTES_MAX = 128 * MIB
 """One request may exceed the target; nothing exceeds this."""
-INTAKE_BUFFER_BYTES_MAX = 64 * MIB
+INTAKE_BUFFER_BYTES_MAX = 128 * MIB
 """Accepted but not yet durable; beyond it sockets are not read."""
 INTAKE_SHARE_OF_RECEIVED_MIN = 1 / 16
 """Accepted records that are a smaller part of the memory they were received in are copied out of it."""

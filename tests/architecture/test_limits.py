@@ -56,7 +56,16 @@ def test_one_request_fits_into_one_intake_object() -> None:
 
 
 def test_the_intake_buffer_holds_every_put_in_flight() -> None:
-    assert limits.INTAKE_OBJECT_BYTES_TARGET * limits.INTAKE_PUTS_IN_FLIGHT_MAX <= limits.INTAKE_BUFFER_BYTES_MAX
+    assert limits.INTAKE_OBJECT_BYTES_ENOUGH * limits.INTAKE_PUTS_IN_FLIGHT_MAX <= limits.INTAKE_BUFFER_BYTES_MAX
+
+
+def test_the_intake_buffer_holds_full_objects_on_their_way_beside_an_open_one() -> None:
+    assert 5 * limits.INTAKE_OBJECT_BYTES_TARGET <= limits.INTAKE_BUFFER_BYTES_MAX
+
+
+def test_what_is_enough_for_an_object_is_less_than_what_fills_it() -> None:
+    assert limits.CHEAP_OBJECT_BYTES_TARGET < limits.INTAKE_OBJECT_BYTES_ENOUGH < limits.INTAKE_OBJECT_BYTES_TARGET
+    assert 0 < limits.INTAKE_PAUSE_SHARE < 1
 
 
 def test_an_intake_object_is_sealed_before_it_is_too_large() -> None:

@@ -3,18 +3,23 @@
 import asyncio
 import struct
 
+import pytest
 from crc32c import crc32c
 
-from agent.produce_path import NO_OFFSET
+from agent.produce_path import NO_OFFSET, ProducePath
 from protocol.errors import ErrorCode
-from protocol.limits import INTAKE_BUFFER_BYTES_MAX
+from protocol.limits import (
+    INTAKE_BUFFER_BYTES_MAX,
+    INTAKE_OBJECT_BYTES_ENOUGH,
+    INTAKE_OBJECT_BYTES_TARGET,
+)
 from protocol.record_batch import split_batches
 from protocol.types import PartitionIndex
 from storage.batcher import BatchGroup
 from storage.failing import Fault, FaultKind, Operation
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
-from tests.unit.agent.data_paths import Ticket, data_paths
+from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths
 
 PRODUCER_AT = 43
 CRC_AT = 17
@@ -93,3 +98,67 @@ async def test_a_full_intake_lets_nothing_in_until_there_is_room() -> None:
         assert not waiting.done()
         await ticket.settled
         assert await waiting
+
+
+HOUR_MS = 3_600_000
+
+
+def on_costly_store(paths: DataPaths, tasks: asyncio.TaskGroup) -> ProducePath:
+    """A path that would wait for an hour, were it for the age of its intake alone."""
+    return ProducePath(
+        store=paths.store,
+        writer=paths.parts.writer,
+        metadata=paths.parts.metadata,
+        cache=paths.cache,
+        clock=paths.parts.clock,
+        metrics=paths.parts.metrics,
+        tasks=tasks,
+        flush_interval_ms=HOUR_MS,
+        is_store_cheap=False,
+    )
+
+
+def add(path: ProducePath, value_bytes: int) -> Ticket:
+    ticket, view = Ticket(), memoryview(make_batch([Record(offset=0, timestamp=5, value=bytes(value_bytes))]))
+    path.add(BatchGroup(TOPIC, PartitionIndex(0), view, split_batches(view), ticket))
+    return ticket
+
+
+async def test_where_puts_cost_a_full_intake_is_sealed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.produce_path.INTAKE_PAUSE_SHARE", 1.0)
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        path = on_costly_store(paths, tasks)
+        tickets = [add(path, INTAKE_OBJECT_BYTES_TARGET // 3) for _ in range(3)]
+        answers = [await ticket.settled for ticket in tickets]
+        objects = [meta async for meta in paths.memory.list("intake/")]
+    assert [answer.base_offset for answer in answers] == [0, 1, 2]
+    assert len(objects) == 1
+
+
+async def test_where_puts_cost_what_is_enough_is_sealed_when_nothing_more_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent.produce_path.INTAKE_PAUSE_SHARE", 0.0)
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        path = on_costly_store(paths, tasks)
+        little = add(path, 10)
+        for _ in range(10):
+            await asyncio.wait([little.settled], timeout=0)
+        assert not little.settled.done(), "a pause seals nothing before there is enough"
+        enough = add(path, INTAKE_OBJECT_BYTES_ENOUGH)
+        assert [(await ticket.settled).base_offset for ticket in (little, enough)] == [0, 1]
+        assert len([meta async for meta in paths.memory.list("intake/")]) == 1
+
+
+async def test_what_comes_meanwhile_is_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.produce_path.INTAKE_PAUSE_SHARE", 0.0)
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        path = on_costly_store(paths, tasks)
+        first = add(path, INTAKE_OBJECT_BYTES_ENOUGH)
+        assert path._pause_timer is not None
+        second = add(path, 10)
+        path._pause_timer.cancel()
+        path._seal_after_pause()
+        assert path._pause_timer is not None, "more came, so it is waited for the next pause"
+        assert [(await ticket.settled).base_offset for ticket in (first, second)] == [0, 1]
+        assert len([meta async for meta in paths.memory.list("intake/")]) == 1
