@@ -2,6 +2,10 @@
 
 Rule: one pass at a time; a pass whose entry was refused (the index moved on meanwhile) is planned again from the state.
 The file is durable before its entry is appended; the entry swaps the index and releases the intake.
+
+In the background a topic is archived by the agent that rendezvous hashing names, so the work is spread; on demand by
+the agent that is asked. Two passes at once are harmless: the entry names exactly what it replaces, so the later one is
+refused (safety rule S6), and its file is left to the cleaner.
 """
 
 import asyncio
@@ -15,6 +19,7 @@ from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from coordinator.commands import Done
+from coordinator.rendezvous import owner_of
 from iceberg_export.archive_pass import ArchivedPass, archive
 from iceberg_export.parquet_writer import ChunkMismatch
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
@@ -42,7 +47,7 @@ class ArchiveReport:
 
 
 class Archiver:
-    """Today's only archiver of the cluster."""
+    """Every agent has one."""
 
     def __init__(
         self,
@@ -72,6 +77,8 @@ class Archiver:
             state = self._metadata.state
             waiting = [(topic_id, intake_bytes(state, topic_id)) for topic_id in state.topics]
             for topic_id in self._schedule.due(waiting, self._now_ms()):
+                if not self._is_mine(topic_id):
+                    continue
                 try:
                     await self._pass(topic_id)
                 except (InvalidBatch, ChunkMismatch) as error:
@@ -81,6 +88,9 @@ class Archiver:
                         "a topic cannot be archived: an intake object is damaged; its records are still served",
                         extra={"topic_id": topic_id.hex(), "reason": str(error)},
                     )
+
+    def _is_mine(self, topic_id: TopicId) -> bool:
+        return owner_of(topic_id, self._metadata.state.sessions) == self._writer.session
 
     async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
         """Archive everything that the topic's intake held when this was called; returns once it is applied.

@@ -8,24 +8,28 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from agent.clock import Clock
+from agent.housekeeper import Housekeeper
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.snapshots import Snapshots
 from coordinator.commands import ForgetObjects, ForgetSessions, ReportTime
-from protocol.limits import GC_DELETIONS_PER_STEP_MAX
+from protocol.limits import GC_DELETIONS_PER_STEP_MAX, SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN
 from protocol.types import SessionId
-from storage.gc_plan import ListedVerdict, judge_listed, plan_sessions, released_due
+from storage.gc_plan import ListedVerdict, judge_listed, plan_released, plan_sessions
 from storage.object_store import ObjectMeta, ObjectStore
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 10.0
+SNAPSHOTS_PER_GRACE = 4
+"""How often in the time of a grace a snapshot is asked for at most, so that released objects become deletable."""
 PREFIXES = (INTAKE_PREFIX, LAKE_PREFIX)
 
 
 class Cleaner:
-    """Today's only cleaner of the cluster."""
+    """Every agent has one; the housekeeper's works."""
 
     def __init__(
         self,
@@ -33,6 +37,8 @@ class Cleaner:
         store: ObjectStore,
         metadata: MetadataLoop,
         writer: LedgerWriter,
+        housekeeper: Housekeeper,
+        snapshots: Snapshots,
         clock: Clock,
         metrics: Metrics,
         grace_ms: int,
@@ -40,6 +46,8 @@ class Cleaner:
         self._store = store
         self._metadata = metadata
         self._writer = writer
+        self._housekeeper = housekeeper
+        self._snapshots = snapshots
         self._clock = clock
         self._metrics = metrics
         self._grace_ms = grace_ms
@@ -49,7 +57,8 @@ class Cleaner:
     async def run(self) -> None:
         """Clean again and again, for ever."""
         while True:
-            await self.clean()
+            if self._housekeeper.is_mine:
+                await self.clean()
             await self._clock.sleep(min(CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)))
 
     async def clean(self) -> int:
@@ -63,20 +72,30 @@ class Cleaner:
         count = 0
         while True:
             state = self._metadata.state
-            keys = released_due(
-                state.released, time_ms=state.time_ms, grace_ms=self._grace_ms, count_max=GC_DELETIONS_PER_STEP_MAX
+            plan = plan_released(
+                state.released,
+                time_ms=state.time_ms,
+                covered_ms=self._snapshots.covered_ms,
+                grace_ms=self._grace_ms,
+                count_max=GC_DELETIONS_PER_STEP_MAX,
             )
-            if not keys:
+            if plan.deletable:
+                await self._delete(plan.deletable)
+                await self._writer.submit(ForgetObjects(object_keys=plan.deletable))
+                count += len(plan.deletable)
+            elif not plan.is_snapshot_wanted or not await self._snapshots.cover(interval_s=self._snapshot_interval_s):
                 return count
-            await self._delete(keys)
-            await self._writer.submit(ForgetObjects(object_keys=tuple(keys)))
-            count += len(keys)
 
     async def _delete_leftovers(self) -> int:
-        """List the bucket for what ended sessions left behind; each session at its end and once more a day later."""
+        """List the bucket for what ended sessions left behind, each session twice."""
         state = self._metadata.state
         self._sessions_listed.intersection_update(state.sessions_ended)
-        plan = plan_sessions(state.sessions_ended, time_ms=state.time_ms, already_listed=self._sessions_listed)
+        plan = plan_sessions(
+            state.sessions_ended,
+            time_ms=state.time_ms,
+            grace_ms=self._grace_ms,
+            already_listed=self._sessions_listed,
+        )
         if not plan.first and not plan.last:
             return 0
         await self._metadata.barrier()
@@ -96,6 +115,10 @@ class Cleaner:
         if plan.last:
             await self._writer.submit(ForgetSessions(sessions=tuple(plan.last)))
         return count
+
+    @property
+    def _snapshot_interval_s(self) -> float:
+        return max(SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN, self._grace_ms / 1000 / SNAPSHOTS_PER_GRACE)
 
     def _judge(self, keys: Sequence[str]) -> ListedVerdict:
         """By the state of now, which is no older than the listing's."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 
 from agent.clock import Clock
+from agent.housekeeper import Housekeeper
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import ExpireProducers
@@ -21,19 +22,21 @@ log = logging.getLogger(__name__)
 
 
 class ProducerExpiry:
-    """Today's only one of the cluster."""
+    """Every agent has one; the housekeeper's works."""
 
     def __init__(
         self,
         *,
         metadata: MetadataLoop,
         writer: LedgerWriter,
+        housekeeper: Housekeeper,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         expiration_ms: int,
     ) -> None:
         self._metadata = metadata
         self._writer = writer
+        self._housekeeper = housekeeper
         self._clock = clock
         self._proposed_time = proposed_time
         self._expiration_ms = expiration_ms
@@ -42,7 +45,8 @@ class ProducerExpiry:
         """Expire again and again, for ever."""
         while True:
             await self._clock.sleep(PRODUCER_EXPIRY_CHECK_INTERVAL_S)
-            await self.expire()
+            if self._housekeeper.is_mine:
+                await self.expire()
 
     async def expire(self) -> bool:
         """Propose to forget who has been idle for too long; returns whether there was anybody."""

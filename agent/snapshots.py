@@ -2,16 +2,22 @@
 
 Rule: object first, then the pointer by compare-and-set, then the trim: a crash in between leaves an object that nobody
 refers to and the next snapshot removes, never a pointer to nothing. The pointer carries the state's digest (safety rule
-S3).
+S3). The snapshot before the newest is kept until there is another, so that a recovery has one to fall back on.
+
+The housekeeper takes them; where two agents believe that they are it, the pointer is one's, and the other looks it up.
 """
 
 import logging
+from collections.abc import Sequence
 
 from agent.clock import Clock
+from agent.housekeeper import Housekeeper
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from coordinator.log import Ledger, LedgerStart, SnapshotPointer
 from coordinator.snapshot import encode_with_digest
+from coordinator.state import NO_TIME
+from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
@@ -21,7 +27,7 @@ CHECK_INTERVAL_S = 5.0
 
 
 class Snapshots:
-    """The role that one agent has: today's only one."""
+    """Every agent has one; the housekeeper's works."""
 
     def __init__(
         self,
@@ -29,41 +35,73 @@ class Snapshots:
         ledger: Ledger,
         store: ObjectStore,
         metadata: MetadataLoop,
+        housekeeper: Housekeeper,
         clock: Clock,
         metrics: Metrics,
-        start: LedgerStart,
         entries_interval: int,
         bytes_interval: int,
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._metadata = metadata
+        self._housekeeper = housekeeper
         self._clock = clock
         self._metrics = metrics
-        self._pointer = start.pointer
         self._entries_interval = entries_interval
         self._bytes_interval = bytes_interval
-        # What the ledger held above its pointer at the start counts too, or short lives would never take a snapshot.
-        self._entries_covered = metadata.entries_applied_count - len(start.records)
-        self._bytes_covered = metadata.entry_bytes_applied - sum(len(record.payload) for record in start.records)
+        self._pointer: SnapshotPointer | None = None
+        self._epoch = -1  # of the housekeeper for whom the pointer was looked up
+        self._entries_covered = self._bytes_covered = 0
+        self._taken_s: float | None = None
+        self.covered_ms: Milliseconds = NO_TIME
+        """The state's time at a position that the ledger's pointer covers: what is older happened before it. It only
+        grows; it is unknown, and therefore the beginning of time, until this agent took a snapshot."""
 
     async def run(self) -> None:
         """Take a snapshot whenever enough entries, or bytes of them, were applied since the last, for ever."""
         while True:
             await self._clock.sleep(CHECK_INTERVAL_S)
-            if self._is_due:
+            if self._housekeeper.is_mine and await self._is_due():
                 await self.take()
 
-    @property
-    def _is_due(self) -> bool:
+    async def cover(self, *, interval_s: float) -> bool:
+        """Take a snapshot for whoever needs the present to be covered, unless the last is younger than `interval_s`."""
+        now_s = self._clock.monotonic_s()
+        if self._taken_s is not None and now_s - self._taken_s < interval_s:
+            return False
+        return await self.take()
+
+    async def _is_due(self) -> bool:
+        await self._look_up_once()
         entries = self._metadata.entries_applied_count - self._entries_covered
         entry_bytes = self._metadata.entry_bytes_applied - self._bytes_covered
         return entries >= self._entries_interval or entry_bytes >= self._bytes_interval
 
-    async def take(self) -> SnapshotPointer:
-        """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshots."""
-        state = self._metadata.state
+    async def _look_up_once(self) -> None:
+        """Whoever becomes the housekeeper learns where the last one stopped."""
+        if self._epoch != self._housekeeper.epoch:
+            epoch = self._housekeeper.epoch
+            self._look_at(await self._ledger.load())
+            self._epoch = epoch
+
+    def _look_at(self, start: LedgerStart) -> None:
+        """What the ledger holds above its pointer counts too, or short lives would never take a snapshot."""
+        self._pointer = start.pointer
+        self._entries_covered = self._metadata.entries_applied_count - len(start.records)
+        self._bytes_covered = self._metadata.entry_bytes_applied - sum(len(record.payload) for record in start.records)
+
+    async def take(self) -> bool:
+        """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshots.
+
+        False where another agent moved the pointer meanwhile: then that is its work.
+        """
+        await self._look_up_once()
+        state, previous = self._metadata.state, self._pointer
         entries_covered, bytes_covered = self._metadata.entries_applied_count, self._metadata.entry_bytes_applied
+        time_ms, began_s = state.time_ms, self._clock.monotonic_s()
+        if previous is not None and previous.position >= state.position:
+            self.covered_ms = max(self.covered_ms, time_ms)
+            return previous.position == state.position
         # On the loop, not in a thread: the state must not change while it is written out.
         content, state_digest = encode_with_digest(state)
         pointer = SnapshotPointer(
@@ -73,18 +111,26 @@ class Snapshots:
             digest=state_digest,
         )
         await self._store.put(pointer.object_key, [content])
-        previous = self._pointer
         if not await self._ledger.set_snapshot(previous, pointer):
             log.warning("another agent moved the snapshot pointer first", extra={"position": pointer.position})
-            self._pointer = (await self._ledger.load()).pointer
-            return pointer
-        self._pointer = pointer
+            self._look_at(await self._ledger.load())
+            return False
+        self._pointer, self._taken_s = pointer, began_s
         self._entries_covered, self._bytes_covered = entries_covered, bytes_covered
+        self.covered_ms = max(self.covered_ms, time_ms)
         await self._ledger.trim(pointer.position)
-        # Keys sort by position: the older ones are the previous snapshot, and what crashes left.
-        older = [meta.key async for meta in self._store.list(SNAPSHOT_PREFIX) if meta.key < pointer.object_key]
-        if older:
-            await self._store.delete(older)
+        await self._drop_older(pointer, [] if previous is None else [previous.object_key])
         self._metrics.snapshots.inc()
         log.info("wrote a snapshot", extra={"position": pointer.position, "bytes": len(content)})
-        return pointer
+        return True
+
+    async def _drop_older(self, pointer: SnapshotPointer, kept: Sequence[str]) -> None:
+        """Keys sort by position: what is below the pointer is what was kept the last time, and what crashes left."""
+        older: list[str] = []
+        async for meta in self._store.list(SNAPSHOT_PREFIX):
+            if meta.key >= pointer.object_key:
+                break
+            if meta.key not in kept:
+                older.append(meta.key)
+        if older:
+            await self._store.delete(older)

@@ -32,16 +32,34 @@ class SessionsPlan:
     last: tuple[SessionId, ...]
 
 
-def released_due(
-    released: Mapping[str, Milliseconds], *, time_ms: Milliseconds, grace_ms: int, count_max: int
-) -> tuple[str, ...]:
-    """Keys of released objects whose grace has passed at the state's `time_ms`: longest released first, then by key.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedPlan:
+    """What becomes of released objects whose grace has passed."""
 
-    `grace_ms` is no shorter than the life of a reader's plan. At most `count_max` keys are returned.
+    deletable: tuple[str, ...]
+    is_snapshot_wanted: bool
+    """Whether others would be deletable too, were there a snapshot of the present."""
+
+
+def plan_released(
+    released: Mapping[str, Milliseconds],
+    *,
+    time_ms: Milliseconds,
+    covered_ms: Milliseconds,
+    grace_ms: int,
+    count_max: int,
+) -> ReleasedPlan:
+    """Released objects whose grace has passed at the state's `time_ms`: longest released first, then by key.
+
+    An object goes only where the newest durable snapshot knows that it was released, because a recovery begins there,
+    and would find a hole in the place of an object that the snapshot refers to. `covered_ms` is the state's time at a
+    position which that snapshot covers: what was released at an earlier time was released before it. `grace_ms` is no
+    shorter than the life of a reader's plan. At most `count_max` keys are returned.
     """
-    due = [(released_ms, key) for key, released_ms in released.items() if time_ms - released_ms >= grace_ms]
-    due.sort()
-    return tuple(key for _, key in due[:count_max])
+    due = sorted((released_ms, key) for key, released_ms in released.items() if time_ms - released_ms >= grace_ms)
+    deletable = [key for released_ms, key in due if released_ms < covered_ms]
+    is_snapshot_wanted = any(covered_ms <= released_ms < time_ms for released_ms, _ in due)
+    return ReleasedPlan(deletable=tuple(deletable[:count_max]), is_snapshot_wanted=is_snapshot_wanted)
 
 
 def judge_listed(
@@ -78,19 +96,22 @@ def plan_sessions(
     sessions_ended: Mapping[SessionId, Milliseconds],
     *,
     time_ms: Milliseconds,
+    grace_ms: int,
     already_listed: Container[SessionId],
     again_after_ms: int = ENDED_SESSION_LISTED_AGAIN_MS,
 ) -> SessionsPlan:
-    """Which ended sessions to look for now: each once at its end, and once more when late puts must have landed.
+    """Which ended sessions to look for now: each once `grace_ms` after its end, and once more when late puts must have
+    landed, `again_after_ms` after that.
 
-    `sessions_ended` says when each ended; `already_listed` are those that this process has looked for since (looking
-    again after a restart does no harm).
+    The grace costs nothing, and leaves people the time to notice that a ledger was restored from a backup, in which an
+    object looks left behind that was committed later (safety rule S9). `sessions_ended` says when each ended;
+    `already_listed` are those that this process has looked for since (looking again after a restart does no harm).
     """
     first: list[SessionId] = []
     last: list[SessionId] = []
     for session, ended_ms in sorted(sessions_ended.items()):
-        if time_ms - ended_ms >= again_after_ms:
+        if time_ms - ended_ms >= grace_ms + again_after_ms:
             last.append(session)
-        elif session not in already_listed:
+        elif time_ms - ended_ms >= grace_ms and session not in already_listed:
             first.append(session)
     return SessionsPlan(first=tuple(first), last=tuple(last))

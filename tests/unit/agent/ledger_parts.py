@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
+from agent.housekeeper import Housekeeper
+from agent.ids import SystemIds
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
@@ -63,6 +65,7 @@ class Parts:
             proposed_time=self.proposed_time,
             metrics=self.metrics,
         )
+        self.housekeeper = Housekeeper(metadata=self.metadata, writer=self.writer, clock=self.clock, ids=SystemIds())
 
     def proposed_time(self) -> Milliseconds | None:
         return self.clock.now_ms() if self.is_clock_checked else None

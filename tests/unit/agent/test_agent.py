@@ -29,7 +29,6 @@ async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> Asy
         identity=await ledger.identity(),
         ledger=ledger,
         store=store,
-        start=loaded.start,
         follower=loaded.follower,
         clock=SystemClock(),
         ids=SystemIds(),

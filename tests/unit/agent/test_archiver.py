@@ -1,5 +1,6 @@
 """Archive passes on demand: all that was there, planned again where the index moved on, and an end in any case."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -7,7 +8,9 @@ import pytest
 
 from agent.archiver import PAUSE_SECONDS, Archiver
 from coordinator.commands import ChunkColumns, ChunksCommitted, DeleteTopic
-from coordinator.memory_log import MemoryLedger
+from coordinator.invariants import check
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.rendezvous import owner_of
 from iceberg_export.plan import ArchivePolicy
 from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX
 from protocol.types import ObjectNumber, PartitionIndex
@@ -15,7 +18,7 @@ from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMissing, ObjectStore
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, intake_key
-from tests.made_commands import TOPIC, Batch, Chunk, commit, create
+from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.made_records import Record, make_batch
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
@@ -120,3 +123,42 @@ async def test_a_file_of_a_session_that_ended_is_made_again_under_the_next() -> 
         assert report.records == 3
         assert parts.writer.session != ended
         assert f"{parts.writer.session:016x}" in report.object_keys[0]
+
+
+async def test_in_the_background_a_topic_is_archived_by_the_agent_that_hashing_names() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with (
+        running_parts(MemoryLedger(core), store=store) as one,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
+        asyncio.timeout(10),
+    ):
+        await one.writer.submit(create())
+        await produce(one, store, 0)
+        await other.metadata.barrier()
+        owner = owner_of(TOPIC, one.metadata.state.sessions)
+        async with asyncio.TaskGroup() as tasks:
+            loops = [tasks.create_task(archiver(each, store).run()) for each in (one, other)]
+            while not one.metadata.state.released:
+                await one.clock.sleep(0)
+            for loop in loops:
+                loop.cancel()
+        passes = [each.metrics.archive_passes.labels("done")._value.get() for each in (one, other)]
+        assert passes == [int(each.writer.session == owner) for each in (one, other)]
+
+
+async def test_s6_of_two_passes_at_once_one_is_refused_and_nothing_is_there_twice() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with (
+        running_parts(MemoryLedger(core), store=store) as one,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
+        asyncio.timeout(10),
+    ):
+        await one.writer.submit(create())
+        await produce(one, store, 0)
+        await other.metadata.barrier()
+        reports = await asyncio.gather(*(archiver(each, store).archive_topic(TOPIC) for each in (one, other)))
+        assert sorted(report.records for report in reports) == [0, 3]
+        state = one.metadata.state
+        assert check(state) == []
+        assert [known.kind for known in state.objects.values()] == [ObjectKind.PARQUET]
+        assert len(await keys(store, LAKE_PREFIX)) == 2  # the refused pass's file is its session's leftover

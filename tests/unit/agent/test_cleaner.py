@@ -1,19 +1,22 @@
 """The cleaner deletes what nobody refers to, after its grace, and nothing else (safety rule S6)."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
 
-from agent.cleaner import Cleaner
-from coordinator.commands import ChunksCommitted, DeleteTopic
-from coordinator.memory_log import MemoryLedger
+from agent.cleaner import SNAPSHOTS_PER_GRACE, Cleaner
+from agent.snapshots import Snapshots
+from coordinator.commands import ChunksCommitted, DeleteTopic, ReportTime
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.state import NO_TIME
 from protocol.limits import GC_DELETIONS_PER_STEP_MAX
 from protocol.types import ObjectNumber, SessionId
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore, StoreUnavailable
-from storage.refs import intake_key
-from tests.made_commands import TOPIC, Batch, Chunk, commit, create
+from storage.refs import SNAPSHOT_PREFIX, intake_key
+from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.unit.agent.ledger_parts import DAY_MS, Parts, running_parts
 
 GRACE_MS = 60_000
@@ -24,6 +27,17 @@ def cleaner(parts: Parts, store: ObjectStore) -> Cleaner:
         store=store,
         metadata=parts.metadata,
         writer=parts.writer,
+        housekeeper=parts.housekeeper,
+        snapshots=Snapshots(
+            ledger=parts.ledger,
+            store=store,
+            metadata=parts.metadata,
+            housekeeper=parts.housekeeper,
+            clock=parts.clock,
+            metrics=parts.metrics,
+            entries_interval=1_000,
+            bytes_interval=1 << 20,
+        ),
         clock=parts.clock,
         metrics=parts.metrics,
         grace_ms=GRACE_MS,
@@ -53,7 +67,7 @@ async def produced(parts: Parts, store: ObjectStore, *numbers: int) -> None:
 
 
 async def keys(store: ObjectStore) -> list[str]:
-    return [meta.key async for meta in store.list("")]
+    return [meta.key async for meta in store.list("") if not meta.key.startswith(SNAPSHOT_PREFIX)]
 
 
 async def test_what_is_referred_to_stays() -> None:
@@ -111,6 +125,8 @@ async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one
         await store.put(live, [b"on its way"])
         stranger = intake_key(SessionId(1 << 40), ObjectNumber(0))
         await store.put(stranger, [b"of a session that this ledger has not seen yet"])
+        assert await cleaner(parts, store).clean() == 0
+        parts.clock.seconds += GRACE_MS / 1000
         assert await cleaner(parts, store).clean() == 1
         assert sorted(await keys(store)) == sorted([intake_key(dead, ObjectNumber(0)), live, stranger])
 
@@ -122,10 +138,11 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
         cleaning = cleaner(parts, store)
+        parts.clock.seconds += GRACE_MS / 1000
         assert await cleaning.clean() == 0
         await store.put(intake_key(dead, ObjectNumber(5)), [b"late"])
         assert await cleaning.clean() == 0
-        parts.clock.seconds += DAY_MS / 1000 + 1
+        parts.clock.seconds += DAY_MS / 1000
         assert await cleaning.clean() == 1
         assert await keys(store) == []
         assert dead not in parts.metadata.state.sessions_ended
@@ -143,6 +160,7 @@ async def test_leftovers_are_judged_page_by_page() -> None:
         await store.put(intake_key(dead, ObjectNumber(number)), [b"x"])
     async with running_parts(ledger) as parts:
         steps: list[int] = []
+        parts.clock.seconds += GRACE_MS / 1000
         cleaning = cleaner(parts, CountingStore(store, steps))
         assert await cleaning.clean() == count
         assert steps == [GC_DELETIONS_PER_STEP_MAX, GC_DELETIONS_PER_STEP_MAX, 1]
@@ -156,6 +174,7 @@ async def test_what_others_put_is_reported_once_and_left_alone(caplog: pytest.Lo
         ledger.core.expire(parts.writer.session)
     async with running_parts(ledger) as parts:
         cleaning = cleaner(parts, store)
+        parts.clock.seconds += GRACE_MS / 1000
         for _ in range(2):
             assert await cleaning.clean() == 0
             cleaning._sessions_listed.clear()
@@ -164,3 +183,56 @@ async def test_what_others_put_is_reported_once_and_left_alone(caplog: pytest.Lo
             (3, "intake/somebody's/0")
         ]
         assert len(await keys(store)) == 3
+
+
+async def test_s9_an_object_that_the_newest_snapshot_refers_to_stays_until_there_is_a_newer_one() -> None:
+    store = FailingStore(MemoryStore())
+    async with running_parts(store=store) as parts:
+        await produced(parts, store, 0)
+        cleaning = cleaner(parts, store)
+        await cleaning._snapshots.take()
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT, key_prefix=SNAPSHOT_PREFIX))
+        with pytest.raises(StoreUnavailable):
+            await cleaning.clean()
+        assert await keys(store) == [intake_key(parts.writer.session, ObjectNumber(0))]
+        assert await cleaning.clean() == 1
+        assert await keys(store) == []
+
+
+async def test_snapshots_for_the_cleaner_s_sake_are_bounded_in_how_often() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await produced(parts, store, 0)
+        cleaning = cleaner(parts, store)
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        parts.clock.seconds += GRACE_MS / 1000 - 1
+        await parts.writer.submit(ReportTime())
+        await cleaning._snapshots.take()  # not for the cleaner, and it counts
+        cleaning._snapshots.covered_ms = NO_TIME
+        parts.clock.seconds += 1
+        assert await cleaning.clean() == 0
+        parts.clock.seconds += GRACE_MS / 1000 / SNAPSHOTS_PER_GRACE
+        assert await cleaning.clean() == 1
+
+
+async def test_only_the_housekeeper_cleans() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with (
+        running_parts(MemoryLedger(core), store=store) as parts,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
+    ):
+        await produced(parts, store, 0)
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await others.metadata.barrier()
+        assert await parts.housekeeper.claim()
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        async with asyncio.TaskGroup() as tasks:
+            loops = [tasks.create_task(cleaner(each, store).run()) for each in (parts, others)]
+            while await keys(store):
+                await parts.clock.sleep(0)
+            for loop in loops:
+                loop.cancel()
+        assert parts.metrics.gc_deleted_objects._value.get() == 1
+        assert others.metrics.gc_deleted_objects._value.get() == 0

@@ -10,6 +10,7 @@ def expiry(parts: Parts) -> ProducerExpiry:
     return ProducerExpiry(
         metadata=parts.metadata,
         writer=parts.writer,
+        housekeeper=parts.housekeeper,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
         expiration_ms=DAY_MS,

@@ -5,28 +5,29 @@ import asyncio
 import pytest
 
 from agent.snapshots import Snapshots
-from coordinator.commands import ReportTime
+from coordinator.commands import ReportTime, StartDrain
 from coordinator.follower import Follower
-from coordinator.memory_log import MemoryLedger
+from coordinator.log import SnapshotPointer
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.snapshot import digest
 from coordinator.state import ClusterState
-from protocol.types import Position
+from protocol.types import Milliseconds, Position
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
-from tests.made_commands import create
-from tests.unit.agent.ledger_parts import Parts, running_parts
+from tests.made_commands import create, start
+from tests.unit.agent.ledger_parts import BEGAN_MS, Parts, running_parts
 
 
-async def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
+def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
     return Snapshots(
         ledger=parts.ledger,
         store=store,
         metadata=parts.metadata,
+        housekeeper=parts.housekeeper,
         clock=parts.clock,
         metrics=parts.metrics,
-        start=await parts.ledger.load(),
         entries_interval=10,
         bytes_interval=1 << 20,
     )
@@ -43,84 +44,165 @@ async def reloaded(ledger: MemoryLedger, store: ObjectStore) -> ClusterState:
     return follower.state
 
 
+async def pointer_of(ledger: MemoryLedger) -> SnapshotPointer:
+    pointer = (await ledger.load()).pointer
+    assert pointer is not None
+    return pointer
+
+
 async def test_a_snapshot_replaces_the_entries_before_it() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
-    async with running_parts(ledger) as parts:
+    async with running_parts(ledger, store=store) as parts:
         await parts.writer.submit(create())
-        pointer = await (await snapshots(parts, store)).take()
-        assert pointer.object_key == snapshot_key(parts.metadata.state.position)
-        start = await ledger.load()
-        assert (start.pointer, list(start.records)) == (pointer, [])
+        assert await snapshots(parts, store).take()
+        assert (await pointer_of(ledger)).object_key == snapshot_key(parts.metadata.state.position)
+        assert list((await ledger.load()).records) == []
         await parts.writer.submit(create("later", topic_id=bytes(16)))  # type: ignore[arg-type]
         assert digest(await reloaded(ledger, store)) == digest(parts.metadata.state)
 
 
-async def test_the_next_snapshot_removes_the_one_before() -> None:
+async def test_the_one_before_the_newest_is_kept() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
-    async with running_parts(ledger) as parts:
-        taking = await snapshots(parts, store)
-        await taking.take()
-        await parts.writer.submit(ReportTime())
-        second = await taking.take()
-        assert await keys(store) == [second.object_key]
-        assert (await taking.take()).object_key == second.object_key
-        assert await keys(store) == [second.object_key]
+    async with running_parts(ledger, store=store) as parts:
+        taking = snapshots(parts, store)
+        taken: list[str] = []
+        for _ in range(4):
+            assert await taking.take()
+            taken.append((await pointer_of(ledger)).object_key)
+            assert await keys(store) == taken[-2:]
+            await parts.writer.submit(ReportTime())
+
+
+async def test_where_nothing_happened_the_newest_is_good_enough() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger, store=store) as parts:
+        taking = snapshots(parts, store)
+        assert await taking.take()
+        pointer = await pointer_of(ledger)
+        assert await taking.take()
+        assert await pointer_of(ledger) == pointer
+        assert await keys(store) == [pointer.object_key]
 
 
 @pytest.mark.parametrize("kind", [FaultKind.BEFORE, FaultKind.AFTER])
 async def test_a_put_that_fails_leaves_ledger_and_pointer_as_they_were(kind: FaultKind) -> None:
     ledger, store = MemoryLedger(), FailingStore(MemoryStore())
-    async with running_parts(ledger) as parts:
-        taking = await snapshots(parts, store)
+    async with running_parts(ledger, store=store) as parts:
+        taking = snapshots(parts, store)
         store.script(Fault(kind=kind, operation=Operation.PUT))
         with pytest.raises(StoreUnavailable):
             await taking.take()
         assert (await ledger.load()).pointer is None
+        assert taking.covered_ms == 0
         assert digest(await reloaded(ledger, store)) == digest(parts.metadata.state)
-        pointer = await taking.take()
-        assert (await ledger.load()).pointer == pointer
+        assert await taking.take()
+        await pointer_of(ledger)
 
 
 async def test_a_pointer_that_another_agent_moved_is_left_alone() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
-    async with running_parts(ledger) as parts:
-        slow = await snapshots(parts, store)
-        other = await (await snapshots(parts, store)).take()
+    async with running_parts(ledger, store=store) as parts:
+        slow = snapshots(parts, store)
+        assert await slow.take()
         await parts.writer.submit(ReportTime())
-        await slow.take()
-        assert (await ledger.load()).pointer == other
-        await slow.take()
-        assert (await ledger.load()).pointer != other
+        assert await snapshots(parts, store).take()
+        other = await pointer_of(ledger)
+        await parts.writer.submit(ReportTime())
+        assert not await slow.take()
+        assert await pointer_of(ledger) == other
+        await parts.writer.submit(ReportTime())
+        assert await slow.take()
+        assert await pointer_of(ledger) != other
+
+
+async def test_an_agent_behind_the_pointer_does_not_move_it_back() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    ledger = MemoryLedger(core)
+    async with (
+        running_parts(ledger, store=store) as parts,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
+    ):
+        await parts.metadata.barrier()
+        await others.metadata.barrier()
+        assert await snapshots(others, store).take()
+        pointer = await pointer_of(ledger)
+        parts.metadata.state.position = Position(pointer.position - 1)
+        assert not await snapshots(parts, store).take()
+        assert await pointer_of(ledger) == pointer
 
 
 async def test_what_a_crash_left_before_the_pointer_moved_goes_with_the_next_snapshot() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
-    async with running_parts(ledger) as parts:
+    async with running_parts(ledger, store=store) as parts:
         await store.put(snapshot_key(parts.metadata.state.position), [b"nobody refers to this"])
         await parts.writer.submit(ReportTime())
-        pointer = await (await snapshots(parts, store)).take()
-        assert await keys(store) == [pointer.object_key]
+        assert await snapshots(parts, store).take()
+        assert await keys(store) == [(await pointer_of(ledger)).object_key]
 
 
 async def test_a_newer_one_stays_because_another_agent_may_be_about_to_point_at_it() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
-    async with running_parts(ledger) as parts:
+    async with running_parts(ledger, store=store) as parts:
         newer = snapshot_key(Position(parts.metadata.state.position + 1))
         await store.put(newer, [b"on its way"])
-        pointer = await (await snapshots(parts, store)).take()
-        assert await keys(store) == [pointer.object_key, newer]
+        assert await snapshots(parts, store).take()
+        assert await keys(store) == [(await pointer_of(ledger)).object_key, newer]
 
 
 async def test_entries_of_earlier_lives_count_too() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     for _ in range(4):
-        async with running_parts(ledger) as parts:
+        async with running_parts(ledger, store=store) as parts:
             await parts.writer.submit(ReportTime())
             ledger.core.expire(parts.writer.session)
-    async with running_parts(ledger) as parts:
+    async with running_parts(ledger, store=store) as parts:
+        assert await parts.housekeeper.claim()
         async with asyncio.TaskGroup() as tasks:
-            run = tasks.create_task((await snapshots(parts, store)).run())
+            run = tasks.create_task(snapshots(parts, store).run())
             while not await keys(store):
                 await parts.writer.submit(ReportTime())
             run.cancel()
         assert parts.metadata.entries_applied_count < 10
+
+
+async def test_only_the_housekeeper_takes_them_and_its_successor_goes_on_where_it_stopped() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with (
+        running_parts(MemoryLedger(core), store=store) as parts,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
+    ):
+        assert await others.housekeeper.claim()
+        idle, busy = snapshots(parts, store), snapshots(others, store)
+        async with asyncio.TaskGroup() as tasks:
+            loops = [tasks.create_task(idle.run()), tasks.create_task(busy.run())]
+            while not await keys(store):
+                await others.writer.submit(ReportTime())
+            await parts.metadata.barrier()
+            assert idle.covered_ms == 0
+            count = parts.metrics.snapshots._value.get() + others.metrics.snapshots._value.get()
+            assert count == others.metrics.snapshots._value.get() == 1
+            await others.writer.submit(StartDrain(session=others.writer.session))
+            await parts.metadata.barrier()
+            assert await parts.housekeeper.claim()
+            while not parts.metrics.snapshots._value.get():
+                await parts.writer.submit(ReportTime())
+            for loop in loops:
+                loop.cancel()
+        assert others.metrics.snapshots._value.get() == 1
+
+
+async def test_what_is_covered_is_known_by_the_state_s_time() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger, store=store) as parts:
+        taking = snapshots(parts, store)
+        parts.clock.seconds = 5
+        await parts.writer.submit(ReportTime())
+        assert await taking.cover(interval_s=60)
+        assert taking.covered_ms == parts.metadata.state.time_ms == Milliseconds(BEGAN_MS + 5_000)
+        parts.clock.seconds = 64
+        await parts.writer.submit(ReportTime())
+        assert not await taking.cover(interval_s=60)
+        assert taking.covered_ms == Milliseconds(BEGAN_MS + 5_000)
+        parts.clock.seconds = 65
+        assert await taking.cover(interval_s=60)
+        assert taking.covered_ms == Milliseconds(BEGAN_MS + 64_000)

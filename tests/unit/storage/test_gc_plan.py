@@ -1,10 +1,14 @@
 """What the cleaner may delete (safety rule S6)."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
-from storage.gc_plan import ListedVerdict, SessionsPlan, judge_listed, plan_sessions, released_due
+from storage.gc_plan import ListedVerdict, ReleasedPlan, SessionsPlan, judge_listed, plan_released, plan_sessions
 from storage.refs import intake_key, parquet_key
 
 DAY_MS = 24 * 60 * 60 * 1000
+GRACE_MS = 500
 LIVE, ENDED, FORGOTTEN, YOUNGER = SessionId(10), SessionId(5), SessionId(3), SessionId(200)
 POSITION = Position(100)
 
@@ -28,19 +32,40 @@ def judge(*keys: str, referenced: tuple[str, ...] = (), released: tuple[str, ...
     )
 
 
+def deletable(
+    released: Mapping[str, Milliseconds], time_ms: int, grace_ms: int, count_max: int = 10
+) -> tuple[str, ...]:
+    """Where the newest snapshot covers everything but the present."""
+    time = Milliseconds(time_ms)
+    return plan_released(released, time_ms=time, covered_ms=time, grace_ms=grace_ms, count_max=count_max).deletable
+
+
 class TestReleased:
     def test_s6_nothing_is_deleted_before_its_grace_has_passed(self) -> None:
         released = {"a": Milliseconds(1000), "b": Milliseconds(1001)}
-        assert released_due(released, time_ms=Milliseconds(1499), grace_ms=500, count_max=10) == ()
-        assert released_due(released, time_ms=Milliseconds(1500), grace_ms=500, count_max=10) == ("a",)
-        assert released_due(released, time_ms=Milliseconds(1501), grace_ms=500, count_max=10) == ("a", "b")
+        assert deletable(released, 1499, 500) == ()
+        assert deletable(released, 1500, 500) == ("a",)
+        assert deletable(released, 1501, 500) == ("a", "b")
 
     def test_the_longest_released_go_first_and_no_more_than_asked(self) -> None:
         released = {"c": Milliseconds(2), "b": Milliseconds(1), "a": Milliseconds(2)}
-        assert released_due(released, time_ms=Milliseconds(100), grace_ms=0, count_max=2) == ("b", "a")
+        assert deletable(released, 100, 0, count_max=2) == ("b", "a")
 
     def test_a_time_that_the_state_has_not_reached_releases_nothing(self) -> None:
-        assert released_due({"a": Milliseconds(50)}, time_ms=Milliseconds(0), grace_ms=0, count_max=10) == ()
+        assert deletable({"a": Milliseconds(50)}, 0, 0) == ()
+
+    def test_s9_what_the_newest_snapshot_may_still_refer_to_stays_and_a_snapshot_is_wanted(self) -> None:
+        released = {"before": Milliseconds(9), "perhaps": Milliseconds(10), "after": Milliseconds(11)}
+        plan = plan_released(released, time_ms=Milliseconds(50), covered_ms=Milliseconds(10), grace_ms=0, count_max=10)
+        assert plan == ReleasedPlan(deletable=("before",), is_snapshot_wanted=True)
+
+    def test_no_snapshot_is_wanted_for_what_is_not_due_or_would_not_be_covered(self) -> None:
+        for released_ms, grace_ms in ((20, 40), (50, 0)):
+            released = {"a": Milliseconds(released_ms)}
+            plan = plan_released(
+                released, time_ms=Milliseconds(50), covered_ms=Milliseconds(10), grace_ms=grace_ms, count_max=10
+            )
+            assert plan == ReleasedPlan(deletable=(), is_snapshot_wanted=False)
 
 
 class TestListed:
@@ -70,25 +95,29 @@ class TestListed:
         )
 
 
+def sessions_plan(ended: Mapping[SessionId, Milliseconds], time_ms: int, *listed: SessionId) -> SessionsPlan:
+    return plan_sessions(
+        ended, time_ms=Milliseconds(time_ms), grace_ms=GRACE_MS, already_listed=set(listed), again_after_ms=DAY_MS
+    )
+
+
 class TestSessions:
-    def test_an_ended_session_is_looked_for_at_once(self) -> None:
-        assert plan_sessions(
-            {ENDED: Milliseconds(1000)}, time_ms=Milliseconds(1000), already_listed=set()
-        ) == SessionsPlan(first=(ENDED,), last=())
+    ENDED_AT = MappingProxyType({ENDED: Milliseconds(1000)})
+
+    def test_an_ended_session_is_looked_for_after_the_grace(self) -> None:
+        assert sessions_plan(self.ENDED_AT, 1000 + GRACE_MS - 1) == SessionsPlan(first=(), last=())
+        assert sessions_plan(self.ENDED_AT, 1000 + GRACE_MS) == SessionsPlan(first=(ENDED,), last=())
 
     def test_it_is_left_alone_until_a_day_has_passed(self) -> None:
-        assert plan_sessions(
-            {ENDED: Milliseconds(1000)}, time_ms=Milliseconds(1000 + DAY_MS - 1), already_listed={ENDED}
-        ) == SessionsPlan(first=(), last=())
+        assert sessions_plan(self.ENDED_AT, 1000 + GRACE_MS + DAY_MS - 1, ENDED) == SessionsPlan(first=(), last=())
 
     def test_s6_after_a_day_it_is_looked_for_once_more(self) -> None:
-        for already_listed in (set[SessionId](), {ENDED}):
-            assert plan_sessions(
-                {ENDED: Milliseconds(1000)}, time_ms=Milliseconds(1000 + DAY_MS), already_listed=already_listed
-            ) == SessionsPlan(first=(), last=(ENDED,))
+        for listed in ((), (ENDED,)):
+            plan = sessions_plan(self.ENDED_AT, 1000 + GRACE_MS + DAY_MS, *listed)
+            assert plan == SessionsPlan(first=(), last=(ENDED,))
 
     def test_sessions_come_in_order(self) -> None:
         ended = {SessionId(9): Milliseconds(0), SessionId(4): Milliseconds(0), SessionId(6): Milliseconds(50)}
-        assert plan_sessions(ended, time_ms=Milliseconds(60), already_listed=set(), again_after_ms=60) == SessionsPlan(
+        assert sessions_plan(ended, GRACE_MS + DAY_MS) == SessionsPlan(
             first=(SessionId(6),), last=(SessionId(4), SessionId(9))
         )
