@@ -1,0 +1,80 @@
+"""Agents are restarted one after the other under load, and no client notices but by a slower answer.
+
+Rule: real agents, real clients with their own defaults for errors and retries. How slow the slowest answers were is
+printed, never asserted.
+"""
+
+from contextlib import ExitStack
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.faults.load import consume_all
+from tests.rolling_load import Latencies, SteadyConsumer, SteadyProducer
+
+NAMES = ("a", "b", "c")
+PARTITIONS = 6
+READ_SECONDS_MAX = 60.0
+
+
+def create_topics(bootstrap: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([NewTopic(topic, PARTITIONS) for topic in topics]).values():
+        created.result(30)
+
+
+def restart(cluster: Cluster, agent: ClusterAgent) -> ClusterAgent:
+    """Stop it as an orderly deployment does, and start it where it was."""
+    assert agent.process.stop() == 0, agent.process.stderr
+    return cluster.start(agent.name, listen=agent.bootstrap)
+
+
+def numbers_at(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
+    found = consume_all(bootstrap, topic, PARTITIONS)
+    return {partition: [(offset, int(value)) for offset, _, value in rows] for partition, rows in found.items()}
+
+
+@pytest.mark.slow
+def test_a_rolling_restart_costs_clients_no_error_and_no_record(clusters: ClusterFactory) -> None:
+    cluster = clusters()
+    agents = [cluster.start(name) for name in NAMES]
+    bootstrap = ",".join(agent.bootstrap for agent in agents)
+    create_topics(bootstrap, "idempotent", "one-in-flight")
+    with ExitStack() as stack:
+        producers = [
+            SteadyProducer(
+                bootstrap=bootstrap,
+                topic="idempotent",
+                partitions=PARTITIONS,
+                settings={"enable.idempotence": True},
+            ),
+            SteadyProducer(
+                bootstrap=bootstrap,
+                topic="one-in-flight",
+                partitions=PARTITIONS,
+                settings={"max.in.flight.requests.per.connection": 1},
+            ),
+        ]
+        readers = [
+            stack.enter_context(SteadyConsumer(bootstrap=bootstrap, topic=producer.topic, partitions=PARTITIONS))
+            for producer in producers
+        ]
+        with ExitStack() as producing:
+            for producer in producers:
+                producing.enter_context(producer)
+            for agent in agents:
+                restart(cluster, agent)
+        for producer, reader in zip(producers, readers, strict=True):
+            assert reader.wait_for(producer.sent, READ_SECONDS_MAX), f"{reader.read_count} of {producer.sent} were read"
+    for producer, reader in zip(producers, readers, strict=True):
+        print(f"{producer.topic}: {Latencies.of(producer.latencies_s)}")
+        assert producer.errors == []
+        assert reader.errors == []
+        stored = numbers_at(bootstrap, producer.topic)
+        for partition in range(PARTITIONS):
+            count = len(range(partition, producer.sent, PARTITIONS))
+            assert stored[partition] == [(number, number) for number in range(count)]
+            assert reader.read[partition] == stored[partition]
+            assert producer.acknowledged[partition] == stored[partition]

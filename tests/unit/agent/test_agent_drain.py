@@ -1,0 +1,99 @@
+"""How an agent stops: it sends clients to the others, where there are others, and ends its session at last."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent import agent as agent_module
+from agent.agent import Agent
+from agent.clock import SystemClock
+from agent.ids import SystemIds
+from agent.metrics import Metrics
+from agent.settings import Command, load_settings
+from agent.state_loading import load
+from coordinator.command_codec import decode
+from coordinator.commands import EndSession, StartDrain
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from protocol.types import SessionId
+from storage.memory_store import MemoryStore
+
+
+@asynccontextmanager
+async def agent_named(name: str, folder: Path, core: MemoryLedgerCore, store: MemoryStore) -> AsyncIterator[Agent]:
+    values = {
+        "listen": ["127.0.0.1:0"],
+        "http": "127.0.0.1:0",
+        "ledger": "memory:",
+        "store": "memory:",
+        "name": name,
+        "data-dir": str(folder),
+    }
+    ledger = MemoryLedger(core)
+    loaded = await load(ledger, store)
+    async with Agent(
+        settings=load_settings(Command.AGENT, values, environment={}),
+        identity=await ledger.identity(),
+        ledger=ledger,
+        store=store,
+        follower=loaded.follower,
+        clock=SystemClock(),
+        ids=SystemIds(),
+        metrics=Metrics(),
+    ) as agent:
+        yield agent
+
+
+def drains_and_ends(core: MemoryLedgerCore) -> list[StartDrain | EndSession]:
+    commands = [decode(record.payload).command for record in core.load().records]
+    return [command for command in commands if isinstance(command, StartDrain | EndSession)]
+
+
+@pytest.fixture
+def core() -> MemoryLedgerCore:
+    return MemoryLedgerCore()
+
+
+async def test_an_agent_that_is_not_alone_tells_that_it_drains_before_its_session_ends(
+    tmp_path: Path, core: MemoryLedgerCore
+) -> None:
+    store = MemoryStore()
+    async with agent_named("a", tmp_path, core, store) as staying, agent_named("b", tmp_path, core, store) as leaving:
+        session = SessionId(int(str(leaving.status()["session"])))
+        await leaving.drain()
+        assert not leaving.is_ready
+        assert drains_and_ends(core) == [StartDrain(session=session), EndSession(session=session)]
+        await staying.drain()
+
+
+async def test_an_agent_that_is_alone_has_nobody_to_send_clients_to(tmp_path: Path, core: MemoryLedgerCore) -> None:
+    async with agent_named("a", tmp_path, core, MemoryStore()) as agent:
+        session = SessionId(int(str(agent.status()["session"])))
+        await agent.drain()
+        assert drains_and_ends(core) == [EndSession(session=session)]
+
+
+async def test_the_last_of_those_that_drain_ends_like_one_that_is_alone(tmp_path: Path, core: MemoryLedgerCore) -> None:
+    store = MemoryStore()
+    async with agent_named("a", tmp_path, core, store) as first, agent_named("b", tmp_path, core, store) as last:
+        sessions = [SessionId(int(str(agent.status()["session"]))) for agent in (first, last)]
+        await first.drain()
+        await last.barrier()
+        await last.drain()
+        assert drains_and_ends(core) == [
+            StartDrain(session=sessions[0]),
+            EndSession(session=sessions[0]),
+            EndSession(session=sessions[1]),
+        ]
+
+
+async def test_clients_that_do_not_leave_hold_nothing_up_for_long(
+    tmp_path: Path, core: MemoryLedgerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "DRAIN_MOVE_SECONDS_MAX", 0.0)
+    store = MemoryStore()
+    async with agent_named("a", tmp_path, core, store) as staying, agent_named("b", tmp_path, core, store) as leaving:
+        await leaving.drain()
+        assert isinstance(drains_and_ends(core)[-1], EndSession)
+        await staying.drain()
