@@ -25,6 +25,7 @@ from agent.node_ids import node_id_of
 from agent.produce_path import ProducePath
 from agent.producer_expiry import ProducerExpiry
 from agent.producer_ids import ProducerIdBlock
+from agent.reached_marks import ReachedMarks
 from agent.read_ahead import ReadAhead
 from agent.read_budget import ReadBudget
 from agent.record_rules import RecordRulesOfTopics
@@ -131,6 +132,7 @@ class Broker:
             "archiver": self._archiver.run,
             "cleaner": self._cleaner.run,
             "snapshots": self._snapshots.run,
+            "reached marks": self._reached_marks.run,
             "sessions": self._reaper.run,
             "ends of sessions": self._reaper.run_watch,
             "rules": self._rules.run,
@@ -221,6 +223,9 @@ class Broker:
             metrics=self._metrics,
             entries_interval=settings.snapshot_entries,
             bytes_interval=settings.snapshot_bytes,
+        )
+        self._reached_marks = ReachedMarks(
+            store=self._store, metadata=metadata, housekeeper=self._housekeeper, clock=clock
         )
         self._archiver = Archiver(
             store=self._store,

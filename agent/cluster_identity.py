@@ -1,16 +1,31 @@
 """Holds ledger and bucket together: both name the cluster, or the agent does not start (safety rule S9).
 
-Rule: `cluster.json` is written once, by a conditional put, before the ledger's first entry, and never changed here. A
-ledger and a bucket that name different clusters, or different incarnations of one, are left exactly as they are, and so
-is a bucket without a name where the ledger has entries: the objects that they refer to lie elsewhere.
+Rule: `cluster.json` is written once, by a conditional put, before the ledger's first entry, and changed by a recovery
+alone. A ledger and a bucket that name different clusters, or different incarnations of one, are left exactly as they
+are, and so is a bucket without a name where the ledger has entries: the objects that they refer to lie elsewhere. So is
+a ledger that has not come as far as the bucket says it had: it was restored from a backup, and what followed is lost to
+it, while its objects are there. Of what was acknowledged then the cleaner would see leftovers of sessions.
 """
 
 import msgspec
 
-from coordinator.log import LedgerCorrupt, LedgerIdentity
+from coordinator.log import Ledger, LedgerCorrupt, LedgerIdentity
+from protocol.types import Position, SessionId
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore
+from storage.refs import (
+    INTAKE_PREFIX,
+    REACHED_PREFIX,
+    SNAPSHOT_PREFIX,
+    intake_session_prefix,
+    position_of_key,
+    session_of_key,
+)
 
 CLUSTER_KEY = "cluster.json"
+REMEDY = (
+    "If etcd or its data was wiped, or restored from a backup, stop all agents and run `penstock recover`: it brings "
+    "back what the bucket holds; nothing was changed"
+)
 
 
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +56,31 @@ async def check_bucket(store: ObjectStore, identity: LedgerIdentity, *, appends_
         raise LedgerCorrupt(
             f"the bucket belongs to cluster {found.cluster_id}, incarnation {found.incarnation}, but the ledger to "
             f"{mine.cluster_id}, incarnation {mine.incarnation}: give the agent the ledger and the bucket of one "
-            "cluster; nothing was changed"
+            f"cluster. {REMEDY}"
         )
+
+
+async def check_reached(store: ObjectStore, ledger: Ledger) -> None:
+    """Pass if the ledger has come as far as the bucket says. Raises `LedgerCorrupt` where it was further once.
+
+    The bucket is listed first, and the head read then: whatever is in the bucket was in the ledger before.
+    """
+    hint = await ledger.head()
+    keys: list[str] = []
+    for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX):
+        keys += [meta.key async for meta in store.list(prefix)]
+    # Keys sort by session, and a session is a position: what younger ones wrote, which is little.
+    keys += [
+        meta.key async for meta in store.list(INTAKE_PREFIX, after=intake_session_prefix(SessionId(hint.position)))
+    ]
+    head = await ledger.head()
+    for key in keys:
+        told = position_of_key(key) or session_of_key(key) or Position(0)
+        if told > head.position:
+            raise LedgerCorrupt(
+                f"the bucket holds {key}, written when the ledger was at {told} or further, but the ledger ends at "
+                f"{head.position}: it is an older copy of the cluster's ledger. {REMEDY}"
+            )
 
 
 async def _read(store: ObjectStore, mine: ClusterFile) -> ClusterFile:

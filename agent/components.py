@@ -28,7 +28,7 @@ from agent.addresses import (
 from agent.agent import Agent
 from agent.bucket_access import check_access
 from agent.clock import Clock, SystemClock
-from agent.cluster_identity import check_bucket
+from agent.cluster_identity import check_bucket, check_reached
 from agent.ids import Ids, SystemIds
 from agent.metrics import Metrics
 from agent.settings import Settings
@@ -77,6 +77,7 @@ async def _serve(
         head = await once_there(ledger.head, clock)
         await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
         if isinstance(read_store_url(settings.store_url), S3Url):
+        await once_there(lambda: check_reached(store, ledger), clock)
             await once_there(lambda: check_access(store), clock)
         loaded = await once_there(lambda: load(ledger, store), clock)
         async with Agent(

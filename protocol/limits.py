@@ -230,6 +230,9 @@ SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0
 """Snapshots that are taken for the cleaner's sake come no sooner than that; a longer grace spreads them more."""
 DRAIN_QUIET_SECONDS = 1.0
 """A stopping agent that had to send nobody away for so long has no clients left; longer than a fetch usually waits."""
+REACHED_MARK_INTERVAL_S = 2.0
+"""How often the bucket is told how far the ledger has come, while it moves: what happens in between may go unnoticed
+where the ledger is restored from a backup (safety rule S9)."""
 DRAIN_MOVE_SECONDS_MAX = 5.0
 """How long clients are sent away at most."""
 DRAIN_POLL_SECONDS = 0.01

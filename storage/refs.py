@@ -12,6 +12,7 @@ from protocol.types import ObjectNumber, Position, SessionId, TopicId
 INTAKE_PREFIX = "intake/"
 LAKE_PREFIX = "lake/"
 SNAPSHOT_PREFIX = "ledger/snapshots/"
+REACHED_PREFIX = "ledger/reached/"
 
 
 class ObjectKind(IntEnum):
@@ -67,6 +68,20 @@ class ByteRange:
 def snapshot_key(position: Position) -> str:
     """The key of the state's snapshot at a position of the ledger."""
     return f"{SNAPSHOT_PREFIX}{position:016x}"
+
+
+def reached_key(position: Position) -> str:
+    """The key of a mark that says: the ledger has reached this position."""
+    return f"{REACHED_PREFIX}{position:016x}"
+
+
+def position_of_key(key: str) -> Position | None:
+    """The position that a snapshot's or a mark's key names; None where the key is neither."""
+    match key.split("/"):
+        case ["ledger", "snapshots" | "reached", position] if _is_number(position):
+            return Position(int(position, 16))
+        case _:
+            return None
 
 
 def session_of_key(key: str) -> SessionId | None:

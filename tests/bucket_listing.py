@@ -29,7 +29,7 @@ from tests.services import Minio
 NUMBER = r"[0-9a-f]{16}"
 PARQUET = re.compile(rf"lake/(?P<name>.+)-(?P<topic>[0-9a-f]{{32}})/data/{NUMBER}-{NUMBER}\.parquet")
 INTAKE = re.compile(rf"intake/{NUMBER}/{NUMBER}")
-METADATA = re.compile(rf"cluster\.json|ledger/snapshots/{NUMBER}")
+METADATA = re.compile(rf"cluster\.json|ledger/(?:snapshots|reached)/{NUMBER}")
 
 Offsets = NDArray[np.int64]
 

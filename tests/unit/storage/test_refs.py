@@ -7,6 +7,8 @@ from storage.refs import (
     intake_key,
     intake_session_prefix,
     parquet_key,
+    position_of_key,
+    reached_key,
     session_of_key,
     snapshot_key,
     topic_folder,
@@ -37,6 +39,19 @@ def test_a_data_file_lies_in_the_folder_of_its_topic_and_names_its_session() -> 
 
 def test_snapshots_sort_by_position() -> None:
     assert snapshot_key(Position(255)) == "ledger/snapshots/00000000000000ff"
+    assert reached_key(Position(255)) == "ledger/reached/00000000000000ff"
+
+
+def test_the_position_stands_in_the_keys_of_snapshots_and_marks() -> None:
+    assert position_of_key(snapshot_key(Position(1 << 44))) == 1 << 44
+    assert position_of_key(reached_key(Position(7))) == 7
+    for key in (
+        "cluster.json",
+        "ledger/snapshots/7",
+        "ledger/tail/0000000000000007",
+        intake_key(SessionId(1), ObjectNumber(0)),
+    ):
+        assert position_of_key(key) is None
 
 
 def test_the_session_is_read_back_from_every_key() -> None:

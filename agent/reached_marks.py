@@ -1,0 +1,55 @@
+"""Tells the bucket how far the ledger has come, so that a ledger that was restored from a backup is noticed (S9).
+
+Rule: a mark says no more than what this agent has applied, so a ledger that ends below it is not the one that the
+bucket belongs to (`agent.cluster_identity.check_reached`). The housekeeper writes it while the ledger moves; the one
+before goes once the next is there.
+"""
+
+import logging
+
+import msgspec
+
+from agent.clock import Clock
+from agent.housekeeper import Housekeeper
+from agent.metadata_loop import MetadataLoop
+from coordinator.state import NO_POSITION
+from protocol.limits import REACHED_MARK_INTERVAL_S
+from storage.object_store import ObjectStore
+from storage.refs import REACHED_PREFIX, reached_key
+
+log = logging.getLogger(__name__)
+
+
+class ReachedMarks:
+    """Every agent has one; the housekeeper's works."""
+
+    def __init__(self, *, store: ObjectStore, metadata: MetadataLoop, housekeeper: Housekeeper, clock: Clock) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._housekeeper = housekeeper
+        self._clock = clock
+        self._position = NO_POSITION
+        self._epoch = -1
+
+    async def run(self) -> None:
+        """Write a mark whenever the ledger has moved, for ever."""
+        while True:
+            await self._clock.sleep(REACHED_MARK_INTERVAL_S)
+            if self._housekeeper.is_mine:
+                await self.mark()
+
+    async def mark(self) -> None:
+        """Write a mark of the present, unless it is there, and drop the older ones."""
+        state = self._metadata.state
+        position, older = state.position, self._position
+        if position == older:
+            return
+        key = reached_key(position)
+        await self._store.put(key, [msgspec.json.encode({"cluster_id": state.cluster_id, "position": position})])
+        if self._epoch == self._housekeeper.epoch:
+            await self._store.delete([reached_key(older)])
+        else:  # those of another agent, or of an earlier life
+            found = [meta.key async for meta in self._store.list(REACHED_PREFIX)]
+            await self._store.delete([old for old in found if old < key])
+            self._epoch = self._housekeeper.epoch
+        self._position = position

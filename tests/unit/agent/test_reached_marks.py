@@ -1,0 +1,45 @@
+"""The bucket knows how far the ledger had come (safety rule S9)."""
+
+from agent.reached_marks import ReachedMarks
+from coordinator.commands import ReportTime
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from protocol.types import Position
+from storage.memory_store import MemoryStore
+from storage.refs import REACHED_PREFIX, reached_key
+from tests.made_commands import start
+from tests.unit.agent.ledger_parts import Parts, running_parts
+
+
+def marks(parts: Parts, store: MemoryStore) -> ReachedMarks:
+    return ReachedMarks(store=store, metadata=parts.metadata, housekeeper=parts.housekeeper, clock=parts.clock)
+
+
+async def keys(store: MemoryStore) -> list[str]:
+    return [meta.key async for meta in store.list(REACHED_PREFIX)]
+
+
+async def test_there_is_one_mark_and_it_says_where_the_ledger_is() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await store.put(reached_key(Position(0)), [b"of an earlier life"])
+        marking = marks(parts, store)
+        for _ in range(3):
+            await parts.writer.submit(ReportTime())
+            await marking.mark()
+            assert await keys(store) == [reached_key(parts.metadata.state.position)]
+        await marking.mark()
+        assert await keys(store) == [reached_key(parts.metadata.state.position)]
+
+
+async def test_a_mark_of_another_agent_that_is_further_stays() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with (
+        running_parts(MemoryLedger(core), store=store) as parts,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
+    ):
+        await others.writer.submit(ReportTime())
+        await marks(others, store).mark()
+        further = reached_key(others.metadata.state.position)
+        parts.metadata.state.position = Position(others.metadata.state.position - 1)
+        await marks(parts, store).mark()
+        assert await keys(store) == [reached_key(parts.metadata.state.position), further]
