@@ -54,6 +54,8 @@ class SqliteUrl:
 class EtcdUrl:
     endpoints: tuple[HostPort, ...]
     cluster: str
+    is_tls: bool = False
+    """Whether the scheme asks for TLS; certificates may ask for it too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,18 +115,22 @@ def is_every_interface(host: str) -> bool:
 
 
 def read_ledger_url(text: str) -> LedgerUrl:
-    """`etcd://HOST:PORT[,HOST:PORT...]/CLUSTER`, `sqlite:///PATH` or `memory:`. Raises `InvalidAddress`."""
+    """`etcd://HOST:PORT[,HOST:PORT...]/CLUSTER` (TLS: `etcds://`), `sqlite:///PATH` or `memory:`.
+
+    Raises `InvalidAddress`.
+    """
     scheme, rest = _scheme(text)
     match scheme:
         case "memory":
             return MemoryUrl()
         case "sqlite":
             return SqliteUrl(path=_path(text, rest))
-        case "etcd":
+        case "etcd" | "etcds":
             hosts, _, cluster = rest.removeprefix("//").partition("/")
             if not hosts or not _CLUSTER_NAME.fullmatch(cluster):
-                raise InvalidAddress(f"{text!r} is not etcd://HOST:PORT[,HOST:PORT...]/CLUSTER")
-            return EtcdUrl(endpoints=tuple(read_host_port(host) for host in hosts.split(",")), cluster=cluster)
+                raise InvalidAddress(f"{text!r} is not {scheme}://HOST:PORT[,HOST:PORT...]/CLUSTER")
+            endpoints = tuple(read_host_port(host) for host in hosts.split(","))
+            return EtcdUrl(endpoints=endpoints, cluster=cluster, is_tls=scheme == "etcds")
         case _:
             raise InvalidAddress(
                 f"{text!r} is no ledger: write etcd://HOST:PORT/CLUSTER, sqlite:///PATH or memory:",

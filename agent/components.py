@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +30,7 @@ from agent.bucket_access import check_access
 from agent.clock import Clock, SystemClock
 from agent.cluster_identity import check_bucket, check_reached
 from agent.ids import Ids, SystemIds
+from agent.ledger_access import LedgerAccess
 from agent.metrics import Metrics
 from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
@@ -76,8 +77,8 @@ async def _serve(
         identity = await ledger.identity()
         head = await once_there(ledger.head, clock)
         await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
-        if isinstance(read_store_url(settings.store_url), S3Url):
         await once_there(lambda: check_reached(store, ledger), clock)
+        if isinstance(read_store_url(settings.store_url), S3Url):
             await once_there(lambda: check_access(store), clock)
         loaded = await once_there(lambda: load(ledger, store), clock)
         async with Agent(
@@ -115,18 +116,50 @@ async def open_ledger(settings: Settings, clock: Clock, ids: Ids) -> AsyncIterat
 
             ledger = MemoryLedger(MemoryLedgerCore(cluster_id=ids.new_cluster_id()))
         case EtcdUrl(endpoints=endpoints, cluster=cluster):
-            from coordinator.etcd_access import EtcdAccess
-            from coordinator.etcd_client import EtcdClient
-            from coordinator.etcd_log import EtcdLedger
-
-            access, cluster_id = EtcdAccess(endpoints=[str(host) for host in endpoints]), ids.new_cluster_id()
-            ledger = await once_there(
-                lambda: EtcdLedger.open(EtcdClient(access), cluster, new_cluster_id=cluster_id), clock
-            )
+            ledger = await _open_etcd(settings.ledger_access, endpoints, cluster, clock, ids)
     try:
         yield ledger
     finally:
         await ledger.close()
+
+
+async def _open_etcd(
+    access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, ids: Ids
+) -> Ledger:
+    from coordinator.etcd_access import EtcdAccess
+    from coordinator.etcd_client import EtcdClient
+    from coordinator.etcd_log import EtcdLedger
+
+    client = EtcdClient(
+        EtcdAccess(
+            endpoints=[str(endpoint) for endpoint in endpoints],
+            is_tls=access.is_tls,
+            ca=access.ca,
+            cert=access.cert,
+            key=access.key,
+            user=access.user,
+            password=access.password,
+        )
+    )
+    cluster_id = ids.new_cluster_id()
+
+    async def open_and_look() -> Ledger:
+        ledger = await EtcdLedger.open(
+            client,
+            cluster,
+            new_cluster_id=cluster_id,
+            is_compacted=access.is_compacted,
+            quota_bytes=access.quota_bytes,
+        )
+        for notice in await ledger.notices():
+            log.warning(notice)
+        return ledger
+
+    try:
+        return await once_there(open_and_look, clock)
+    except BaseException:
+        await client.close()
+        raise
 
 
 @asynccontextmanager

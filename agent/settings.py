@@ -24,7 +24,9 @@ from agent.addresses import (
     read_listener,
     read_store_url,
 )
+from agent.ledger_access import LedgerAccess, ledger_access
 from agent.option_sources import InvalidSettings, Value, gather, nearest
+from agent.options import OPTIONS_BY_NAME
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
     ARCHIVE_BYTES_DEFAULT,
@@ -59,6 +61,7 @@ class Settings:
     """One per listener, in the same order. Port 0: the port that the listener got."""
     http: HostPort
     ledger_url: str
+    ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
     store_url: str
     data_dir: Path
     name: str
@@ -99,14 +102,15 @@ def load_settings(
     `command_line` holds values by option name, None where a flag was not given; `environment` is the process's by
     default.
     """
-    given = gather(command_line, os.environ if environment is None else environment, config_path)
+    environment = os.environ if environment is None else environment
+    given = gather(command_line, environment, config_path)
     try:
-        return _settings(command, given)
+        return _settings(command, given, environment)
     except InvalidAddress as error:
         raise InvalidSettings(str(error)) from error
 
 
-def _settings(command: Command, given: Mapping[str, Value]) -> Settings:
+def _settings(command: Command, given: Mapping[str, Value], environment: Mapping[str, str]) -> Settings:
     is_insecure = bool(given.get("insecure", False))
     listeners = _listeners(_texts(given, "listen", (LISTEN_DEFAULT,)), is_insecure=is_insecure)
     http = read_host_port(_text(given, "http", HTTP_DEFAULT))
@@ -119,6 +123,7 @@ def _settings(command: Command, given: Mapping[str, Value]) -> Settings:
         advertised=_advertised(listeners, _texts(given, "advertise", ())),
         http=http,
         ledger_url=ledger_url,
+        ledger_access=ledger_access(ledger_url, given, environment),
         store_url=store_url,
         data_dir=data_dir,
         name=_text(given, "name", "penstock" if command is Command.RUN else platform.node()),
@@ -187,8 +192,11 @@ def _places(command: Command, given: Mapping[str, Value], data_dir: Path) -> tup
     """Where ledger and bucket are, as URLs."""
     match command:
         case Command.RUN:
-            if "ledger" in given:
-                raise InvalidSettings("ledger belongs to penstock agent; penstock run keeps its own in --data-dir")
+            for name in given:
+                if OPTIONS_BY_NAME[name].is_cluster_only:
+                    raise InvalidSettings(
+                        f"{name} belongs to penstock agent; penstock run keeps its own ledger in --data-dir"
+                    )
             return f"sqlite://{data_dir}/ledger.sqlite", _text(given, "store", f"file://{data_dir}/store")
         case Command.AGENT:
             for name in ("ledger", "store"):

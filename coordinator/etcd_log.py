@@ -29,6 +29,7 @@ from coordinator.etcd_keys import (
 )
 from coordinator.etcd_lineage import Lineage
 from coordinator.etcd_requests import delete, get, has_value, is_absent, is_created_at, put
+from coordinator.etcd_server import check_version, notices, read_status
 from coordinator.log import (
     Entry,
     Fenced,
@@ -70,35 +71,61 @@ class _Written:
 class EtcdLedger:
     """Implements `coordinator.log.Ledger`. Made by `open`."""
 
-    def __init__(self, client: EtcdClient, keys: EtcdKeys, meta: bytes, *, session_seconds: int) -> None:
+    def __init__(
+        self,
+        client: EtcdClient,
+        keys: EtcdKeys,
+        meta: bytes,
+        *,
+        session_seconds: int,
+        is_compacted: bool,
+        quota_bytes: int | None,
+    ) -> None:
         self._client = client
         self._session_seconds = session_seconds
+        self._is_compacted = is_compacted
+        self._quota_bytes = quota_bytes
         self._keys = keys
         self._lineage = Lineage(keys, meta)
         self._sessions: dict[SessionId, _Session] = {}
 
     @classmethod
     async def open(
-        cls, client: EtcdClient, cluster: str, *, new_cluster_id: str, session_seconds: int = LEDGER_SESSION_SECONDS
+        cls,
+        client: EtcdClient,
+        cluster: str,
+        *,
+        new_cluster_id: str,
+        session_seconds: int = LEDGER_SESSION_SECONDS,
+        is_compacted: bool = True,
+        quota_bytes: int | None = None,
     ) -> Self:
         """Open the ledger of `cluster`; where there is none, create it with that id. The client is closed with it.
 
-        A session whose lease is not renewed (`keep_session`) for `session_seconds` is over. Raises
-        `LedgerUnavailable`, and `LedgerCorrupt` where the prefix holds something else.
+        A session whose lease is not renewed (`keep_session`) for `session_seconds` is over. `is_compacted`: whether
+        `trim` compacts etcd's history, everybody's. `quota_bytes`: etcd's, where etcd does not tell. Raises
+        `LedgerUnavailable`, after which the same client may be tried again, `LedgerUnsupported`, and `LedgerCorrupt`
+        where the prefix holds something else.
         """
         keys = EtcdKeys(cluster)
-        try:
-            meta = write_meta(LedgerIdentity(cluster_id=new_cluster_id, incarnation=1))
-            answer = await client.txn(
-                rpc_pb2.TxnRequest(
-                    compare=[is_absent(keys.meta)], success=[put(keys.meta, meta)], failure=[get(keys.meta)]
-                ),
-            )
-            found = meta if answer.succeeded else answer.responses[0].response_range.kvs[0].value
-            return cls(client, keys, found, session_seconds=session_seconds)
-        except BaseException:
-            await client.close()
-            raise
+        check_version((await read_status(client)).version, client.endpoint)
+        new = write_meta(LedgerIdentity(cluster_id=new_cluster_id, incarnation=1))
+        answer = await client.txn(
+            rpc_pb2.TxnRequest(compare=[is_absent(keys.meta)], success=[put(keys.meta, new)], failure=[get(keys.meta)]),
+        )
+        meta = new if answer.succeeded else answer.responses[0].response_range.kvs[0].value
+        return cls(
+            client,
+            keys,
+            meta,
+            session_seconds=session_seconds,
+            is_compacted=is_compacted,
+            quota_bytes=quota_bytes,
+        )
+
+    async def notices(self) -> list[str]:
+        """What whoever runs this etcd should know (safety rule S10)."""
+        return await notices(self._client, self._keys, is_compacted=self._is_compacted)
 
     async def identity(self) -> LedgerIdentity:
         return self._lineage.identity
@@ -336,7 +363,8 @@ class EtcdLedger:
             if not page.more:
                 break
             first = page.kvs[-1].key + b"\0"
-        await self._client.compact(revision)
+        if self._is_compacted:
+            await self._client.compact(revision)
 
     async def _raise_trimmed(self, position: Position) -> None:
         """Note that entries up to `position` go, unless others go further: then this is theirs to say."""
@@ -356,6 +384,9 @@ class EtcdLedger:
         ranges = [delete(self._keys.entry(session, 0), key + b"\0") for session, key in last.items()]
         for row in range(0, len(ranges), LEDGER_GROUP_ENTRIES_MAX):
             await self._write(success=ranges[row : row + LEDGER_GROUP_ENTRIES_MAX])
+
+    async def pressure(self) -> float:
+        return (await read_status(self._client)).pressure(self._quota_bytes)
 
     # Recovery.
 

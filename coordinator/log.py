@@ -107,6 +107,10 @@ class SessionHeld(LedgerError):
     """Another process holds a session under this name: wait for it to end, or use another name."""
 
 
+class LedgerUnsupported(LedgerError):
+    """The server behind the ledger cannot do what is needed; the message says what it lacks."""
+
+
 class LedgerCorrupt(LedgerError):
     """The ledger contradicts itself or its bucket: do not serve. The message says how and what to do."""
 
@@ -193,6 +197,13 @@ class Ledger(Protocol):
         """Drop entries at or below `position`, which a durable snapshot covers.
 
         Raises `LedgerCorrupt`, and drops nothing, where the pointer's snapshot does not reach so far.
+        """
+        ...
+
+    async def pressure(self) -> float:
+        """How much of the room that the ledger has is in use, from 0 to 1; what grows with its disk says 0.
+
+        Near 1 a snapshot and a trim are due early (safety rule S10). Room that others use up counts too.
         """
         ...
 

@@ -282,6 +282,10 @@ class MemoryLedger:
     async def trim(self, position: Position) -> None:
         self._reach().trim(position)
 
+    async def pressure(self) -> float:
+        self._reach()
+        return 0.0
+
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
         self._reach().restart(identity, pointer)
         self._identity = identity

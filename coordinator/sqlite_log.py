@@ -180,6 +180,9 @@ class SqliteLedger:
             trimmed, has_more = await self._call(partial(self._file.trim_step, position))
             self._recent.drop(trimmed)
 
+    async def pressure(self) -> float:
+        return 0.0
+
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
         self._recent.forget()
         await self._call(partial(self._file.restart, identity, pointer))

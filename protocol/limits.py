@@ -113,6 +113,10 @@ ETCD_PROGRESS_SECONDS = 4.0
 """How often a watch is asked for a sign of life."""
 ETCD_WATCH_SILENT_SECONDS_MAX = 9.0
 """A watch that heard nothing for so long begins again at another member."""
+ETCD_QUOTA_BYTES_DEFAULT = 2 * 1024 * MIB
+"""etcd's --quota-backend-bytes where nothing else is said."""
+ETCD_UNCOMPACTED_REVISIONS_MAX = 100_000
+"""History of so many revisions should have been compacted at least once."""
 LEDGER_SESSION_SECONDS = 10
 """An agent that a shared ledger has not heard of for so long has lost its session."""
 ETCD_PAGE_ENTRIES_MAX = 1_000
@@ -226,13 +230,13 @@ HOUSEKEEPER_CHECK_INTERVAL_S = 1.0
 """How often an agent looks whether somebody keeps house; it asks its own state alone."""
 HOUSEKEEPER_CLAIM_JITTER_S = 1.0
 """Within which agents that see the role vacant claim it, each at another moment."""
+REACHED_MARK_INTERVAL_S = 2.0
+"""How often the bucket is told how far the ledger has come, while it moves: what happens in between may go unnoticed
+where the ledger is restored from a backup (safety rule S9)."""
 SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0
 """Snapshots that are taken for the cleaner's sake come no sooner than that; a longer grace spreads them more."""
 DRAIN_QUIET_SECONDS = 1.0
 """A stopping agent that had to send nobody away for so long has no clients left; longer than a fetch usually waits."""
-REACHED_MARK_INTERVAL_S = 2.0
-"""How often the bucket is told how far the ledger has come, while it moves: what happens in between may go unnoticed
-where the ledger is restored from a backup (safety rule S9)."""
 DRAIN_MOVE_SECONDS_MAX = 5.0
 """How long clients are sent away at most."""
 DRAIN_POLL_SECONDS = 0.01

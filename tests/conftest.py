@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.cluster import clusters
-from tests.etcd_service import etcd
+from tests.etcd_service import etcd, etcd_oldest
 from tests.java_services import compile_java, java, kafka_broker, kafka_jars
 from tests.services import minio, penstock, spark, spark_jars, spark_session
 
@@ -18,6 +18,7 @@ __all__ = [
     "clusters",
     "compile_java",
     "etcd",
+    "etcd_oldest",
     "java",
     "kafka_broker",
     "kafka_jars",

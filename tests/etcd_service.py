@@ -14,14 +14,15 @@ from urllib.request import urlopen
 import pytest
 
 from tests.processes import Process, free_port, provided
-from tools import go_servers
+from tools import go_servers, pins
 
 
 class EtcdMember:
     """One etcd process, and what it is started with."""
 
-    def __init__(self, folder: Path, name: str, options: Sequence[str]) -> None:
+    def __init__(self, folder: Path, name: str, options: Sequence[str], version: str) -> None:
         self.name = name
+        self._version = version
         self.client_port, self.peer_port = free_port(), free_port()
         self._folder = folder
         self._options = options
@@ -44,7 +45,7 @@ class EtcdMember:
         """Start, or start again with the data that is there; `wait` returns once it answers."""
         client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
         command = [
-            str(provided(go_servers.etcd_program())),
+            str(provided(go_servers.etcd_program(self._version))),
             *("--name", self.name, "--data-dir", str(self.data), "--log-level", "error"),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
@@ -78,8 +79,10 @@ class EtcdMember:
 class Etcd:
     """A cluster of etcd members."""
 
-    def __init__(self, folder: Path, *, members_count: int = 1, options: Sequence[str] = ()) -> None:
-        self.members = [EtcdMember(folder, f"member{row}", options) for row in range(members_count)]
+    def __init__(
+        self, folder: Path, *, members_count: int = 1, options: Sequence[str] = (), version: str = pins.ETCD
+    ) -> None:
+        self.members = [EtcdMember(folder, f"member{row}", options, version) for row in range(members_count)]
 
     @property
     def endpoints(self) -> list[str]:
@@ -103,4 +106,11 @@ class Etcd:
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
     """An etcd of one member, for all tests of this run: each uses a cluster name of its own."""
     with Etcd(tmp_path_factory.mktemp("etcd")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def etcd_oldest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+    """The same, of the oldest version that is supported."""
+    with Etcd(tmp_path_factory.mktemp("etcd-oldest"), version=pins.ETCD_OLDEST) as running:
         yield running

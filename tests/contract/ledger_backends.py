@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from aetcd.rpc import rpc_pb2
@@ -116,9 +116,11 @@ class LosingClient(EtcdClient):
 
 
 class EtcdBackend(Backend):
+    fixture: ClassVar = "etcd"
+
     async def open(self, folder: Path, request: pytest.FixtureRequest) -> None:
         del folder
-        etcd = request.getfixturevalue("etcd")
+        etcd = request.getfixturevalue(self.fixture)
         assert isinstance(etcd, Etcd)
         client = LosingClient(EtcdAccess(endpoints=etcd.endpoints))
         self._losses: deque[Loss] = deque()
@@ -136,5 +138,14 @@ class EtcdBackend(Backend):
         await self._client.revoke_lease(held.lease)
 
 
-BACKENDS: dict[str, type[Backend]] = {"etcd": EtcdBackend, "memory": MemoryBackend, "sqlite": SqliteBackend}
+class OldestEtcdBackend(EtcdBackend):
+    fixture = "etcd_oldest"
+
+
+BACKENDS: dict[str, type[Backend]] = {
+    "etcd-3.5": OldestEtcdBackend,
+    "etcd-3.6": EtcdBackend,
+    "memory": MemoryBackend,
+    "sqlite": SqliteBackend,
+}
 cluster_numbers = itertools.count()

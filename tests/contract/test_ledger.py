@@ -282,6 +282,10 @@ class TestReading:
             group.create_task(load_until(50))
             group.create_task(append_singly(ledger, session, 50))
 
+    async def test_an_almost_empty_ledger_has_room(self, ledger: Ledger) -> None:
+        await append_singly(ledger, await ledger.open_session("a"), 3)
+        assert 0 <= await ledger.pressure() < 0.1
+
     async def test_a_closed_ledger_says_so_and_ends_its_tails(self, ledger: Ledger) -> None:
         session = await ledger.open_session("a")
 

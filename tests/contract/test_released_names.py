@@ -10,7 +10,7 @@ import pytest
 from tests.contract.ledger_backends import BACKENDS, Backend
 
 
-@pytest.fixture(params=["etcd", "memory"])
+@pytest.fixture(params=["etcd-3.6", "memory"])
 async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
     backend = BACKENDS[request.param]()
     await backend.open(tmp_path, request)

@@ -29,11 +29,10 @@ cluster_numbers = count()
 async def opened(etcd: Etcd, *, session_seconds: int = 60, user: str | None = None) -> AsyncIterator[EtcdLedger]:
     client = EtcdClient(EtcdAccess(endpoints=etcd.endpoints, user=user, password="secret"))
     name = f"faults-{next(cluster_numbers)}"
-    ledger = await EtcdLedger.open(client, name, new_cluster_id="c", session_seconds=session_seconds)
     try:
-        yield ledger
+        yield await EtcdLedger.open(client, name, new_cluster_id="c", session_seconds=session_seconds)
     finally:
-        await ledger.close()
+        await client.close()
 
 
 def entry(number: int, payload: bytes = b"x") -> list[Entry]:
