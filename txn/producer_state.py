@@ -11,8 +11,13 @@ from typing import NamedTuple
 from protocol.errors import ErrorCode
 from protocol.types import SEQUENCE_END, Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
 
-BATCHES_REMEMBERED = 5
-"""Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN; a client keeps at most five requests in flight."""
+BATCHES_REMEMBERED = 10
+"""A client keeps at most five requests in flight to each agent, and while a partition's hint moves they may be under
+way through the old agent and the new one (safety rule S8). A repeat that is taken as out of order lets a client begin a
+new epoch and write its batches once more.
+
+Differs from Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN is 5, for one leader.
+"""
 
 
 class RememberedBatch(NamedTuple):
@@ -24,7 +29,7 @@ class RememberedBatch(NamedTuple):
 
 
 class ProducerState:
-    """One producer's state on one partition. `recent` holds one to five batches of `epoch`, oldest first."""
+    """One producer's state on one partition. `recent` holds up to `BATCHES_REMEMBERED` of `epoch`, oldest first."""
 
     __slots__ = ("epoch", "last_active_ms", "recent", "sequence_next")
 

@@ -90,13 +90,13 @@ class TestInTheSameEpoch:
     def test_a_gap_is_out_of_order(self) -> None:
         assert judge(producer((0, 10, 0)), 11) == OUT_OF_ORDER
 
-    def test_each_of_the_last_five_batches_is_a_duplicate(self) -> None:
-        state = producer(*[(n * 2, 2, 100 + n) for n in range(5)])
-        for n in range(5):
+    def test_each_of_the_last_batches_is_a_duplicate_five_for_each_of_two_agents(self) -> None:
+        state = producer(*[(n * 2, 2, 100 + n) for n in range(10)])
+        for n in range(10):
             assert judge(state, n * 2, records=2) == Duplicate(Offset(100 + n))
 
     def test_an_older_repeat_is_out_of_order(self) -> None:
-        state = producer(*[(n * 2, 2, 100 + n) for n in range(6)])
+        state = producer(*[(n * 2, 2, 100 + n) for n in range(11)])
         assert judge(state, 0, records=2) == OUT_OF_ORDER
         assert judge(state, 2, records=2) == Duplicate(Offset(101))
 
