@@ -6,6 +6,7 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     GET  /live  /ready  /metrics
     GET  /api/status   /api/topics   /api/topics/NAME
     POST /api/archive  {"topics": ["orders"], "wait": true}
+    GET  /api/state
     GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
     GET  /api/inspect/chunks?topic=&partition=&limit=     /api/inspect/object?key=
 """
@@ -23,7 +24,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
-from agent.state_views import chunk_rows, object_rows, state_summary, topic_details, topic_rows
+from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
 from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX
@@ -57,6 +58,7 @@ def build_app(agent: "Agent") -> Starlette:
         Route("/ready", api.ready),
         Route("/metrics", api.metrics),
         Route("/api/status", api.status),
+        Route("/api/state", api.state),
         Route("/api/topics", api.topics),
         Route("/api/topics/{name}", api.topic),
         Route("/api/archive", api.archive, methods=["POST"]),
@@ -93,6 +95,9 @@ class _Api:
 
     async def status(self, _: Request) -> Response:
         return JSONResponse({"is_ready": self._agent.is_ready, **self._agent.status()})
+
+    async def state(self, _: Request) -> Response:
+        return JSONResponse(state_digest(self._agent.state))
 
     async def topics(self, _: Request) -> Response:
         await self._agent.barrier()
@@ -207,7 +212,7 @@ def _on_api_error(_: Request, error: Exception) -> Response:
 
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    remedy = "paths are /live /ready /metrics /api/status /api/topics /api/archive /api/inspect/..."
+    remedy = "paths are /live /ready /metrics /api/status /api/state /api/topics /api/archive /api/inspect/..."
     return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
 
 

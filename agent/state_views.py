@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from agent.ids import uuid_text
 from agent.metrics import StateFigures
 from coordinator.chunk_index import ChunkIndex, ChunkRef
+from coordinator.snapshot import digest
 from coordinator.state import ClusterState, ObjectState, TopicState
 from protocol.types import ObjectId
 
@@ -112,6 +113,14 @@ def state_summary(state: ClusterState) -> View:
         "objects_released": figures.objects_released,
         "sessions": session_rows(state),
     }
+
+
+def state_digest(state: ClusterState) -> View:
+    """What two agents must agree on: at one position their digests are equal (safety rule S3).
+
+    The whole state is walked, at once: some seconds where it holds millions of chunks.
+    """
+    return {"position": state.position, "rules_version": state.rules_version, "digest": digest(state).hex()}
 
 
 def state_figures(state: ClusterState) -> StateFigures:

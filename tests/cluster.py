@@ -5,7 +5,7 @@ is stopped after the test.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,15 +49,17 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
+        program: Sequence[str | Path] = (PENSTOCK,),
         is_waited_for: bool = True,
     ) -> ClusterAgent:
         """Start an agent, and return when it serves.
 
         `options` by their names, for example `{"zone": "a"}`; `settings` are Kafka's broker configs; `listen` lets an
         agent that is started again have the address that it had. One that is not waited for has no addresses.
+        `program` may stand in for `penstock`.
         """
         self.starts_count += 1
-        command: list[str | Path] = [PENSTOCK, "agent", "--ledger", self.ledger, "--store", self.store, "--name", name]
+        command: list[str | Path] = [*program, "agent", "--ledger", self.ledger, "--store", self.store, "--name", name]
         command += ["--listen", listen, "--http", "127.0.0.1:0"]
         for option, value in (options or {}).items():
             command += [f"--{option}", value]

@@ -10,6 +10,7 @@ import pytest
 
 from agent.addresses import HostPort
 from agent.http_server import HttpServer
+from coordinator.snapshot import digest
 from protocol.types import Milliseconds
 from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, SmallAgent, rows_of
 
@@ -75,6 +76,11 @@ def error_of(answer: Answer) -> tuple[int, str, str]:
 
 async def test_a_process_that_answers_is_live(client: Client) -> None:
     assert await client.get("/live") == (200, b"live\n")
+
+
+async def test_the_digest_of_the_state_at_a_position_is_told(agent: SmallAgent, client: Client) -> None:
+    told = await client.get_json("/api/state")
+    assert told == {"position": 12, "rules_version": 1, "digest": digest(agent.state).hex()}
 
 
 async def test_ready_is_what_the_agent_says(agent: SmallAgent, client: Client) -> None:
