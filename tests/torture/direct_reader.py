@@ -26,8 +26,9 @@ LATEST, EARLIEST = -1, -2
 class DirectReader:
     """One connection to one agent."""
 
-    def __init__(self, connection: socket.socket, topic: str, partitions: int) -> None:
+    def __init__(self, connection: socket.socket, topic: str, partitions: int, seconds_max: float) -> None:
         self._connection = connection
+        self._seconds_max = seconds_max
         self._topic = struct.pack(">h", len(topic)) + topic.encode()
         self._partitions = partitions
 
@@ -40,8 +41,11 @@ class DirectReader:
         reads: list[Read] = []
         for partition, end in enumerate(self.log_ends()):
             assert self._listed(partition, EARLIEST) == 0
-            reads += self._read(partition, end)
+            reads += self.read_between(partition, 0, end)
         return reads
+
+    def log_end(self, partition: int) -> int:
+        return self._listed(partition, LATEST)
 
     def produce(self, value: Value, *, timeout_ms: int) -> tuple[ErrorCode, int]:
         """Produce one record, without a producer id; the error and the base offset as they were told."""
@@ -53,8 +57,9 @@ class DirectReader:
         (told,) = topic.partition_responses
         return ErrorCode(int(told.error_code)), int(told.base_offset)
 
-    def _read(self, partition: int, end: int) -> Iterator[Read]:
-        offset, deadline = 0, time.monotonic() + SECONDS_MAX
+    def read_between(self, partition: int, offset: int, end: int) -> Iterator[Read]:
+        """The records from `offset` to before `end`, which the log has reached."""
+        deadline = time.monotonic() + self._seconds_max
         while offset < end:
             found = self._fetch(partition, offset)
             assert time.monotonic() < deadline, f"partition {partition} gives nothing at offset {offset} of {end}"
@@ -62,10 +67,10 @@ class DirectReader:
                 continue
             batches = read_batches(found)
             for record in batches.records:
-                if record.offset >= offset:
+                if offset <= record.offset < end:
                     assert record.value is not None
                     yield Read(partition, record.offset, read_value(record.value))
-            offset, deadline = batches.ranges[-1][1], time.monotonic() + SECONDS_MAX
+            offset, deadline = batches.ranges[-1][1], time.monotonic() + self._seconds_max
 
     def _fetch(self, partition: int, offset: int) -> bytes:
         """The record batches at an offset; none where the agent has none now."""
@@ -73,11 +78,13 @@ class DirectReader:
         answer = self._ask(FETCH, 4, head + struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES))
         (topic,) = answer.responses
         (told,) = topic.partitions
-        assert told.error_code != ErrorCode.offset_out_of_range, f"partition {partition}: no offset {offset}"
+        assert told.error_code != ErrorCode.offset_out_of_range, (
+            f"partition {partition}: offset {offset} is out of range"
+        )
         return bytes(told.records or b"")
 
     def _listed(self, partition: int, timestamp: int) -> int:
-        deadline = time.monotonic() + SECONDS_MAX
+        deadline = time.monotonic() + self._seconds_max
         while True:
             head = struct.pack(">ibi", -1, 0, 1) + self._topic
             answer = self._ask(LIST_OFFSETS, 2, head + struct.pack(">iiq", 1, partition, timestamp))
@@ -103,11 +110,13 @@ class DirectReader:
 
 
 @contextmanager
-def direct_reader(address: str, topic: str, partitions: int) -> Iterator[DirectReader]:
-    """A reader of `topic` through the agent at HOST:PORT."""
+def direct_reader(
+    address: str, topic: str, partitions: int, *, seconds_max: float = SECONDS_MAX
+) -> Iterator[DirectReader]:
+    """A reader of `topic` through the agent at HOST:PORT, which waits for an answer for `seconds_max` at most."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connection:
-        yield DirectReader(connection, topic, partitions)
+    with socket.create_connection((host, int(port)), timeout=seconds_max) as connection:
+        yield DirectReader(connection, topic, partitions, seconds_max)
 
 
 def read_value(value: bytes) -> Value:

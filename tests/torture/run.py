@@ -69,6 +69,7 @@ class Run:
     partitions: int = 6
     pause_ms: int = 40
     anomalies: list[Anomaly] = field(default_factory=list[Anomaly])
+    reread_count: int = 0
     reports: list[SlotReport] = field(default_factory=list[SlotReport])
     _never: threading.Event = field(default_factory=threading.Event)
     _began_s: float = 0.0
@@ -78,7 +79,13 @@ class Run:
         with ExitStack() as stack:
             world = stack.enter_context(World(self.folder, self.seed))
             load = start_workload(
-                self.folder / "clients", world.bootstrap, stack, partitions=self.partitions, pause_ms=self.pause_ms
+                self.folder / "clients",
+                world.bootstrap,
+                [world.direct(name) for name in world.agents],
+                stack,
+                partitions=self.partitions,
+                pause_ms=self.pause_ms,
+                seed=self.seed,
             )
             self._began_s = time.monotonic()
             self._recover(load.monitor, "the start")
@@ -149,7 +156,8 @@ class Run:
     def _finish(self, world: World, load: Workload) -> dict[str, list[Read]]:
         """End the clients, and read everything through each agent."""
         load.stop_producers()
-        self._wait_ended(load, load.producers, "producer")
+        self._wait_ended(load, {**load.producers, "rereader": load.rereader}, "client")
+        self._look_at_rereader(load.rereader)
         finals: dict[str, list[Read]] = {}
         ends: list[int] = []
         for name in world.agents:
@@ -175,6 +183,13 @@ class Run:
                 self._found("client ended", str(process.failed(f"the {role} {name}")))
         load.monitor.follow()
 
+    def _look_at_rereader(self, rereader: Process) -> None:
+        lines = [line.split(" ", 2) for line in rereader.stdout.splitlines()]
+        self.reread_count = sum(int(words[2]) for words in lines if words[0] == "R")
+        for words in lines:
+            if words[0] == "B":
+                self._found("not as before", f"the rereader at {words[1]} ms: {words[2]}")
+
     def _look_at_logs(self, world: World) -> None:
         for log in sorted((world.folder / "agents").glob("*.log")):
             text = log.read_text(errors="replace")
@@ -188,6 +203,7 @@ class Run:
             "sent": len(produced.sent),
             "acknowledged": len(produced.acknowledged),
             "read": sum(len(consumed.reads) for consumed in monitor.consumed.values()),
+            "read again": self.reread_count,
         }
         return RunReport(
             seed=self.seed,

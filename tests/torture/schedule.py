@@ -31,7 +31,7 @@ class Act(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One fault. `part`: `agent a`, `etcd one`, `etcd leader`, `etcd all`, `store`, or a link: `a-etcd`, `a-store`,
-    `a-client`."""
+    `all-store`, `a-client`."""
 
     what: str
     part: str
@@ -81,7 +81,7 @@ def link_faults(link: str) -> list[Fault]:
 
 
 def store_faults(link: str) -> list[Fault]:
-    """What an S3 answers on a bad day."""
+    """What an S3 answers on a bad day; `all-store` is a bad day for every agent."""
     rows = [
         (StoreFault.SLOW_DOWN, 0.7),
         (StoreFault.REFUSED_500, 0.5),
@@ -104,7 +104,9 @@ def all_faults(chance: random.Random) -> list[Fault]:
     faults = [row for place in range(len(process_faults("a"))) for row in [process_faults(agent())[place]]]
     for link in ("etcd", "store", "client"):
         faults += [link_faults(f"{agent()}-{link}")[place] for place in range(len(link_faults("")))]
-    faults += [store_faults(f"{agent()}-store")[place] for place in range(len(store_faults("")))]
+    faults += [
+        store_faults(f"{chance.choice((*AGENTS, 'all'))}-store")[place] for place in range(len(store_faults("")))
+    ]
     chance.shuffle(faults)
     return faults
 
@@ -136,7 +138,7 @@ def chosen(names: Sequence[tuple[str, str]]) -> Iterator[Slot]:
             *(row for link in ("etcd", "store", "client") for row in link_faults(f"{name}-{link}")),
             *store_faults(f"{name}-store"),
         )
-    ]
+    ] + store_faults("all-store")
     by_name = {(fault.what, fault.part): fault for fault in found}
     return (Slot(faults=(by_name[name],)) for name in names)
 
@@ -145,6 +147,8 @@ def _overlap(first: Fault, second: Fault) -> bool:
     """Whether two faults are on one part: then the end of one would end the other."""
 
     def group(fault: Fault) -> str:
+        if fault.store is not None:
+            return "answers of the store"
         return fault.part.split(" ")[0] if fault.act is not None and "agent" not in fault.part else fault.part
 
     return group(first) == group(second)

@@ -4,7 +4,7 @@ Rule: they end when a file appears (`stop`, `ends`), not by a signal, so that pr
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ class Workload:
 
     producers: Mapping[str, Process]
     readers: Mapping[str, Process]
+    rereader: Process
     monitor: Monitor
     stop_file: Path
     ends_file: Path
@@ -59,8 +60,13 @@ def commands(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def start_workload(folder: Path, bootstrap: str, stack: ExitStack, *, partitions: int, pause_ms: int) -> Workload:
-    """Create the topic and start producers and readers of every library; they are ended with `stack`."""
+def start_workload(
+    folder: Path, bootstrap: str, agents: Sequence[str], stack: ExitStack, *, partitions: int, pause_ms: int, seed: int
+) -> Workload:
+    """Create the topic and start producers and readers of every library; they are ended with `stack`.
+
+    `agents`: their addresses without the proxy, for the reader that goes back.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     programs = commands(folder)
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -68,18 +74,25 @@ def start_workload(folder: Path, bootstrap: str, stack: ExitStack, *, partitions
         future.result(60)
     stop_file, ends_file = folder / "stop", folder / "ends"
 
-    def started(library: str, mode: str, *arguments: str) -> Process:
-        common = [mode, bootstrap, TOPIC, str(partitions)]
-        command = [*programs[library], *common, *arguments]
-        process = Process(command, folder, name=f"{library}-{mode}", env={"PYTHONPATH": str(ROOT)})
+    common = [bootstrap, TOPIC, str(partitions)]
+
+    def started(name: str, *command: str) -> Process:
+        process = Process(command, folder, name=name, env={"PYTHONPATH": str(ROOT)})
         stack.callback(process.kill)
         return process
 
-    producers = {name: started(name, "produce", str(stop_file), name, str(pause_ms)) for name in LIBRARIES}
-    readers = {name: started(name, "consume", str(ends_file)) for name in LIBRARIES}
+    producers = {
+        name: started(f"{name}-produce", *programs[name], "produce", *common, str(stop_file), name, str(pause_ms))
+        for name in LIBRARIES
+    }
+    readers = {
+        name: started(f"{name}-consume", *programs[name], "consume", *common, str(ends_file)) for name in LIBRARIES
+    }
+    again = [sys.executable, "-m", "tests.torture.rereader", ",".join(agents), TOPIC, str(partitions), str(stop_file)]
+    rereader = started("rereader", *again, str(seed))
     monitor = Monitor(
         {name: process.output for name, process in producers.items()},
         {name: process.output for name, process in readers.items()},
         partitions,
     )
-    return Workload(producers, readers, monitor, stop_file, ends_file)
+    return Workload(producers, readers, rereader, monitor, stop_file, ends_file)

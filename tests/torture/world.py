@@ -7,7 +7,7 @@ so that it can be cut off alone: `a-etcd-0`..`2`, `a-store`, and `a-client`, whi
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.services import READY, MinioProcess
 from tests.torture.link import LinkFault
 from tests.torture.proxy_control import ProxyControl
 from tests.torture.schedule import AGENTS, Act, Fault
+from tests.torture.store_link import StoreFault
 
 MEMBERS = 3
 OPTIONS = {
@@ -30,8 +31,9 @@ OPTIONS = {
     "snapshot-entries": "300",
     "log-level": "info",
     "drain-timeout-s": "5",
+    "read-cache-bytes": "1MiB",
 }
-"""So that archive passes, snapshots, trims and the cleaner are at work all the time."""
+"""So that archive passes, snapshots, trims, the cleaner and reads of objects are at work all the time."""
 
 
 @dataclass(slots=True)
@@ -102,8 +104,8 @@ class World:
         if fault.act is not None:
             self._ends[fault] = self._act(fault.act, fault.part)
         elif fault.store is not None:
-            self.proxy.set_store(f"{fault.part}-requests", {fault.store: fault.store_part})
-            self._ends[fault] = lambda: self.proxy.set_store(f"{fault.part}-requests", {})
+            self._set_store(fault.part, {fault.store: fault.store_part})
+            self._ends[fault] = lambda: self._set_store(fault.part, {})
         else:
             links = self._links(fault.part)
             self._set(links, fault.link)
@@ -157,6 +159,11 @@ class World:
     def _set(self, links: list[str], fault: LinkFault | None) -> None:
         for link in links:
             self.proxy.set(link, fault)
+
+    def _set_store(self, part: str, faults: Mapping[StoreFault, float]) -> None:
+        links = [f"{name}-store" for name in AGENTS] if part == "all-store" else [part]
+        for link in links:
+            self.proxy.set_store(f"{link}-requests", faults)
 
     def _links(self, part: str) -> list[str]:
         return [f"{part}-{row}" for row in range(MEMBERS)] if part.endswith("-etcd") else [part]
