@@ -205,6 +205,7 @@ class Broker:
             metrics=self._metrics,
             clock=clock,
             ids=self._ids,
+            checked_time=self._clock_check.proposed_time,
         )
         self._wire_roles()
         self._metrics.watch_state(lambda: state_figures(self.state))

@@ -2,6 +2,9 @@
 
 Rule: what passes here can be archived and read back; a batch that fails is refused with Kafka's own error code. Batches
 that are large, also once unpacked, are checked in a thread, where the heavy part runs without the interpreter's lock.
+How far a timestamp may be off is judged by a checked clock. While this agent's is not to be believed (safety rule S2),
+a record is refused for its time only if it is off by this clock and by the state's time: to refuse is final for a
+producer, and either of them may be the one that is wrong.
 Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords and LogValidator (Kafka 4.3).
 """
 
@@ -27,6 +30,13 @@ INLINE_UNPACKED_BYTES_MAX = 1024 * 1024
 """What a batch may unpack to on the loop; one that wants more is checked again in a thread."""
 
 
+class Arrival(NamedTuple):
+    """When records came in: at one moment by a checked clock, else at some moment between two that are not certain."""
+
+    first_ms: int
+    last_ms: int
+
+
 class CheckedRecords(NamedTuple):
     """Record batches that may be committed, and a header per batch."""
 
@@ -41,18 +51,27 @@ async def check_records(services: Services, topic: TopicState, records: memoryvi
             ErrorCode.invalid_record, "A Produce request must have at least one record batch per partition."
         )
     rules = services.record_rules.rules(topic)
-    now_ms = services.clock.now_ms()
+    arrival = arrival_now(services)
     if len(records) <= INLINE_BYTES_MAX:
         try:
-            return check_batches(records, rules, now_ms, unpacked_bytes_max=INLINE_UNPACKED_BYTES_MAX)
+            return check_batches(records, rules, arrival, unpacked_bytes_max=INLINE_UNPACKED_BYTES_MAX)
         except InvalidBatch:
             # Perhaps only because it unpacks to more than the loop has time for: the thread has the last word.
             pass
-    return await run_in_thread(check_batches, records, rules, now_ms)
+    return await run_in_thread(check_batches, records, rules, arrival)
+
+
+def arrival_now(services: Services) -> Arrival:
+    """When records arrive that arrive now."""
+    checked_ms = services.checked_time()
+    if checked_ms is not None:
+        return Arrival(checked_ms, checked_ms)
+    unchecked_ms, state_ms = services.clock.now_ms(), services.state.time_ms
+    return Arrival(min(unchecked_ms, state_ms), max(unchecked_ms, state_ms))
 
 
 def check_batches(
-    records: memoryview, rules: RecordRules, now_ms: int, *, unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    records: memoryview, rules: RecordRules, arrival: Arrival, *, unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> CheckedRecords:
     """Check every batch of one partition's records. Raises `InvalidBatch`; the caller's bytes stay as they are."""
     headers = split_batches(records)
@@ -64,7 +83,7 @@ def check_batches(
     _check_header(header, rules)
     check_crc(records, header)
     summary = validate_records(records, header, decompressed_bytes_max=unpacked_bytes_max)
-    _check_summary(records, header, summary, rules, now_ms)
+    _check_summary(records, header, summary, rules, arrival)
     if rules.uses_append_time or summary.max_timestamp == header.max_timestamp:
         return CheckedRecords(records=records, headers=headers)
     # Kafka writes the true maximum into the header (LogValidator); the copy keeps the receive buffer as it came.
@@ -92,7 +111,7 @@ def _check_header(header: BatchHeader, rules: RecordRules) -> None:
 
 
 def _check_summary(
-    records: memoryview, header: BatchHeader, summary: BatchSummary, rules: RecordRules, now_ms: int
+    records: memoryview, header: BatchHeader, summary: BatchSummary, rules: RecordRules, arrival: Arrival
 ) -> None:
     if rules.is_compacted and summary.first_without_key >= 0:
         raise InvalidBatch(
@@ -102,8 +121,8 @@ def _check_summary(
         )
     if rules.uses_append_time or summary.max_timestamp == NO_TIMESTAMP:
         return
-    earliest = max(-TIMESTAMP_MS_MAX, now_ms - rules.timestamp_before_max_ms)
-    latest = min(TIMESTAMP_MS_MAX, now_ms + rules.timestamp_after_max_ms)
+    earliest = max(-TIMESTAMP_MS_MAX, arrival.first_ms - rules.timestamp_before_max_ms)
+    latest = min(TIMESTAMP_MS_MAX, arrival.last_ms + rules.timestamp_after_max_ms)
     if summary.max_timestamp > latest or summary.min_timestamp < earliest:
         timestamps = decode_records(records, header).timestamp
         is_outside = (timestamps > latest) | (timestamps < earliest)

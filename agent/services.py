@@ -4,7 +4,7 @@ Rule: handlers reach everything through `Services`, and know of the connection o
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agent.clock import Clock
@@ -25,6 +25,7 @@ from agent.topics import TopicAdmin
 from coordinator.rendezvous import Assignment, Placement
 from coordinator.state import ClusterState, TopicState
 from protocol.connection import RequestFrame
+from protocol.types import Milliseconds
 from storage.object_store import Buffer
 
 Answer = Sequence[Buffer] | asyncio.Future[Sequence[Buffer]] | None
@@ -48,6 +49,8 @@ class Services:
     metrics: Metrics
     clock: Clock
     ids: Ids
+    checked_time: Callable[[], Milliseconds | None]
+    """The wall clock's time, None while it is not to be believed (safety rule S2)."""
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
 

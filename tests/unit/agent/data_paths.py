@@ -218,4 +218,5 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         metrics=parts.metrics,
         clock=clock,
         ids=SystemIds(),
+        checked_time=parts.proposed_time,
     )

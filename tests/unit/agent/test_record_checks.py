@@ -1,17 +1,21 @@
 """Checks of produced records name the records at fault."""
 
+import asyncio
 import struct
 from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
 
-from agent.record_checks import INLINE_UNPACKED_BYTES_MAX, check_batches
+from agent.record_checks import INLINE_UNPACKED_BYTES_MAX, Arrival, arrival_now, check_batches
 from agent.record_rules import RecordRules
+from coordinator.commands import ReportTime
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import RECORD_ERRORS_TOLD_MAX
 from tests.made_records import Record, make_batch
+from tests.unit.agent.data_paths import data_paths, services_of
+from tests.unit.agent.ledger_parts import BEGAN_MS
 
 RULES = RecordRules(
     message_bytes_max=1_000,
@@ -21,11 +25,12 @@ RULES = RecordRules(
     timestamp_after_max_ms=10,
 )
 NOW_MS = 1_000
+NOW = Arrival(NOW_MS, NOW_MS)
 
 
 def refusal(batch: bytes, rules: RecordRules) -> InvalidBatch:
     with pytest.raises(InvalidBatch) as refused:
-        check_batches(memoryview(batch), rules, NOW_MS)
+        check_batches(memoryview(batch), rules, NOW)
     return refused.value
 
 
@@ -34,7 +39,7 @@ def test_records_without_a_key_are_named_where_a_topic_is_compacted() -> None:
     batch = make_batch([Record(offset=n, timestamp=NOW_MS, key=key) for n, key in enumerate(keys)])
     error = refusal(batch, replace(RULES, is_compacted=True))
     assert (error.error_code, error.rows) == (ErrorCode.invalid_record, (0, 2))
-    assert len(check_batches(memoryview(batch), RULES, NOW_MS).headers) == 1
+    assert len(check_batches(memoryview(batch), RULES, NOW).headers) == 1
 
 
 def test_records_outside_of_the_time_allowed_are_named() -> None:
@@ -42,7 +47,7 @@ def test_records_outside_of_the_time_allowed_are_named() -> None:
     batch = make_batch([Record(offset=n, timestamp=timestamp) for n, timestamp in enumerate(timestamps)])
     error = refusal(batch, RULES)
     assert (error.error_code, error.rows) == (ErrorCode.invalid_timestamp, (1, 3))
-    assert len(check_batches(memoryview(batch), replace(RULES, uses_append_time=True), NOW_MS).headers) == 1
+    assert len(check_batches(memoryview(batch), replace(RULES, uses_append_time=True), NOW).headers) == 1
 
 
 def test_of_many_records_at_fault_the_first_are_named() -> None:
@@ -71,5 +76,30 @@ def test_a_batch_that_unpacks_to_more_than_the_loop_has_time_for_is_left_to_a_th
     batch = memoryview(make_batch(zeros, Compression.ZSTD))
     assert len(batch) < 1_000
     with pytest.raises(InvalidBatch):
-        check_batches(batch, RULES, NOW_MS, unpacked_bytes_max=INLINE_UNPACKED_BYTES_MAX)
-    assert len(check_batches(batch, RULES, NOW_MS).headers) == 1
+        check_batches(batch, RULES, NOW, unpacked_bytes_max=INLINE_UNPACKED_BYTES_MAX)
+    assert len(check_batches(batch, RULES, NOW).headers) == 1
+
+
+async def test_s2_a_time_is_judged_by_the_checked_clock_and_by_two_that_nobody_checked() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        parts = paths.parts
+        services = services_of(paths, parts.clock, tasks)
+        parts.clock.seconds = 50.0
+        await parts.writer.submit(ReportTime())
+        parts.clock.seconds = 70.0
+        assert arrival_now(services) == Arrival(BEGAN_MS + 70_000, BEGAN_MS + 70_000)
+        parts.is_clock_checked = False
+        assert arrival_now(services) == Arrival(BEGAN_MS + 50_000, BEGAN_MS + 70_000)
+        parts.clock.seconds = -1_000.0
+        assert arrival_now(services) == Arrival(BEGAN_MS - 1_000_000, BEGAN_MS + 50_000)
+
+
+@pytest.mark.parametrize(("timestamp", "is_taken"), [(1_499, False), (1_500, True), (2_010, True), (2_011, False)])
+def test_s2_a_record_is_refused_only_if_it_is_off_by_both_of_two_times(timestamp: int, *, is_taken: bool) -> None:
+    batch = memoryview(make_batch([Record(offset=0, timestamp=timestamp)]))
+    arrival = Arrival(1_600, 2_000)
+    if is_taken:
+        assert check_batches(batch, RULES, arrival).headers[0].max_timestamp == timestamp
+    else:
+        with pytest.raises(InvalidBatch, match="are not within 1500 and 2010"):
+            check_batches(batch, RULES, arrival)
