@@ -120,7 +120,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--megabytes", type=int, default=0, help="what is loaded to be consumed (200; quick: 20)")
     parser.add_argument("--minutes", type=float, default=60, help="no row begins after this time (60)")
     parser.add_argument(
-        "--without", action="append", default=[], choices=["embedded", "minio"], help="leave out a peer"
+        "--without", action="append", default=[], choices=["embedded", "minio", "cluster"], help="leave out a peer"
     )
     parser.add_argument("--name", default="", help="of the file in benchmarks/results (the time)")
     parser.add_argument("--resume", metavar="NAME", default="", help="measure what a result lacks, and add it there")

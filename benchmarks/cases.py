@@ -4,7 +4,7 @@ Rule: data alone. `benchmarks.measure` knows how a kind is measured, `benchmarks
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 KIB = 1024
@@ -17,6 +17,8 @@ class PeerName(Enum):
     """`penstock run`, with fsync."""
     MINIO = "minio"
     """`penstock agent` with its ledger in SQLite and its objects in MinIO."""
+    CLUSTER = "cluster"
+    """`penstock agent`, one or several, over etcd and MinIO; only while a row wants them."""
 
 
 ALL_PEERS = (PeerName.KAFKA, PeerName.EMBEDDED, PeerName.MINIO)
@@ -45,6 +47,12 @@ class Kind(Enum):
     """With the default flush interval and produced at 100 MB/s: PUTs, and GETs of three readers after a restart."""
     IDLE = "idle"
     """Start-up, and what an idle broker takes."""
+    CLUSTER_PRODUCE = "cluster-produce"
+    """As fast as it goes through the agents of a cluster, beside plain PUTs."""
+    CLUSTER_COST = "cluster-cost"
+    """A fixed rate at several flush intervals, read once: requests to the store and their price."""
+    CLUSTER_LATENCY = "cluster-latency"
+    """1,000 records a second, beside the flush's wait, one PUT and one append."""
     COLD_START = "cold-start"
     """Start-up where nothing of the program is in the system's page cache."""
 
@@ -61,6 +69,10 @@ class Case:
     request_bytes: int = MIB
     linger_ms: int = 5
     rate: int = -1
+    agents: int = 0
+    """Of a cluster; 0 where there is none."""
+    flush_interval_ms: int = 0
+    """Of a cluster's agents; 0: at once while nothing is on its way."""
     peers: tuple[PeerName, ...] = ALL_PEERS
     is_in_quick: bool = True
 
@@ -84,6 +96,10 @@ class Case:
                 return f"end-to-end {self.value_bytes:>4} B"
             case Kind.CONSUME_MEMORY | Kind.CONSUME_ARCHIVE:
                 return f"{self.kind.value} {shape} {self.compression}"
+            case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
+                rate = "" if self.rate < 0 else f" {self.rate * self.value_bytes / 1e6:g} MB/s"
+                flush = f"{self.flush_interval_ms} ms" if self.flush_interval_ms else "express"
+                return f"{self.kind.value} agents {self.agents}{rate} flush {flush}"
             case Kind.RAW_PUT | Kind.METADATA | Kind.OBJECT_REQUESTS | Kind.IDLE | Kind.COLD_START:
                 return str(self.kind.value)
 
@@ -118,6 +134,7 @@ def cases() -> Iterator[Case]:
         rate=100_000,
         peers=(PeerName.MINIO,),
     )
+    yield from _cluster()
     yield Case(kind=Kind.IDLE)
     yield Case(kind=Kind.COLD_START, peers=(PeerName.EMBEDDED,))
 
@@ -137,6 +154,27 @@ def _produce() -> Iterator[Case]:
                         peers=FAST_PEERS if compression == "lz4" else ALL_PEERS,
                         is_in_quick=compression != "lz4",
                     )
+
+
+def _cluster() -> Iterator[Case]:
+    """One client, whose partitions are spread over the agents."""
+    bulk = Case(
+        kind=Kind.CLUSTER_PRODUCE,
+        value_bytes=1000,
+        partitions=16,
+        batch_bytes=MIB,
+        request_bytes=8 * MIB,
+        peers=(PeerName.CLUSTER,),
+    )
+    for agents in (1, 3):
+        yield replace(bulk, agents=agents, flush_interval_ms=250)
+    for agents in (1, 3):
+        for flush_interval_ms in (50, 250, 1000):
+            yield replace(bulk, kind=Kind.CLUSTER_COST, agents=agents, flush_interval_ms=flush_interval_ms, rate=20_000)
+    slow = replace(bulk, kind=Kind.CLUSTER_LATENCY, batch_bytes=16 * KIB, request_bytes=MIB, linger_ms=0, rate=1000)
+    for agents in (1, 3):
+        for flush_interval_ms in (0, 250):
+            yield replace(slow, agents=agents, flush_interval_ms=flush_interval_ms)
 
 
 def _consume() -> Iterator[Case]:

@@ -21,6 +21,8 @@ CHUNKS_PER_S_MIN, LOAD_SECONDS_MAX, CHUNK_BYTES_MAX = 300_000.0, 5.0, 250.0
 IDLE_CPU_PERCENT_MAX, IDLE_RSS_MIB_MAX, IDLE_OBJECT_REQUESTS_MAX, START_SECONDS_MAX = 1.0, 300.0, 0.0, 1.5
 PUTS_PER_GIB_MAX, GETS_PER_OBJECT_MAX = 60.0, 1.0
 """With the default flush interval, 100 MB/s on one agent; three readers."""
+LATENCY_OF_FLOOR_MAX, EXPRESS_P50_MS_MAX = 1.2, 15.0
+"""Of clusters: p50 beside the wait for a flush, a PUT and an append; and where nothing is waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,20 @@ def judge(rows: Sequence[RowResult]) -> Iterator[Goal]:
         ("MinIO, three readers after a restart, GETs per object", "gets_per_object", GETS_PER_OBJECT_MAX),
     ):
         yield _largest(text, _figures(requests, metric, PeerName.MINIO), most)
+    yield from _clusters(rows)
+
+
+def _clusters(rows: Sequence[RowResult]) -> Iterator[Goal]:
+    """One agent, and every count of agents, each on its own."""
+    share = _figures(_of(rows, Kind.CLUSTER_PRODUCE), "share_of_raw", PeerName.CLUSTER)
+    yield _smallest("cluster, produce beside plain 8 MiB PUTs", share, RAW_PUT_SHARE_MIN)
+    latency = _of(rows, Kind.CLUSTER_LATENCY)
+    waiting = [row for row in latency if row.case.flush_interval_ms]
+    express = [row for row in latency if not row.case.flush_interval_ms]
+    floor = _figures(waiting, "p50_of_floor", PeerName.CLUSTER)
+    yield _largest("cluster, latency p50 / (wait + PUT + append)", floor, LATENCY_OF_FLOOR_MAX)
+    p50 = _figures(express, "p50_ms", PeerName.CLUSTER)
+    yield _largest("cluster, express latency p50 ms", p50, EXPRESS_P50_MS_MAX)
 
 
 def _produce(fast: Sequence[RowResult], paced: Sequence[RowResult]) -> Iterator[Goal]:

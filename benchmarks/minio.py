@@ -59,9 +59,13 @@ class MinioServer:
         """MB/s (10^6 bytes) of 8 MiB PUTs, four at a time, and the time of one 64 KiB PUT alone."""
         return asyncio.run(_puts(self.server, max(IN_FLIGHT, megabytes * 1_000_000 // LARGE_BYTES)))
 
+    def measure_put_ms(self, object_bytes: int) -> float:
+        """Median time of one PUT of this size alone, in milliseconds."""
+        return asyncio.run(_alone(self.server, object_bytes))
 
-async def _puts(server: Minio, count: int) -> dict[str, float]:
-    store = S3Store(
+
+def _client(server: Minio) -> S3Store:
+    return S3Store(
         RAW_BUCKET,
         endpoint=server.endpoint,
         access_key_id=server.access_key,
@@ -71,6 +75,28 @@ async def _puts(server: Minio, count: int) -> dict[str, float]:
         unsigned_payload=True,
         client_options={"allow_http": True},
     )
+
+
+async def _alone(server: Minio, object_bytes: int) -> float:
+    store = _client(server)
+    times = await _one_by_one(store, bytes(object_bytes))
+    return statistics.median(times)
+
+
+async def _one_by_one(store: S3Store, body: bytes) -> list[float]:
+    """Milliseconds of each of `SMALL_COUNT` PUTs; the objects are deleted."""
+    times: list[float] = []
+    names = [f"small-{number}" for number in range(SMALL_COUNT)]
+    for name in names:
+        began = time.perf_counter()
+        await obstore.put_async(store, name, body, use_multipart=False)
+        times.append((time.perf_counter() - began) * 1000)
+    await obstore.delete_async(store, names)
+    return times
+
+
+async def _puts(server: Minio, count: int) -> dict[str, float]:
+    store = _client(server)
     large, small = bytes(range(256)) * (LARGE_BYTES // 256), bytes(SMALL_BYTES)
     numbers = iter(range(count))
 
@@ -83,13 +109,8 @@ async def _puts(server: Minio, count: int) -> dict[str, float]:
         for _ in range(IN_FLIGHT):
             group.create_task(put_large())
     seconds = time.perf_counter() - began
-    times: list[float] = []
-    for number in range(SMALL_COUNT):
-        began = time.perf_counter()
-        await obstore.put_async(store, f"small-{number}", small, use_multipart=False)
-        times.append((time.perf_counter() - began) * 1000)
+    times = await _one_by_one(store, small)
     await obstore.delete_async(store, [f"large-{number}" for number in range(count)])
-    await obstore.delete_async(store, [f"small-{number}" for number in range(SMALL_COUNT)])
     return {"mb_per_s": count * LARGE_BYTES / 1e6 / seconds, "p50_ms": statistics.median(times)}
 
 

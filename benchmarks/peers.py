@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -94,29 +94,45 @@ class Peer(ABC):
 
     def settle(self) -> None:
         """Waits until it has no more work of its own, so that it takes nothing from the next measurement."""
-        deadline = time.monotonic() + QUIET_SECONDS_MAX
-        while time.monotonic() < deadline:
-            before = self.cpu_seconds()
-            time.sleep(QUIET_SECONDS)
-            if self.cpu_seconds() - before < QUIET_SECONDS * QUIET_CPU_SHARE:
-                return
+        settle(self.cpu_seconds)
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Raises `KafkaException`."""
-        admin = self._admin()
-        for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
-            future.result(ADMIN_SECONDS_MAX)
+        create_topic(self.bootstrap, name, partitions)
 
     def delete_topic(self, name: str) -> None:
         """Deletes it if it is there and the broker answers."""
-        admin = self._admin()
-        with contextlib.suppress(KafkaException, TimeoutError):
-            for future in admin.delete_topics([name], operation_timeout=ADMIN_SECONDS_MAX).values():
-                future.result(ADMIN_SECONDS_MAX)
+        delete_topic(self.bootstrap, name)
 
-    def _admin(self) -> AdminClient:
-        """A client; while it is referred to, its futures live."""
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+def settle(cpu_seconds: Callable[[], float]) -> None:
+    """Waits until processes have no more work of their own; `cpu_seconds` is what they took so far."""
+    deadline = time.monotonic() + QUIET_SECONDS_MAX
+    while time.monotonic() < deadline:
+        before = cpu_seconds()
+        time.sleep(QUIET_SECONDS)
+        if cpu_seconds() - before < QUIET_SECONDS * QUIET_CPU_SHARE:
+            return
+
+
+def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    """Raises `KafkaException`."""
+    admin = _admin(bootstrap)
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        future.result(ADMIN_SECONDS_MAX)
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Deletes it if it is there and a broker answers."""
+    admin = _admin(bootstrap)
+    with contextlib.suppress(KafkaException, TimeoutError):
+        for future in admin.delete_topics([name], operation_timeout=ADMIN_SECONDS_MAX).values():
+            future.result(ADMIN_SECONDS_MAX)
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    """A client; while it is referred to, its futures live."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 class KafkaPeer(Peer):

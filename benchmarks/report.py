@@ -21,6 +21,9 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     Kind.RAW_PUT: ("mb_per_s", "p50_ms"),
     Kind.METADATA: ("chunks_per_s", "load_s", "memory_bytes_per_chunk"),
     Kind.OBJECT_REQUESTS: ("puts_per_gib", "gets_per_object", "mb_per_s"),
+    Kind.CLUSTER_PRODUCE: ("mb_per_s", "raw_mb_per_s", "share_of_raw", "cpu_s_per_gb", "puts_per_gib"),
+    Kind.CLUSTER_COST: ("usd_per_tib", "puts_per_s", "gets_per_s", "puts_per_gib", "gets_per_gib", "p50_ms", "p99_ms"),
+    Kind.CLUSTER_LATENCY: ("p50_ms", "p99_ms", "floor_ms", "raw_put_ms", "raw_append_ms", "p50_of_floor"),
     Kind.IDLE: ("start_s", "cpu_percent", "rss_mib", "object_requests"),
     Kind.COLD_START: ("cold_start_s",),
 }
@@ -43,6 +46,16 @@ UNITS = {
     "puts_per_gib": "PUTs/GiB",
     "gets_per_object": "GETs per object",
     "object_requests": "object requests",
+    "raw_mb_per_s": "MB/s of plain PUTs",
+    "share_of_raw": "share of plain PUTs",
+    "usd_per_tib": "USD/TiB, requests",
+    "puts_per_s": "PUTs/s",
+    "gets_per_s": "GETs/s",
+    "gets_per_gib": "GETs/GiB",
+    "floor_ms": "wait + PUT + append, ms",
+    "raw_put_ms": "PUT p50 ms",
+    "raw_append_ms": "append p50 ms",
+    "p50_of_floor": "p50 / (wait + PUT + append)",
 }
 HEADER = ("row", "metric", "better", "Kafka", "Penstock", "ratio", "with MinIO", "ratio")
 MEANS = (Kind.PRODUCE, Kind.PRODUCE_BULK, Kind.PRODUCE_PACED, Kind.CONSUME_MEMORY, Kind.CONSUME_ARCHIVE)
@@ -52,7 +65,10 @@ VERDICTS = {True: "met", False: "MISSED", None: "-"}
 
 def render(rows: Sequence[RowResult]) -> str:
     """The whole report."""
-    parts = [aligned([HEADER, *_lines(rows)], texts=3)]
+    parts = [aligned([HEADER, *_lines(row for row in rows if not row.case.agents)], texts=3)]
+    clusters = list(_cluster_lines(row for row in rows if row.case.agents))
+    if clusters:
+        parts.append("Clusters over etcd and MinIO\n" + aligned(clusters, texts=2))
     means = list(_means(rows))
     if means:
         parts.append("Geometric means of the ratios\n" + aligned(means, texts=2))
@@ -84,6 +100,17 @@ def _lines(rows: Iterable[RowResult]) -> Iterator[tuple[str, ...]]:
             better = "less" if is_lower_better(metric) else "more"
             cells = (_figure(kafka), _figure(ours), _ratio(ours_ratio), _figure(minio), _ratio(minio_ratio))
             yield (name, UNITS[metric], better, *cells)
+            name = ""
+
+
+def _cluster_lines(rows: Iterable[RowResult]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if row.failure:
+            yield (row.case.name, "FAILED")
+            continue
+        name = row.case.name
+        for metric in METRICS[row.case.kind]:
+            yield (name, UNITS[metric], _figure(row.figure(PeerName.CLUSTER, metric)))
             name = ""
 
 

@@ -11,7 +11,7 @@ from benchmarks.figures import medians, ratio
 
 LOWER_IS_BETTER = (
     *("_ms", "_s_per_gb", "_us_per_record", "_mib", "_percent", "start_s", "load_s"),
-    *("bytes_per_chunk", "object_requests", "puts_per_gib", "gets_per_object"),
+    *("bytes_per_chunk", "object_requests", "_per_gib", "gets_per_object", "_per_tib", "_of_floor"),
 )
 
 
@@ -42,6 +42,8 @@ class RowResult:
             "batch_bytes": case.batch_bytes,
             "linger_ms": case.linger_ms,
             "rate": case.rate,
+            "agents": case.agents,
+            "flush_interval_ms": case.flush_interval_ms,
             "failure": self.failure,
             "medians": {peer.value: _rounded(medians(rounds)) for peer, rounds in self.rounds.items()},
             "rounds": {peer.value: [_rounded(figures) for figures in rounds] for peer, rounds in self.rounds.items()},

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from benchmarks import measure, measure_agent
+from benchmarks import measure, measure_agent, measure_cluster
 from benchmarks.cases import Case, Kind, PeerName
+from benchmarks.cluster import ClusterServices
 from benchmarks.java_tools import JavaTools
 from benchmarks.measure import Bench
 from benchmarks.minio import BUCKET, MinioServer
@@ -47,6 +48,7 @@ class Run:
 
     bench: Bench
     peers: dict[PeerName, Peer]
+    clusters: ClusterServices | None
     round_count: int
 
 
@@ -67,19 +69,22 @@ def started(scale: Scale, names: Sequence[PeerName], round_count: int) -> Iterat
         tools = JavaTools.prepare(tools_folder)
         bench = Bench(tools=tools, minio=minio, scale=scale)
         peers: dict[PeerName, Peer] = {}
-        for name in names:
+        clusters: ClusterServices | None = None
+        if PeerName.CLUSTER in names:
+            clusters = stack.enter_context(ClusterServices(folder / PeerName.CLUSTER.value, minio))
+        for name in (name for name in names if name is not PeerName.CLUSTER):
             peer = _peer(name, folder / name.value, bench)
             stack.callback(peer.remove)
             say(f"starting and warming {name.value}")
             peer.start()
             measure.warm_up(bench, peer)
             peers[name] = peer
-        yield Run(bench=bench, peers=peers, round_count=round_count)
+        yield Run(bench=bench, peers=peers, clusters=clusters, round_count=round_count)
 
 
 def measure_rows(run: Run, cases: Sequence[Case], deadline: float) -> Iterator[RowResult]:
     """Measures row after row. Rows that would begin after `deadline` (monotonic seconds) are left out."""
-    names = list(run.peers)
+    names = list(PeerName)
     progress = Progress(expected=[row_seconds(case, run.bench.scale, names, run.round_count) for case in cases])
     for number, case in enumerate(cases, start=1):
         began = time.monotonic()
@@ -104,6 +109,9 @@ def measure_row(run: Run, case: Case) -> RowResult:
 
 
 def _rounds(run: Run, case: Case) -> Iterator[tuple[PeerName, dict[str, float]]]:
+    if case.agents:
+        yield from _cluster_rounds(run, case)
+        return
     peers = [run.peers[name] for name in case.peers if name in run.peers]
     for peer in run.peers.values():
         if case.kind is Kind.COLD_START:
@@ -116,6 +124,21 @@ def _rounds(run: Run, case: Case) -> Iterator[tuple[PeerName, dict[str, float]]]
         for _ in range(rounds_of(case, run.round_count)):
             for name, measurement in measurements:
                 yield name, measurement()
+
+
+def _cluster_rounds(run: Run, case: Case) -> Iterator[tuple[PeerName, dict[str, float]]]:
+    """The agents are there for all rounds of the row."""
+    assert run.clusters is not None, "a row's peers are started before it"
+    with run.clusters.running(case.agents, case.flush_interval_ms) as cluster:
+        measure_cluster.warm_up(run.bench, cluster, case)
+        for _ in range(rounds_of(case, run.round_count)):
+            match case.kind:
+                case Kind.CLUSTER_COST:
+                    yield PeerName.CLUSTER, measure_cluster.cost(run.bench, cluster, case)
+                case Kind.CLUSTER_LATENCY:
+                    yield PeerName.CLUSTER, measure_cluster.latency(run.bench, run.clusters, cluster, case)
+                case _:
+                    yield PeerName.CLUSTER, measure_cluster.produce(run.bench, cluster, case)
 
 
 @contextmanager
@@ -141,6 +164,8 @@ def _measurement(bench: Bench, peer: Peer, case: Case) -> Iterator[Callable[[], 
         case Kind.COLD_START:
             assert isinstance(peer, PenstockPeer)
             yield lambda: measure_agent.cold_start(peer)
+        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
+            raise AssertionError("a cluster is no peer: see _cluster_rounds")
 
 
 def _peer(name: PeerName, folder: Path, bench: Bench) -> Peer:
@@ -154,6 +179,8 @@ def _peer(name: PeerName, folder: Path, bench: Bench) -> Peer:
             # Express: at once while nothing is on its way. By default one client would measure a wait of 250 ms.
             places = ("agent", "--name", "bench", "--ledger", ledger, "--store", store, "--flush-interval-ms", "0")
             return PenstockPeer(name, folder, places=places, environment=bench.minio.server.settings)
+        case PeerName.CLUSTER:
+            raise AssertionError("a cluster is no peer: see _cluster_rounds")
 
 
 def failure_text(error: Exception) -> str:

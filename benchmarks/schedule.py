@@ -31,7 +31,11 @@ PRODUCED_MB_PER_S: dict[tuple[int, bool, bool], float] = {
     (100, True, True): 60,
 }
 """By bytes of a value, whether batches are large, and whether there are many partitions: between the peers' speeds."""
-SINGLE_ROUND = (Kind.IDLE, Kind.METADATA)
+CLUSTER_COST_SECONDS = 6
+CLUSTER_START_SECONDS = 4.0
+"""With the seconds of its agents' end."""
+RAW_LATENCY_SECONDS = 1.0
+SINGLE_ROUND = (Kind.IDLE, Kind.METADATA, Kind.CLUSTER_COST)
 """They repeat by themselves, or last long enough."""
 
 
@@ -60,7 +64,9 @@ class Scale:
                 return int(self.produce_seconds * share * speed * 1e6 / case.value_bytes)
             case Kind.PRODUCE_PACED:
                 return PACED_SECONDS * case.rate
-            case Kind.LATENCY:
+            case Kind.CLUSTER_COST:
+                return CLUSTER_COST_SECONDS * case.rate
+            case Kind.LATENCY | Kind.CLUSTER_LATENCY:
                 return self.latency_records
             case Kind.END_TO_END:
                 return self.end_to_end_records
@@ -96,6 +102,8 @@ def _preparation_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
             megabytes = 1.25 * scale.records(case, peer) * case.value_bytes / 1e6
             passes = 2 if case.kind is Kind.CONSUME_ARCHIVE and peer is not PeerName.KAFKA else 1
             return 2 * CLIENT_SECONDS + passes * megabytes / LOADED_MB_PER_S
+        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
+            return CLUSTER_START_SECONDS * case.agents + 2 * CLIENT_SECONDS
         case _:
             return 0.0
 
@@ -114,6 +122,8 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
             return CLIENT_SECONDS + megabytes / CONSUMED_MB_PER_S + (RESTART_SECONDS if is_restarted else 0.0)
         case Kind.RAW_PUT:
             return 0.5 + scale.megabytes / CONSUMED_MB_PER_S
+        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
+            return _cluster_seconds(case, scale)
         case Kind.METADATA:
             return METADATA_SECONDS
         case Kind.OBJECT_REQUESTS:
@@ -122,6 +132,16 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
             return RESTART_SECONDS + IDLE_SETTLING_SECONDS + scale.idle_seconds
         case Kind.COLD_START:
             return COLD_START_SECONDS
+
+
+def _cluster_seconds(case: Case, scale: Scale) -> float:
+    match case.kind:
+        case Kind.CLUSTER_COST:
+            return 2 * CLIENT_SECONDS + CLUSTER_COST_SECONDS
+        case Kind.CLUSTER_LATENCY:
+            return CLIENT_SECONDS + scale.latency_records / case.rate + RAW_LATENCY_SECONDS
+        case _:
+            return CLIENT_SECONDS + 1.5 * scale.megabytes / LOADED_MB_PER_S
 
 
 @dataclass(slots=True, kw_only=True)

@@ -32,6 +32,16 @@ def paced(*, kafka: dict[str, float], embedded: dict[str, float]) -> RowResult:
     return replace(row, case=replace(row.case, rate=1000))
 
 
+def test_clusters_are_judged_beside_what_store_and_ledger_take() -> None:
+    produced = made_row(Kind.CLUSTER_PRODUCE, cluster={"share_of_raw": 0.9})
+    assert verdicts([produced], "cluster, produce") == [("0.9", True)]
+    waiting = made_row(Kind.CLUSTER_LATENCY, cluster={"p50_of_floor": 1.3, "p50_ms": 170.0})
+    waiting = replace(waiting, case=replace(waiting.case, flush_interval_ms=250))
+    express = made_row(Kind.CLUSTER_LATENCY, cluster={"p50_of_floor": 2.0, "p50_ms": 12.0})
+    assert verdicts([waiting, express], "cluster, latency") == [("1.3", False)]
+    assert verdicts([waiting, express], "cluster, express") == [("12", True)]
+
+
 def test_cpu_is_compared_at_an_equal_rate() -> None:
     fast = made_row(Kind.PRODUCE, kafka={"cpu_s_per_gb": 4.0}, embedded={"cpu_s_per_gb": 40.0})
     row = paced(kafka={"cpu_s_per_gb": 4.0, "mb_per_s": 0.99}, embedded={"cpu_s_per_gb": 2.0, "mb_per_s": 0.98})

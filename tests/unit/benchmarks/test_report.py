@@ -1,5 +1,7 @@
 """The table, from literal rows."""
 
+from dataclasses import replace
+
 from benchmarks.cases import Kind
 from benchmarks.report import aligned, render, row_line
 from tests.unit.benchmarks.made_rows import made_row
@@ -37,6 +39,29 @@ def test_a_failed_row_is_shown_as_failed_with_its_reason_and_without_figures() -
     assert "1000 B p1  none 16 KiB  FAILED" in text
     assert "FAILED  produce 1000 B p1  none 16 KiB: ProcessFailed: embedded took over 90 s" in text
     assert "50.0" not in text
+
+
+def test_clusters_have_a_table_of_their_own() -> None:
+    row = made_row(Kind.CLUSTER_COST, cluster={"usd_per_tib": 0.5, "puts_per_gib": 51.0})
+    row = replace(row, case=replace(row.case, agents=3, flush_interval_ms=250, rate=20_000))
+    lines = render([row]).splitlines()
+    table = lines[lines.index("Clusters over etcd and MinIO") + 1 :]
+    assert table[0].split() == [
+        "cluster-cost",
+        "agents",
+        "3",
+        "20",
+        "MB/s",
+        "flush",
+        "250",
+        "ms",
+        "USD/TiB,",
+        "requests",
+        "0.50",
+    ]
+    assert any(line.split() == ["PUTs/GiB", "51.0"] for line in table)
+    failed = replace(row, failure="away")
+    assert any(line.endswith("FAILED") for line in render([failed]).splitlines())
 
 
 def test_what_was_not_measured_is_a_dash() -> None:

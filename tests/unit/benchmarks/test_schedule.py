@@ -10,10 +10,10 @@ from benchmarks.schedule import Progress, rounds_of, row_seconds, run_seconds
 
 PRODUCE = Case(kind=Kind.PRODUCE, value_bytes=1000)
 BOTH = (PeerName.KAFKA, PeerName.EMBEDDED)
-WHOLE_RUN_MINUTES_MAX = 40
+WHOLE_RUN_MINUTES_MAX = 45
 
 
-def test_a_whole_run_should_take_no_longer_than_forty_minutes() -> None:
+def test_a_whole_run_should_take_no_longer_than_forty_five_minutes() -> None:
     assert run_seconds(list(cases()), FULL, list(PeerName), ROUNDS) / 60 <= WHOLE_RUN_MINUTES_MAX
 
 
