@@ -4,7 +4,9 @@ Rule: real agents, real clients with their own defaults for errors and retries. 
 printed, never asserted.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -12,6 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.faults.load import consume_all
+from tests.java_services import JavaProgram
+from tests.processes import Process
 from tests.rolling_load import Latencies, SteadyConsumer, SteadyProducer
 
 NAMES = ("a", "b", "c")
@@ -78,3 +82,28 @@ def test_a_rolling_restart_costs_clients_no_error_and_no_record(clusters: Cluste
             assert stored[partition] == [(number, number) for number in range(count)]
             assert reader.read[partition] == stored[partition]
             assert producer.acknowledged[partition] == stored[partition]
+
+
+@pytest.mark.slow
+def test_a_rolling_restart_costs_java_clients_nothing(
+    clusters: ClusterFactory, compile_java: Callable[[Path], JavaProgram], tmp_path: Path
+) -> None:
+    client = compile_java(Path(__file__).parent / "java" / "SteadyClient.java")
+    cluster = clusters()
+    agents = [cluster.start(name) for name in NAMES]
+    bootstrap = ",".join(agent.bootstrap for agent in agents)
+    create_topics(bootstrap, "t")
+    stop = tmp_path / "stop"
+    command = client.command(bootstrap, "t", str(PARTITIONS), "200", str(stop))
+    with Process(command, tmp_path, name="steady-client") as process:
+        assert process.read_line() == "sending"
+        for agent in agents:
+            restart(cluster, agent)
+        stop.touch()
+        process.wait_until(lambda: "done" in process.stdout, "the last record", seconds_max=120)
+        *errors, done = process.read_lines()
+    assert errors == []
+    _, sent, read, p50_ms, p99_ms, max_ms = done.split()
+    print(f"Java: {sent} records, p50 {p50_ms} ms, p99 {p99_ms} ms, max {max_ms} ms")
+    assert int(read) == int(sent) > 0
+    assert not [line for line in process.stderr.splitlines() if " ERROR " in line]
