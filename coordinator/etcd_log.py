@@ -157,6 +157,11 @@ class EtcdLedger:
         held = (await self._read_checked([get(self._keys.session(name))]))[0].response_range.kvs
         return not held or self._lineage.session(held[0].create_revision) != session
 
+    async def live_names(self) -> Sequence[str]:
+        keys = self._keys
+        held = (await self._read_checked([get(keys.sessions, prefix_end(keys.sessions))]))[0].response_range.kvs
+        return sorted(pair.key.removeprefix(keys.sessions).decode() for pair in held)
+
     async def released_names(self) -> AsyncGenerator[str, None]:
         first = self._keys.session("")
         create = rpc_pb2.WatchCreateRequest(

@@ -164,6 +164,10 @@ class Ledger(Protocol):
         """
         ...
 
+    async def live_names(self) -> Sequence[str]:
+        """The names under which sessions live, in order."""
+        ...
+
     async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
         """Append all entries in one revision and return it.
 

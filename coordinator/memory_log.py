@@ -105,6 +105,9 @@ class MemoryLedgerCore:
     def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._sessions.get(name) != session
 
+    def live_names(self) -> Sequence[str]:
+        return sorted(self._sessions)
+
     def check_session(self, session: SessionId) -> None:
         """Raise `Fenced` where it is over."""
         if session not in self._newest:
@@ -240,6 +243,9 @@ class MemoryLedger:
                 told_count += 1
                 yield core.released[told_count - 1]
             await changed.wait()
+
+    async def live_names(self) -> Sequence[str]:
+        return self._reach().live_names()
 
     async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
         check_group(entries)

@@ -93,6 +93,9 @@ class LedgerFile:
     def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._sessions.get(name) != session
 
+    def live_names(self) -> Sequence[str]:
+        return sorted(self._sessions)
+
     # Entries.
 
     def append(self, session: SessionId, entries: Sequence[Entry]) -> tuple[Position, bool]:

@@ -140,6 +140,9 @@ class SqliteLedger:
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         return await self._call(partial(self._file.is_session_ended, name, session))
 
+    async def live_names(self) -> Sequence[str]:
+        return await self._call(self._file.live_names)
+
     async def released_names(self) -> AsyncGenerator[str, None]:
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # all sessions end with this process
         yield await never

@@ -98,6 +98,16 @@ class TestAppending:
             assert [row.number for row in start.records if row.session == session] == list(range(20))
 
 
+class TestWhoLives:
+    async def test_names_are_told_while_their_sessions_live(self, ledger: Ledger) -> None:
+        assert await ledger.live_names() == []
+        later = await ledger.open_session("b")
+        await ledger.open_session("a")
+        assert await ledger.live_names() == ["a", "b"]
+        await ledger.close_session(later)
+        assert await ledger.live_names() == ["a"]
+
+
 class TestRepeating:
     @pytest.mark.parametrize("losses", [[Loss.BEFORE], [Loss.AFTER], [Loss.BEFORE, Loss.BEFORE, Loss.AFTER]])
     async def test_an_unknown_outcome_is_settled_by_repeating(self, backend: Backend, losses: list[Loss]) -> None:
