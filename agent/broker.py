@@ -294,8 +294,11 @@ class Broker:
         if all(session.is_draining for number, session in self.state.sessions.items() if number != self.session):
             return
         self.services.draining.begin()
-        await self._produce.drain()
-        await self._writer.submit(StartDrain(session=self.session))
+        try:
+            await self._produce.drain()
+            await self._writer.submit(StartDrain(session=self.session))
+        finally:
+            self.services.draining.tell()
         await self.services.draining.until_quiet(self._clock)
 
     async def drain(self) -> None:

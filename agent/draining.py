@@ -5,6 +5,8 @@ order: so nothing that a client sends to the next agent overtakes what it sent h
 sent away gets NOT_LEADER_OR_FOLLOWER, as in Kafka's controlled shutdown: it refreshes its metadata and repeats.
 """
 
+import asyncio
+
 from agent.clock import Clock
 from protocol.limits import DRAIN_POLL_SECONDS, DRAIN_QUIET_SECONDS
 
@@ -15,14 +17,23 @@ class Draining:
     def __init__(self) -> None:
         self.is_sending_away = False
         self.sent_away_count = 0
+        self._do_others_lead = asyncio.Event()
 
     def begin(self) -> None:
         self.is_sending_away = True
 
-    def sends_away(self) -> bool:
-        """Whether to send away the client that asks now; counted, so that the drain sees that clients still come."""
+    def tell(self) -> None:
+        """From now on others lead, or nobody will: who was kept waiting is told."""
+        self._do_others_lead.set()
+
+    async def sends_away(self) -> bool:
+        """Whether to send away the client that asks now; counted, so that the drain sees that clients still come.
+
+        It is kept waiting until it can find another leader: if it looked too early it would come back, and wait longer.
+        """
         if self.is_sending_away:
             self.sent_away_count += 1
+            await self._do_others_lead.wait()
         return self.is_sending_away
 
     async def until_quiet(self, clock: Clock) -> None:

@@ -52,7 +52,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         return write_fetch_response(
             request.frame.correlation_id, version, FetchResponse(topics=[], error_code=plan.error_code)
         )
-    if services.draining.sends_away():
+    if await services.draining.sends_away():
         reads = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in plan.wanted]
         return await work(len(reads), _answer, request.frame, reads, isolation_level, _session_id(plan))
     if _is_elsewhere(services, rack):

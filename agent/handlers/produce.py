@@ -49,7 +49,7 @@ SENT_AWAY = Acknowledgement(error_code=ErrorCode.not_leader_or_follower)
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
-    if services.draining.sends_away() and body.acks != ACKS_NONE:
+    if body.acks != ACKS_NONE and await services.draining.sends_away():
         return _sent_away(request, body)
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)

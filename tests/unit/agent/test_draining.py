@@ -1,5 +1,7 @@
 """A stopping agent waits for clients that still come, and no longer."""
 
+import asyncio
+
 from agent.draining import Draining
 from protocol.limits import DRAIN_QUIET_SECONDS
 from tests.unit.agent.ledger_parts import ManualClock
@@ -17,21 +19,30 @@ class Visited(ManualClock):
         await super().sleep(seconds)
         while self._times_s and self._times_s[0] <= self.seconds:
             self._times_s.pop(0)
-            self._draining.sends_away()
+            assert await self._draining.sends_away()
 
 
-def test_nobody_is_sent_away_or_counted_before_it_begins() -> None:
+async def test_nobody_is_sent_away_or_counted_before_it_begins() -> None:
     draining = Draining()
-    assert not draining.sends_away()
+    assert not await draining.sends_away()
     assert draining.sent_away_count == 0
+
+
+async def test_a_client_waits_until_it_can_find_another_leader() -> None:
+    draining = Draining()
     draining.begin()
-    assert draining.sends_away()
+    waiting = asyncio.ensure_future(draining.sends_away())
+    await asyncio.wait([waiting], timeout=0.01)
+    assert not waiting.done()
+    draining.tell()
+    assert await waiting
     assert draining.sent_away_count == 1
 
 
 async def test_it_is_quiet_once_nobody_came_for_a_while() -> None:
     draining = Draining()
     draining.begin()
+    draining.tell()
     clock = Visited(draining, [0.3, 0.9, 1.5])
     await draining.until_quiet(clock)
     assert 1.5 + DRAIN_QUIET_SECONDS <= clock.seconds < 1.6 + DRAIN_QUIET_SECONDS

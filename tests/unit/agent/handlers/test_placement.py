@@ -171,6 +171,7 @@ class TestClientsThatAreSentAway:
     async def test_a_producer_is_told_that_somebody_else_leads_and_nothing_is_taken(self) -> None:
         async with trio() as cluster:
             cluster.services.draining.begin()
+            cluster.services.draining.tell()
             answer = await produce.handle(cluster.services, produce_request())
             assert not isinstance(answer, asyncio.Future)
             told = read(ProduceResponse, answer).responses[0].partition_responses[0]
@@ -181,6 +182,7 @@ class TestClientsThatAreSentAway:
     async def test_a_producer_that_wants_no_answer_is_taken_and_loses_its_connection(self) -> None:
         async with trio() as cluster:
             cluster.services.draining.begin()
+            cluster.services.draining.tell()
             with pytest.raises(NoAnswer):
                 await produce.handle(cluster.services, produce_request(acks=0))
             await cluster.paths.produce_path.drain()
@@ -189,4 +191,5 @@ class TestClientsThatAreSentAway:
     async def test_a_consumer_is_told_that_somebody_else_leads(self) -> None:
         async with trio() as cluster:
             cluster.services.draining.begin()
+            cluster.services.draining.tell()
             assert (await fetched(cluster.services)).error_code == ErrorCode.not_leader_or_follower
