@@ -57,7 +57,8 @@ class MetadataLoop:
         self._follower = follower
         self._clock = clock
         self._outcomes: dict[tuple[SessionId, int], asyncio.Future[Outcome]] = {}
-        self._growing: dict[PartitionKey, set[Growth]] = defaultdict(set)
+        # Dictionaries in the place of sets: whoever waited first is woken first, in every run alike.
+        self._growing: dict[PartitionKey, dict[Growth, None]] = defaultdict(dict)
         self._reached: list[tuple[Position, asyncio.Future[None]]] = []
         self._barrier_waiters: list[asyncio.Future[None]] = []
         self._barrier_wanted = asyncio.Event()
@@ -84,13 +85,13 @@ class MetadataLoop:
         """Begin to watch partitions; end with `unwatch`."""
         growth = Growth(keys, asyncio.get_running_loop().create_future())
         for key in keys:
-            self._growing[key].add(growth)
+            self._growing[key][growth] = None
         return growth
 
     def unwatch(self, growth: Growth) -> None:
         for key in growth.keys:
             watching = self._growing[key]
-            watching.discard(growth)
+            watching.pop(growth, None)
             if not watching:
                 del self._growing[key]
 
@@ -185,19 +186,19 @@ class MetadataLoop:
                     )
 
     def _apply(self, records: Sequence[LedgerRecord]) -> None:
-        grown: set[PartitionKey] = set()
+        grown: dict[PartitionKey, None] = {}
         self.entry_bytes_applied += sum(len(record.payload) for record in records)
         for applied in self._follower.receive(records):
             self.entries_applied_count += 1
             self._settle(applied)
             match applied.outcome:
                 case ChunksCommitted(grown=keys):
-                    grown.update(keys)
+                    grown.update(dict.fromkeys(keys))
                 case _:
                     pass
             if applied.proposal is not None and isinstance(applied.proposal.command, DeleteTopic):
                 topic_id = applied.proposal.command.topic_id
-                grown.update(key for key in self._growing if key[0] == topic_id)
+                grown.update((key, None) for key in self._growing if key[0] == topic_id)
         for key in grown:
             for growth in self._growing.get(key, ()):
                 growth.notify()

@@ -1,0 +1,312 @@
+"""Agents of the world: a name, and one life after the other.
+
+Rule: a life is an agent's real code from its start on, as `agent.components` begins it. To crash it is to drop all its
+callbacks at once; nothing of it is closed, cancelled or awaited. What it had sent is on its way still.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agent.addresses import HostPort, Listener
+from agent.broker import Broker
+from agent.clock import Clock, SystemClock
+from agent.cluster_identity import check_bucket, check_reached
+from agent.components import once_there
+from agent.ids import RESERVED_UUIDS, UUID_BYTES, uuid_text
+from agent.ledger_writer import OutcomeUnknown
+from agent.metrics import Metrics
+from agent.settings import Settings
+from agent.state_loading import load
+from agent.supervisor import Supervisor
+from coordinator.commands import Endpoint
+from coordinator.log import LedgerError
+from protocol.types import Milliseconds
+from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
+from tests.simulation.history import History
+from tests.simulation.ledger import LedgerServer, SimulatedLedger
+from tests.simulation.links import Link
+from tests.simulation.loop import NODE, SimulatedLoop
+from tests.simulation.plan import Plan
+from tests.simulation.store import Bucket, SimulatedStore
+
+PORT = 9092
+LEDGER_TIMEOUT_SECONDS = 5.0
+STORE_TIMEOUT_SECONDS = 10.0
+PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
+DRAIN_SECONDS_MAX = 20.0
+
+
+class ServerEnd(Protocol):
+    """The agent's end of a connection."""
+
+    @property
+    def owes_answers(self) -> bool: ...
+
+    def stop_taking_up(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def died(self) -> None: ...
+
+
+class AgentClock(SystemClock):
+    """The loop's time, from a moment of the agent's own; its wall clock may be off."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wall_ms: Callable[[], int], started_s: float) -> None:
+        self._loop = loop
+        self._wall_ms = wall_ms
+        self._started_s = started_s
+        self.off_by_ms = 0
+
+    def now_ms(self) -> Milliseconds:
+        return Milliseconds(self._wall_ms() + self.off_by_ms)
+
+    def monotonic_s(self) -> float:
+        return self._started_s + self._loop.time()
+
+
+class SeededIds:
+    """Implements `agent.ids.Ids`."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def new_uuid(self) -> bytes:
+        while True:
+            drawn = self._chance.randbytes(UUID_BYTES)
+            if drawn not in RESERVED_UUIDS:
+                return drawn
+
+    def new_cluster_id(self) -> str:
+        return uuid_text(self.new_uuid())
+
+    def jitter(self) -> float:
+        return self._chance.random()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the world gives to every agent."""
+
+    loop: SimulatedLoop
+    chance: random.Random
+    history: History
+    outside: Context
+    plan: Plan
+    ledger: LedgerServer
+    bucket: Bucket
+    wall_ms: Callable[[], int]
+
+
+class AgentInWorld:
+    """One name among the agents; alive or not."""
+
+    def __init__(self, number: int, around: Surroundings) -> None:
+        self.number = number
+        self.name = f"agent-{number}"
+        self._around = around
+        self.clock = AgentClock(around.loop, around.wall_ms, started_s=1000.0 * (number + 1))
+        self.ledger_link = self._link("ledger", around.plan.delay_s, LEDGER_TIMEOUT_SECONDS)
+        self.store_link = self._link("store", around.plan.store_delay_s, STORE_TIMEOUT_SECONDS)
+        self.ledger = SimulatedLedger(around.ledger, self.ledger_link)
+        self.store = SimulatedStore(around.bucket, self.store_link, around.chance)
+        self.is_cut_from_clients = False
+        self.life: Life | None = None
+        self.lives_count = 0
+
+    def start(self) -> None:
+        """Begin another life, unless it lives."""
+        if self.life is None:
+            self.lives_count += 1
+            self.life = Life(self, self._around, f"{self.name}.{self.lives_count}")
+            self._around.history.note(self.name, "starts", str(self.life))
+
+    def crash(self) -> None:
+        """End it between two callbacks."""
+        if self.life is not None:
+            self._around.history.note(self.name, "crashes")
+            self.ended(self.life)
+
+    def ended(self, life: "Life") -> None:
+        """A life is over, for whatever reason."""
+        life.die()
+        if self.life is life:
+            self.life = None
+
+    @property
+    def broker(self) -> Broker | None:
+        """Where it serves."""
+        return None if self.life is None else self.life.broker
+
+    def _link(self, server: str, delay_s: float, timeout_s: float) -> Link:
+        around = self._around
+        return Link(
+            name=f"{self.name}/{server}",
+            loop=around.loop,
+            chance=around.chance,
+            history=around.history,
+            outside=around.outside,
+            delay_s=delay_s,
+            timeout_s=timeout_s,
+        )
+
+
+class Life:
+    """One run of an agent's process. Implements `tests.simulation.loop.Owner`."""
+
+    def __init__(self, agent: AgentInWorld, around: Surroundings, name: str) -> None:
+        self._agent = agent
+        self._around = around
+        self._name = name
+        self._held: list[asyncio.Handle] = []
+        self._callbacks_left = -1
+        self._is_draining = asyncio.Event()
+        self.is_dead = False
+        self.is_paused = False
+        self.broker: Broker | None = None
+        self.ends: list[ServerEnd] = []
+        """Of its connections."""
+        self.context = copy_context()
+        self.context.run(NODE.set, self)
+        self._main = around.loop.create_task(self._live(), name=name, context=self.context)
+        self._main.add_done_callback(self._ended, context=around.outside)
+
+    def __str__(self) -> str:
+        return self._name
+
+    def may_run(self, handle: asyncio.Handle) -> bool:
+        if self.is_dead:
+            return False
+        if self.is_paused:
+            self._held.append(handle)
+            return False
+        if self._callbacks_left >= 0:
+            self._callbacks_left -= 1
+            if self._callbacks_left < 0:
+                self._agent.crash()
+                return False
+        return True
+
+    def crash_after(self, callbacks: int) -> None:
+        """End it when so many more of its callbacks have run; -1 for not at all."""
+        self._callbacks_left = callbacks
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        held, self._held = self._held, []
+        self._around.loop.release(held)
+
+    def drain(self) -> None:
+        """Ask it to stop in order."""
+        self._is_draining.set()
+
+    def die(self) -> None:
+        self.is_dead = True
+        for end in self.ends:
+            end.died()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if self.is_dead:
+            return
+        self._agent.ended(self)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            self._around.history.note(self._agent.name, "stopped")
+            return
+        self._around.history.violation(f"{self} ended by itself: {_told(error)}")
+
+    async def _live(self) -> None:
+        around, agent = self._around, self._agent
+        clock, ids = agent.clock, SeededIds(around.chance)
+        store = RetryingStore(
+            agent.store,
+            policy=RetryPolicy(deadline_s=PUTS_GIVEN_UP_AFTER_SECONDS),
+            ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
+        )
+        ledger = agent.ledger
+        identity = await once_there(ledger.identity, clock)
+        head = await once_there(ledger.head, clock)
+        await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
+        await once_there(lambda: check_reached(store, ledger), clock)
+        loaded = await once_there(lambda: load(ledger, store), clock)
+        supervisor, tasks = Supervisor(clock=clock, ids=ids), asyncio.TaskGroup()
+        async with supervisor, tasks:
+            broker = Broker(
+                settings=settings_of(agent.name, around.plan),
+                identity=identity,
+                ledger=ledger,
+                store=store,
+                follower=loaded.follower,
+                clock=clock,
+                ids=ids,
+                metrics=Metrics(),
+                tasks=tasks,
+                supervisor=supervisor,
+            )
+            await broker.begin([Endpoint(listener="PLAINTEXT", host=agent.name, port=PORT)])
+            self.broker = broker
+            around.history.note(agent.name, "serves", f"session {broker.session}")
+            await self._is_draining.wait()
+            await self._drain(broker, clock)
+            self.stop_serving()
+            await supervisor.stop()
+
+    async def _drain(self, broker: Broker, clock: Clock) -> None:
+        """In the order of `agent.agent.Agent.drain`."""
+        try:
+            async with clock.timeout(DRAIN_SECONDS_MAX):
+                try:
+                    async with clock.timeout(DRAIN_SECONDS_MAX / 4):
+                        await broker.send_clients_away()
+                except (TimeoutError, OutcomeUnknown):
+                    self._around.history.note(self._agent.name, "clients stay")
+                self.broker = None
+                for end in self.ends:
+                    end.stop_taking_up()
+                deadline_s = clock.monotonic_s() + DRAIN_SECONDS_MAX / 2
+                while any(end.owes_answers for end in self.ends) and clock.monotonic_s() < deadline_s:
+                    await clock.sleep(0.05)
+                self.stop_serving()
+                await broker.drain()
+        except (TimeoutError, OutcomeUnknown, LedgerError):
+            self._around.history.note(self._agent.name, "not drained")
+
+    def stop_serving(self) -> None:
+        """Close all connections."""
+        self.broker = None
+        for end in self.ends:
+            end.close()
+
+
+def settings_of(name: str, plan: Plan) -> Settings:
+    """The settings of an agent in the world."""
+    listener = Listener(name="PLAINTEXT", host=name, port=PORT)
+    return Settings(
+        listeners=(listener,),
+        advertised=(listener,),
+        http=HostPort(host=name, port=0),
+        ledger_url="memory:",
+        store_url="memory:" if plan.is_store_cheap else "s3://bucket/prefix",
+        data_dir=Path(),
+        name=name,
+        flush_interval_ms=plan.flush_interval_ms,
+        archive_interval_s=plan.archive_interval_s,
+        gc_grace_s=plan.gc_grace_s,
+        read_cache_bytes=plan.read_cache_bytes,
+        snapshot_entries=plan.snapshot_entries,
+    )
+
+
+def _told(error: BaseException) -> str:
+    """An error in words that are the same in every run."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_told(each) for each in error.exceptions)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,197 @@
+"""The ledger's server in the world, and each agent's connection to it.
+
+Rule: the server is `coordinator.memory_log`, the reference of every backend, with leases in the world's time, and one
+thing as etcd has it: a repeat of entries that were trimmed is appended again, and the state has to notice (safety rule
+S10). Everything an agent asks goes over its link; what it learns of the log comes over a watch that may lag or hang.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextvars import Context
+from itertools import groupby
+from operator import attrgetter
+from typing import TypeVar
+
+from coordinator.append_rules import NewestGroup, is_next
+from coordinator.log import (
+    Entry,
+    Head,
+    LedgerIdentity,
+    LedgerRecord,
+    LedgerStart,
+    LedgerUnavailable,
+    SnapshotPointer,
+)
+from coordinator.memory_log import MemoryLedgerCore
+from protocol.limits import LEDGER_SESSION_SECONDS
+from protocol.types import Position, SessionId
+from tests.simulation.history import History
+from tests.simulation.links import Link, Unanswered
+from tests.simulation.truth import Truth
+
+T = TypeVar("T")
+
+WATCH_DEAD_SECONDS = 15.0
+"""After so long without a sign of life a watch is given up, at the latest."""
+
+
+class LedgerServer(MemoryLedgerCore):
+    """Holds the log and the leases, and tells the truth of each append."""
+
+    def __init__(self, *, loop: asyncio.AbstractEventLoop, history: History, outside: Context) -> None:
+        super().__init__(cluster_id="simulated")
+        self._loop = loop
+        self._history = history
+        self._outside = outside
+        self._leases: dict[SessionId, asyncio.TimerHandle] = {}
+        self.truth = Truth(self.identity, history, self._leases.__contains__)
+
+    def open_session(self, name: str) -> SessionId:
+        session = super().open_session(name)
+        self._history.note("ledger", "session opened", f"{session} {name}")
+        self._renew(session)
+        return session
+
+    def keep(self, session: SessionId) -> None:
+        self.check_session(session)
+        self._renew(session)
+
+    def expire(self, session: SessionId) -> None:
+        if session in self._leases:
+            self._leases.pop(session).cancel()
+            self._history.note("ledger", "lease gone", str(session))
+        super().expire(session)
+
+    def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        newest = self._newest.get(session)
+        appends_count = self.head.appends_count
+        if newest is not None and not is_next(newest, entries) and not self._revision_of(session, entries[0].number):
+            position = self._append_again(session, newest, entries)
+        else:
+            position = super().append(session, entries)
+        if self.head.appends_count > appends_count:
+            self.truth.receive(self._revisions[-1], self._loop.time())
+        else:
+            self._history.note("ledger", "repeat recognised", f"{session}/{entries[0].number}")
+        return position
+
+    def trim(self, position: Position) -> None:
+        super().trim(position)
+        self._history.note("ledger", "trimmed", str(position))
+
+    def _append_again(self, session: SessionId, newest: NewestGroup, entries: Sequence[Entry]) -> Position:
+        """As etcd, whose only memory of an entry is its key."""
+        number = entries[0].number
+        before = Entry(number=number - 1, payload=b"")
+        self._newest[session] = NewestGroup(position=newest.position, entries=(before,)) if number else None
+        position = super().append(session, entries)
+        self._newest[session] = newest
+        return position
+
+    def _renew(self, session: SessionId) -> None:
+        lease = self._leases.get(session)
+        if lease is not None:
+            lease.cancel()
+        self._leases[session] = self._loop.call_later(
+            LEDGER_SESSION_SECONDS, self.expire, session, context=self._outside
+        )
+
+
+class SimulatedLedger:
+    """One agent's connection. Implements `coordinator.log.Ledger`."""
+
+    def __init__(self, server: LedgerServer, link: Link) -> None:
+        self._server = server
+        self._link = link
+        self.lag_s = 0.0
+        """How much later than others this agent reads."""
+
+    async def identity(self) -> LedgerIdentity:
+        return await self._ask("identity", lambda: self._server.identity)
+
+    async def open_session(self, name: str) -> SessionId:
+        return await self._ask(f"open session {name}", lambda: self._server.open_session(name))
+
+    async def keep_session(self, session: SessionId) -> None:
+        await self._ask(f"keep session {session}", lambda: self._server.keep(session))
+
+    async def close_session(self, session: SessionId) -> None:
+        await self._ask(f"close session {session}", lambda: self._server.expire(session))
+
+    async def is_session_ended(self, name: str, session: SessionId) -> bool:
+        return await self._ask(f"is session {session} ended", lambda: self._server.is_session_ended(name, session))
+
+    async def released_names(self) -> AsyncGenerator[str, None]:
+        """Nobody is told: what ended is found by asking."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        yield await never
+
+    async def live_names(self) -> Sequence[str]:
+        return await self._ask("who lives", self._server.live_names)
+
+    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        copied = tuple(entries)
+        return await self._ask(
+            f"append {session}/{copied[0].number}+{len(copied)}", lambda: self._server.append(session, copied)
+        )
+
+    async def load(self) -> LedgerStart:
+        return await self._ask("load", self._server.load)
+
+    async def head(self) -> Head:
+        return await self._ask("head", lambda: self._server.head)
+
+    async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
+        return await self._ask(f"set snapshot {pointer.position}", lambda: self._server.set_snapshot(expected, pointer))
+
+    async def trim(self, position: Position) -> None:
+        await self._ask(f"trim {position}", lambda: self._server.trim(position))
+
+    async def pressure(self) -> float:
+        return await self._ask("pressure", lambda: 0.0)
+
+    async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        raise NotImplementedError("no simulation recovers a cluster")
+
+    async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
+        """Whole revisions, some at a time, a little late."""
+        link = self._link
+        while True:
+            if link.is_cut:
+                await self._hang()
+            changed = self._server.changed
+            records = self._server.read_after(after)
+            if not records:
+                await changed.wait()
+                continue
+            await link.pause(link.delay() + self.lag_s)
+            if link.is_cut:
+                continue
+            taken = self._some(records)
+            after = taken[-1].position
+            yield taken
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def _hang(self) -> None:
+        """A watch over a cut link breaks at once, or nobody tells for a while."""
+        link = self._link
+        if link.is_silent:
+            waited_s = 0.0
+            while link.is_cut and waited_s < WATCH_DEAD_SECONDS:
+                await link.pause(1.0)
+                waited_s += 1.0
+        if link.is_cut or not link.is_silent:
+            raise LedgerUnavailable(f"{link.name}: the watch broke")
+
+    def _some(self, records: Sequence[LedgerRecord]) -> Sequence[LedgerRecord]:
+        revisions = [list(revision) for _, revision in groupby(records, key=attrgetter("position"))]
+        count = 1 + self._link.choose(len(revisions))
+        return [record for revision in revisions[:count] for record in revision]
+
+    async def _ask(self, what: str, act: Callable[[], T]) -> T:
+        try:
+            return await self._link.call(what, act)
+        except Unanswered as error:
+            raise LedgerUnavailable(str(error)) from error

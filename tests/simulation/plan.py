@@ -1,0 +1,93 @@
+"""What a seed draws before anything runs: the cluster, its settings, the workload and the faults that may happen.
+
+Rule: each seed enables only some kinds of fault and exaggerates some settings, because a world in which everything
+happens at once hides what needs quiet to be seen ("swarm testing", Groce and others, ISSTA 2012).
+"""
+
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FaultName(StrEnum):
+    """What may happen to a cluster."""
+
+    CRASH = "crash"
+    RESTART = "restart"
+    """In order: an agent drains, ends its session, and comes back."""
+    PAUSE = "pause"
+    """Shorter or longer than the lease: it comes back as a zombie."""
+    LEDGER_CUT = "ledger cut"
+    """One agent and the ledger, in both directions; refused, or silent."""
+    LEDGER_SHAKY = "ledger shaky"
+    """Requests and answers are lost or come late: the outcome is unknown."""
+    LEDGER_LAG = "ledger lag"
+    """One agent reads the ledger late, perhaps later than it is trimmed."""
+    STORE_CUT = "store cut"
+    STORE_SHAKY = "store shaky"
+    """Slow, failing, late and unknown puts; failing, truncated and missing gets; stale and broken lists."""
+    CLIENT_CUT = "client cut"
+    """Clients do not reach one agent."""
+    CLOCK = "clock"
+    """The wall clock of one agent jumps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that is drawn once. Times in seconds of the world."""
+
+    agents: int
+    faults: tuple[FaultName, ...]
+    fault_interval_s: float
+    """Between two faults, on average."""
+    seconds: float
+    """How long faults happen."""
+    choice_max: int
+    """Among how many ready callbacks the next is drawn."""
+    delay_s: float
+    """Of one message, on average."""
+    store_delay_s: float
+    is_store_cheap: bool
+    flush_interval_ms: int
+    archive_interval_s: int
+    gc_grace_s: int
+    snapshot_entries: int
+    read_cache_bytes: int
+    partitions: int
+    producers: int
+    plain_producers: int
+    consumers: int
+    producer_pause_s: float
+    window: int
+    """Requests of an idempotent producer in flight."""
+    has_topic_churn: bool
+    move_chance: float
+    """How often a client goes to another agent although nothing is wrong."""
+
+
+def draw(chance: random.Random) -> Plan:
+    """The plan of a seed."""
+    faults = tuple(name for name in FaultName if chance.random() < 0.45)
+    return Plan(
+        agents=chance.choice((2, 3, 3)),
+        faults=faults,
+        fault_interval_s=chance.choice((1.0, 2.0, 4.0)),
+        seconds=chance.choice((15.0, 25.0, 40.0)),
+        choice_max=chance.choice((1, 2, 1000)),
+        delay_s=chance.choice((0.0005, 0.002, 0.02)),
+        store_delay_s=chance.choice((0.002, 0.02, 0.1)),
+        is_store_cheap=chance.random() < 0.4,
+        flush_interval_ms=chance.choice((5, 50, 250)),
+        archive_interval_s=chance.choice((2, 5, 15, 1000)),
+        gc_grace_s=chance.choice((5, 15)),
+        snapshot_entries=chance.choice((15, 50, 100_000)),
+        read_cache_bytes=chance.choice((0, 2_000, 1_000_000)),
+        partitions=chance.choice((1, 2)),
+        producers=chance.choice((1, 2)),
+        plain_producers=chance.choice((0, 1)),
+        consumers=chance.choice((1, 2)),
+        producer_pause_s=chance.choice((0.3, 0.8, 2.0)),
+        window=chance.choice((1, 3, 5)),
+        has_topic_churn=chance.random() < 0.4,
+        move_chance=chance.choice((0.0, 0.05, 0.3)),
+    )

@@ -1,0 +1,174 @@
+"""The bucket in the world, and each agent's way to it.
+
+Rule: a delete is judged when it arrives: what the ledger refers to, what may still come true, and what was released
+less than the grace ago must never go (safety rule S6). The bucket lies only in the ways of real ones: answers that are
+lost or late, lists that miss what is new and name what is gone, objects that are not there yet.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from coordinator.memory_log import MemoryLedgerCore
+from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
+from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, session_of_key
+from tests.simulation.history import History
+from tests.simulation.links import Link, Unanswered
+from tests.simulation.truth import Truth
+
+T = TypeVar("T")
+
+FRESH_SECONDS = 3.0
+"""For how long a lying bucket may not show what was put, or still list what was deleted."""
+SKEW_SECONDS_MAX = 11.0
+"""By how much the ledger's time may be ahead: the clock's check allows ten seconds (safety rule S2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    payload: bytes
+    put_s: float
+
+
+class Bucket:
+    """Holds the objects."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        history: History,
+        ledger: MemoryLedgerCore,
+        truth: Truth,
+        grace_s: float,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._history = history
+        self._ledger = ledger
+        self._truth = truth
+        self._grace_s = grace_s
+        self.now_ms = now_ms
+        self.objects: dict[str, _Stored] = {}
+        self.deleted_s: dict[str, float] = {}
+
+    def put(self, key: str, payload: bytes, *, if_absent: bool) -> None:
+        if key in self.objects:
+            if if_absent:
+                raise ObjectExists(f"{key} exists")
+            if self.objects[key].payload != payload:
+                self._history.violation(f"{key} was put twice with other bytes")
+        self._history.note("bucket", "put", f"{key} {len(payload)}")
+        self.objects[key] = _Stored(payload, self._loop.time())
+
+    def find(self, key: str, *, is_lying: bool) -> bytes:
+        stored = self.objects.get(key)
+        if stored is None or (is_lying and self._loop.time() - stored.put_s < FRESH_SECONDS):
+            raise ObjectMissing(f"{key} does not exist")
+        return stored.payload
+
+    def listed(self, prefix: str, *, is_lying: bool) -> list[ObjectMeta]:
+        now_s = self._loop.time()
+        sizes = {
+            key: len(stored.payload)
+            for key, stored in self.objects.items()
+            if not is_lying or now_s - stored.put_s >= FRESH_SECONDS
+        }
+        if is_lying:
+            gone = (key for key, deleted_s in self.deleted_s.items() if now_s - deleted_s < FRESH_SECONDS)
+            sizes.update((key, 1) for key in gone)
+        keys = sorted(key for key in sizes if key.startswith(prefix))
+        return [ObjectMeta(key=key, size_bytes=sizes[key], modified_ms=0) for key in keys]
+
+    def delete(self, who: str, keys: Sequence[str]) -> None:
+        for key in keys:
+            if key in self.objects:
+                fault = self._fault_of_deletion(key)
+                self._history.note("bucket", "deleted", f"{key} by {who}")
+                if fault:
+                    self._history.violation(f"{who} deleted {key}, {fault} (S6)")
+                del self.objects[key]
+                self.deleted_s[key] = self._loop.time()
+
+    def _fault_of_deletion(self, key: str) -> str:
+        """Why this object had to stay; empty where it may go."""
+        state = self._truth.state
+        if key.startswith(SNAPSHOT_PREFIX):
+            pointer = self._ledger.pointer
+            return "to which the snapshot pointer points" if pointer and pointer.object_key == key else ""
+        if key.startswith(REACHED_PREFIX):
+            newest = max(found for found in self.objects if found.startswith(REACHED_PREFIX))
+            return "which says how far the ledger has come" if key == newest else ""
+        if key in state.object_ids:
+            return "to which the index refers"
+        session = session_of_key(key)
+        if session is None:
+            return "which is not garbage"
+        released_s = self._truth.released_s.get(key)
+        if released_s is not None:
+            age_s = self._loop.time() - released_s
+            return f"released only {age_s:.3f} s ago" if age_s < self._grace_s - SKEW_SECONDS_MAX else ""
+        if session in state.sessions:
+            return f"whose session {session} lives and may still commit it"
+        return ""
+
+
+class SimulatedStore:
+    """One agent's way to the bucket. Implements `storage.object_store.ObjectStore`."""
+
+    def __init__(self, bucket: Bucket, link: Link, chance: random.Random) -> None:
+        self._bucket = bucket
+        self._link = link
+        self._chance = chance
+        self.lie_chance = 0.0
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        payload = b"".join(parts)
+        await self._ask(f"put {key}", lambda: self._bucket.put(key, payload, if_absent=if_absent))
+
+    async def get(self, key: str) -> bytes:
+        is_lying = self._lies()
+        found = await self._ask(f"get {key}", lambda: self._bucket.find(key, is_lying=is_lying))
+        if self._lies():
+            raise StoreUnavailable(f"{key} broke off")
+        return found
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        found = (await self.get(key))[byte_first : byte_first + byte_count]
+        if len(found) != byte_count:
+            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
+        return found
+
+    async def head(self, key: str) -> ObjectMeta:
+        found = await self._ask(f"head {key}", lambda: self._bucket.find(key, is_lying=False))
+        return ObjectMeta(key=key, size_bytes=len(found), modified_ms=0)
+
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
+        is_lying = self._lies()
+        found = await self._ask(f"list {prefix}", lambda: self._bucket.listed(prefix, is_lying=is_lying))
+        for meta in (each for each in found if each.key > after):
+            if self._lies():
+                raise StoreUnavailable(f"list {prefix} broke off")
+            yield meta
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        named = tuple(keys)
+        who = self._link.name
+        await self._ask(f"delete {len(named)}: {named[0] if named else ''}", lambda: self._bucket.delete(who, named))
+
+    async def server_time_ms(self) -> int | None:
+        return await self._ask("time", self._bucket.now_ms)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    def _lies(self) -> bool:
+        return self.lie_chance > 0 and self._chance.random() < self.lie_chance
+
+    async def _ask(self, what: str, act: Callable[[], T]) -> T:
+        try:
+            return await self._link.call(what, act)
+        except Unanswered as error:
+            raise StoreUnavailable(str(error)) from error

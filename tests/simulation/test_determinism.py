@@ -1,0 +1,39 @@
+"""A seed is the whole run: in this process, in another one, and whatever order Python's hashes have."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.source import ROOT
+from tests.simulation.world import run
+
+SEEDS = (1, 8, 13, 33)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_runs_of_a_seed_are_the_same(seed: int) -> None:
+    first, second = run(seed), run(seed)
+    assert first.digest == second.digest
+    assert first.steps == second.steps
+    assert first.trace == second.trace
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
+def test_a_run_does_not_depend_on_the_order_of_hashes(hash_seed: str) -> None:
+    program = f"from tests.simulation.world import run\nfor seed in {SEEDS}: print(run(seed).digest)"
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert told.stdout.split() == [run(seed).digest for seed in SEEDS]
+
+
+def test_other_seeds_are_other_runs() -> None:
+    assert len({run(seed).digest for seed in SEEDS}) == len(SEEDS)

@@ -1,0 +1,80 @@
+"""What the ledger says, applied at the very moment at which it is appended: what every agent must agree with.
+
+Rule: after each entry the state's invariants hold; a session is ended only once its lease is gone (safety rule S12); at
+each position there is one digest, which every agent has there too (S3).
+"""
+
+from collections.abc import Callable, Sequence
+
+from coordinator.apply import apply
+from coordinator.commands import Done, EndSession, Proposal, StartSession
+from coordinator.invariants import check
+from coordinator.log import LedgerIdentity, LedgerRecord
+from coordinator.snapshot import digest
+from coordinator.state import ClusterState
+from protocol.types import PartitionIndex, Position, SessionId, TopicId
+from tests.simulation.history import History
+
+
+class Truth:
+    """The state at the ledger's head."""
+
+    def __init__(self, identity: LedgerIdentity, history: History, is_lease_alive: Callable[[SessionId], bool]) -> None:
+        self.state = ClusterState.empty(identity.cluster_id, identity.incarnation)
+        self._history = history
+        self._is_lease_alive = is_lease_alive
+        self._digests: dict[Position, bytes] = {}
+        self.released_s: dict[str, float] = {}
+        """When each object was released, in the world's time."""
+        self.ends: dict[tuple[TopicId, PartitionIndex], list[tuple[float, int]]] = {}
+        """When each partition's log end moved, and where to."""
+        self.names: dict[SessionId, str] = {}
+
+    def receive(self, records: Sequence[LedgerRecord], now_s: float) -> None:
+        """Apply one revision."""
+        for record in records:
+            proposal, outcome = apply(self.state, record)
+            kind = "repeat" if proposal is None else type(proposal.command).__name__
+            self._history.note("ledger", kind, f"{record.position} {record.session}/{record.number} {outcome}"[:200])
+            if proposal is not None:
+                self._look_at(record, proposal, is_done=isinstance(outcome, Done))
+            for fault in check(self.state):
+                self._history.violation(f"invariant at position {record.position}: {fault}")
+        self._note_releases(now_s)
+        self._note_ends(now_s)
+        self._digests[self.state.position] = digest(self.state)
+
+    def end_at(self, place: tuple[str, int], at_s: float) -> int:
+        """Where a partition ended at a time."""
+        topic_id = self.state.topic_ids.get(place[0])
+        if topic_id is None:
+            return 0
+        ends = self.ends[topic_id, PartitionIndex(place[1])]
+        return next((end for moved_s, end in reversed(ends) if moved_s <= at_s), 0)
+
+    def check_digest(self, who: str, state: ClusterState) -> None:
+        """An agent's state is what it was for everybody at its position."""
+        expected = self._digests.get(state.position)
+        if expected is not None and digest(state) != expected:
+            self._history.violation(f"{who} has another digest at position {state.position} (S3)")
+
+    def _look_at(self, record: LedgerRecord, proposal: Proposal, *, is_done: bool) -> None:
+        command = proposal.command
+        if not is_done:
+            return
+        if isinstance(command, StartSession):
+            self.names[record.session] = command.name
+        is_by_another = isinstance(command, EndSession) and command.session != record.session
+        if isinstance(command, EndSession) and is_by_another and self._is_lease_alive(command.session):
+            self._history.violation(f"session {command.session} was ended while its lease lived (S12)")
+
+    def _note_releases(self, now_s: float) -> None:
+        for key in self.state.released:
+            self.released_s.setdefault(key, now_s)
+
+    def _note_ends(self, now_s: float) -> None:
+        for topic_id, topic in self.state.topics.items():
+            for number, partition in enumerate(topic.partitions):
+                ends = self.ends.setdefault((topic_id, PartitionIndex(number)), [(0.0, 0)])
+                if ends[-1][1] != partition.log_end:
+                    ends.append((now_s, partition.log_end))

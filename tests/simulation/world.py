@@ -1,0 +1,274 @@
+"""One seed from its first callback to its verdict.
+
+Rule: everything that happens follows from the seed. The run has three parts: clients work while faults happen; all
+faults end, and within a bounded time everything is acknowledged and everybody reads everything; the bucket is cleaned.
+"""
+
+import asyncio
+import gc
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from warnings import catch_warnings, simplefilter
+
+from agent import cleaner
+from agent.clock import SystemClock
+from storage.gc_plan import plan_sessions
+from storage.refs import session_of_key
+from tests.simulation.agents import AgentInWorld, Surroundings
+from tests.simulation.auditor import Auditor
+from tests.simulation.clients import Administrator, ClientWorld, Consumer, IdempotentProducer, PlainProducer
+from tests.simulation.faults import Faults
+from tests.simulation.history import History, Violation, logs_in
+from tests.simulation.ledger import LedgerServer
+from tests.simulation.links import LATE_SECONDS_MAX
+from tests.simulation.loop import OutOfSteps, SimulatedLoop
+from tests.simulation.patches import patched
+from tests.simulation.plan import Plan, draw
+from tests.simulation.store import Bucket
+from tests.simulation.wire import Place
+
+WALL_MS_FIRST = 1_700_000_000_000
+STEPS_MAX = 400_000
+START_SECONDS_MAX = 60.0
+RECOVERY_SECONDS_MAX = 90.0
+"""From the end of the last fault until everything is acknowledged."""
+SETTLE_SECONDS = 10.0
+READING_SECONDS_MAX = 600.0
+CLEANING_SECONDS_MAX = 200.0
+LISTED_AGAIN_MS = 60_000
+"""A day of the cleaner (`ENDED_SESSION_LISTED_AGAIN_MS`) in the world: late puts land within half of it."""
+DIGEST_SECONDS = 2.0
+READ_BYTES = 2_500
+TOPIC, STAMPED_TOPIC, PASSING_TOPIC = "orders", "stamped", "passing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a seed came to."""
+
+    seed: int
+    plan: Plan
+    digest: str
+    steps: int
+    virtual_s: float
+    violations: tuple[str, ...]
+    trace: tuple[str, ...]
+    counts: dict[str, int]
+    records_read: int
+
+
+def run(seed: int) -> Verdict:
+    """Run one seed."""
+    history = History()
+    with _undisturbed(), logs_in(history):
+        return _World(seed, history).run()
+
+
+class _World:
+    def __init__(self, seed: int, history: History) -> None:
+        self._seed = seed
+        chance = random.Random(seed)
+        self.plan = draw(chance)
+        self.history = history
+        self.loop = SimulatedLoop(chance, choice_max=self.plan.choice_max, steps_max=STEPS_MAX)
+        self.history.loop = self.loop
+        self.loop.on_error = self._bug
+        outside = copy_context()
+        self._ledger = LedgerServer(loop=self.loop, history=self.history, outside=outside)
+        bucket = Bucket(
+            loop=self.loop,
+            history=self.history,
+            ledger=self._ledger,
+            truth=self._ledger.truth,
+            grace_s=self.plan.gc_grace_s,
+            now_ms=self._wall_ms,
+        )
+        self._bucket = bucket
+        self._around = Surroundings(
+            loop=self.loop,
+            chance=chance,
+            history=self.history,
+            outside=outside,
+            plan=self.plan,
+            ledger=self._ledger,
+            bucket=bucket,
+            wall_ms=self._wall_ms,
+        )
+        self._clock = SystemClock()
+        self._agents = [AgentInWorld(number, self._around) for number in range(self.plan.agents)]
+        self._auditor = Auditor(self.history, self._ledger.truth)
+        self._clients = ClientWorld(around=self._around, agents=self._agents, auditor=self._auditor)
+        self._faults = Faults(self._around, self._agents)
+        self._places: list[Place] = [
+            (topic, number) for topic in (TOPIC, STAMPED_TOPIC) for number in range(self.plan.partitions)
+        ]
+
+    def _wall_ms(self) -> int:
+        return WALL_MS_FIRST + int(self.loop.time() * 1000)
+
+    def run(self) -> Verdict:
+        try:
+            self.loop.run(self._main())
+        except Violation:
+            pass
+        except OutOfSteps as error:
+            self.history.violation(f"out of steps: {error}")
+        except BaseExceptionGroup as group:
+            if group.split(Violation)[1] is not None:
+                raise
+        self.history.loop = None  # so that nothing of the world outlives it
+        return Verdict(
+            seed=self._seed,
+            plan=self.plan,
+            digest=self.history.digest,
+            steps=self.loop.steps_count,
+            virtual_s=self.loop.time(),
+            violations=tuple(self.history.violations),
+            trace=tuple(self.history.trace),
+            counts=dict(self.history.counts),
+            records_read=self._auditor.records_read,
+        )
+
+    async def _main(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            watch = tasks.create_task(self._watch())
+            for agent in self._agents:
+                agent.start()
+            administrator = Administrator(self._clients, "administrator", PASSING_TOPIC)
+            async with self._within(START_SECONDS_MAX, "the topics could not be created"):
+                await administrator.create(TOPIC, self.plan.partitions, ())
+                await administrator.create(
+                    STAMPED_TOPIC, self.plan.partitions, (("message.timestamp.type", "LogAppendTime"),)
+                )
+            await self._work(administrator, tasks)
+            await self._clean()
+            watch.cancel()
+            self._keeping.cancel()
+
+    async def _work(self, administrator: Administrator, background: asyncio.TaskGroup) -> None:
+        plan = self.plan
+        producers = [IdempotentProducer(self._clients, f"producer-{n}", self._places) for n in range(plan.producers)]
+        plain = [PlainProducer(self._clients, f"plain-{n}", self._places) for n in range(plan.plain_producers)]
+        consumers = [Consumer(self._clients, f"consumer-{n}", self._places) for n in range(plan.consumers)]
+        async with asyncio.TaskGroup() as tasks:
+            for_ever = [tasks.create_task(consumer.run()) for consumer in consumers]
+            if plan.has_topic_churn:
+                for_ever.append(tasks.create_task(administrator.run()))
+            faults = [tasks.create_task(self._faults.run(name)) for name in plan.faults]
+            senders: list[IdempotentProducer | PlainProducer] = [*producers, *plain]
+            sending = [tasks.create_task(sender.run()) for sender in senders]
+            await self._clock.sleep(plan.seconds)
+            for task in faults:
+                task.cancel()
+            self.history.note("world", "heals")
+            self._faults.heal()
+            self._keeping = background.create_task(self._faults.keep_up())
+            for sender in senders:
+                sender.is_stopping = True
+            async with self._within(RECOVERY_SECONDS_MAX, "producers did not get everything acknowledged"):
+                await asyncio.wait(sending)
+            for task in for_ever:
+                task.cancel()
+        # What was on its way when its sender gave up may still arrive, and become true.
+        await self._clock.sleep(LATE_SECONDS_MAX + SETTLE_SECONDS)
+        async with self._within(READING_SECONDS_MAX, "not everything could be read through every agent"):
+            await self._read_everything()
+
+    async def _read_everything(self) -> None:
+        """Through each agent, from the first offset to the end: the same for all."""
+        ends: dict[Place, int] = {}
+        for agent in self._agents:
+            reader = Consumer(self._clients, f"reader of {agent.name}", self._places)
+            for place in self._places:
+                end = None
+                while end is None:
+                    reader.connect_to(agent)
+                    end = await reader.end_of(place)
+                if ends.setdefault(place, end) != end:
+                    self.history.violation(f"{place} ends at {ends[place]} and at {end}, though nothing is written")
+            while any(reader.positions[place] < end for place, end in ends.items()):
+                reader.stay_with(agent)
+                await reader.poll(wait_ms=0, bytes_max=READ_BYTES)
+        self._auditor.judge(ends)
+
+    async def _clean(self) -> None:
+        """Everything that nobody refers to goes, after its grace and the second look."""
+        truth = self._ledger.truth
+        end_s = self.loop.time() + CLEANING_SECONDS_MAX
+        while self.loop.time() < end_s and self._orphans():
+            await self._clock.sleep(1.0)
+        orphans = self._orphans()
+        if orphans:
+            self.history.violation(f"{len(orphans)} objects are left that nobody refers to, as {orphans[0]} (S6)")
+        missing = sorted(set(truth.state.object_ids) - self._bucket.objects.keys())
+        if missing:
+            self.history.violation(f"{missing[0]} is referred to and not in the bucket (S6)")
+
+    def _orphans(self) -> list[str]:
+        """Objects of sessions that are over which the state does not refer to."""
+        state = self._ledger.truth.state
+        sessions = {key: session_of_key(key) for key in self._bucket.objects}
+        return [
+            key
+            for key, session in sessions.items()
+            if session is not None and key not in state.object_ids and session not in state.sessions
+        ]
+
+    async def _watch(self) -> None:
+        """End the run once something is wrong; compare digests now and then (safety rule S3)."""
+        while True:
+            await self._clock.sleep(0.25)
+            if self.history.violations:
+                raise Violation
+            if int(self.loop.time() * 4) % int(DIGEST_SECONDS * 4) == 0:
+                for agent in self._agents:
+                    if agent.broker is not None:
+                        self._ledger.truth.check_digest(agent.name, agent.broker.state)
+
+    def _within(self, seconds: float, otherwise: str) -> "_Within":
+        return _Within(seconds, lambda: self.history.violation(f"{otherwise} within {seconds} s"))
+
+    def _bug(self, context: dict[str, object]) -> None:
+        self.history.violation(f"{context.get('message')}: {context.get('exception')!r}")
+
+
+class _Within:
+    """A block that must end in time."""
+
+    def __init__(self, seconds: float, late: Callable[[], None]) -> None:
+        self._timeout = asyncio.timeout(seconds)
+        self._late = late
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        try:
+            await self._timeout.__aexit__(*error)  # type: ignore[arg-type]
+        except TimeoutError as late:
+            self._late()
+            raise Violation from late
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Nothing is collected in the middle of a run; what dead agents leave behind is thrown away silently after it."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: None
+    gc.disable()
+    gc.freeze()  # what was there before need not be looked through after every run
+    try:
+        again = partial(plan_sessions, again_after_ms=LISTED_AGAIN_MS)
+        with catch_warnings(), patched(cleaner, "plan_sessions", again):
+            simplefilter("ignore")
+            yield
+            gc.collect()
+    finally:
+        gc.unfreeze()
+        gc.enable()
+        sys.unraisablehook = hook
