@@ -153,7 +153,7 @@ class FetchPath:
                 # What fails here fails again where its partition is read, and is answered there.
                 await self._read_counted(share, plan.chunks, plan.compressions, is_more=True)
             reads = await self._read_all(request, share)
-        self._ahead.answered(self._metadata.state, request.steps)
+        self._ahead.answered(self._metadata.state, request.steps, has_read=share.bytes_read > 0)
         return reads
 
     async def marks(self, wanted: Sequence[WantedPartition]) -> list[PartitionRead]:

@@ -1,9 +1,9 @@
 """Who reads on, and what is read for them before they ask.
 
-Rule: only after two fetches one after the other, no further than the next fetch reaches, and only where there is room
-at once: nobody waits for it. What was read ahead counts until its consumer goes on, or for some seconds where it never
-does: a consumer that stops costs one fetch's worth. Consumers are told apart by their positions alone, so those who
-read side by side share what is read ahead.
+Rule: only after two fetches one after the other that did not find everything in memory, no further than the next fetch
+reaches, and only where there is room at once: nobody waits for it. What was read ahead counts until its consumer goes
+on, or for some seconds where it never does: a consumer that stops costs one fetch's worth. Consumers are told apart by
+their positions alone, so those who read side by side share what is read ahead.
 """
 
 from collections import OrderedDict
@@ -57,42 +57,62 @@ class ReadAhead:
         self.bytes_ahead = 0
         """What was read for positions where nobody went on yet, about."""
 
-    def answered(self, state: ClusterState, steps: Sequence[Step]) -> None:
-        """One fetch's answers: begin to read what follows where a consumer reads on. Never waits, never fails."""
+    def answered(self, state: ClusterState, steps: Sequence[Step], *, has_read: bool) -> None:
+        """One fetch's answers, and whether anything was read for it: begin to read what follows where a consumer reads
+        on. Never waits, never fails.
+        """
         now_s = self._clock.monotonic_s()
         self._forget_until(now_s - READ_AHEAD_SECONDS_MAX)
         missing: list[tuple[ChunkRef, Compression]] = []
         for step in steps:
-            fetches_in_a_row = self._leave((step.key, step.offset_first)) + 1
-            ahead: list[ChunkRef] = []
-            partition = state.partition(*step.key)
-            if partition is not None and fetches_in_a_row >= FETCHES_IN_A_ROW_MIN:
-                ahead = chunks_ahead(partition, step.offset_next, min(step.bytes_max, READ_AHEAD_PARTITION_BYTES_MAX))
-            bytes_ahead = sum(_bytes_of(chunk) for chunk in ahead if chunk.offset_first >= step.offset_next)
-            if self.bytes_ahead + bytes_ahead > self._bytes_max:
-                ahead, bytes_ahead = [], 0
-            self._come((step.key, step.offset_next), _Position(fetches_in_a_row, bytes_ahead, now_s))
-            missing += [(chunk, step.compression) for chunk in ahead]
-        missing = [wanted for wanted in missing if self._reader.is_missing(*wanted)]
+            before = self._leave((step.key, step.offset_first))
+            position = _Position(before.fetches_in_a_row + 1, 0, now_s)
+            if position.fetches_in_a_row >= FETCHES_IN_A_ROW_MIN and (has_read or before.bytes_ahead):
+                ahead, bytes_ahead = self._ahead(state, step)
+                if self.bytes_ahead + bytes_ahead <= self._bytes_max:
+                    position = position._replace(bytes_ahead=bytes_ahead)
+                    missing += [(chunk, step.compression) for chunk in ahead]
+            self._come((step.key, step.offset_next), position)
         share = self._budget.take_now(sum(_bytes_of(chunk) for chunk, _ in missing)) if missing else None
         if share is not None:
             with share:
                 self._reader.begin(state, [chunk for chunk, _ in missing], [codec for _, codec in missing], share)
 
-    def _leave(self, place: _Place) -> int:
-        """A consumer goes on from there: how many fetches in a row brought it there. Others may still come."""
+    def _ahead(self, state: ClusterState, step: Step) -> tuple[list[ChunkRef], int]:
+        """What is missing of the next fetch's chunks, and how many bytes are there, or will be, for its sake alone."""
+        partition = state.partition(*step.key)
+        if partition is None:
+            return [], 0
+        missing: list[ChunkRef] = []
+        bytes_ahead = 0
+        for chunk in chunks_ahead(partition, step.offset_next, min(step.bytes_max, READ_AHEAD_PARTITION_BYTES_MAX)):
+            is_missing = self._reader.is_missing(chunk, step.compression)
+            if is_missing:
+                missing.append(chunk)
+            if chunk.offset_first >= step.offset_next and (is_missing or chunk.is_archived):
+                bytes_ahead += _bytes_of(chunk)
+        return missing, bytes_ahead
+
+    def _leave(self, place: _Place) -> _Position:
+        """A consumer goes on from there: how it came there. Others may still come."""
         position = self._positions.get(place)
         if position is None:
-            return 0
+            return _Position(0, 0, 0.0)
         self.bytes_ahead -= position.bytes_ahead
         self._positions[place] = position._replace(bytes_ahead=0)
-        return position.fetches_in_a_row
+        return position
 
     def _come(self, place: _Place, position: _Position) -> None:
-        before = self._positions.pop(place, position._replace(bytes_ahead=0))
-        fetches_in_a_row = max(before.fetches_in_a_row, position.fetches_in_a_row)
-        self._positions[place] = position._replace(fetches_in_a_row=fetches_in_a_row)
-        self.bytes_ahead += position.bytes_ahead - before.bytes_ahead
+        before = self._positions.pop(place, None)
+        if before is not None:
+            self.bytes_ahead -= before.bytes_ahead
+            position = _Position(
+                max(before.fetches_in_a_row, position.fetches_in_a_row),
+                max(before.bytes_ahead, position.bytes_ahead),
+                position.at_s,
+            )
+        self._positions[place] = position
+        self.bytes_ahead += position.bytes_ahead
         if len(self._positions) > CONSUMER_POSITIONS_REMEMBERED_MAX:
             self._forget_first()
 

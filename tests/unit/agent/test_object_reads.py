@@ -62,8 +62,8 @@ async def consume(paths: DataPaths, partitions: range, *, partition_bytes_max: i
         for read in reads:
             for part in read.records:
                 (_, offset_end) = read_batches(bytes(part)).ranges[-1]
-                count += offset_end - offsets[read.wanted.partition]
-                offsets[read.wanted.partition] = offset_end
+                count += offset_end - offsets.pop(read.wanted.partition)
+                offsets[read.wanted.partition] = offset_end  # at the end: whoever had records is asked for last
 
 
 async def fill(paths: DataPaths) -> None:
@@ -170,3 +170,36 @@ async def test_a_store_that_is_away_turns_all_who_wait_for_an_object_away_and_it
             back = await consume(restarted, range(PARTITIONS), partition_bytes_max=5_000)
     assert not any(isinstance(answer, StoreUnavailable) for answer in away)
     assert back == PARTITIONS * OBJECTS * RECORDS
+
+
+async def test_a_slow_consumer_holds_what_it_is_sent_and_neither_its_object_nor_a_share() -> None:
+    store = CountingStore()
+    async with data_paths(partitions=PARTITIONS, memory=store) as paths:
+        await fill(paths)
+        async with another_agent(paths, cache_bytes=MIB) as restarted:
+            wanted = [WantedPartition("t", n, 0, 1, -1, -1) for n in range(PARTITIONS)]
+            reads = await restarted.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=MIB)
+            sent = [part for read in reads for part in read.records]
+            held = restarted.budget.bytes_held
+            await consume(restarted, range(PARTITIONS), partition_bytes_max=5_000)
+            bytes_held = restarted.cache.bytes_held
+    assert held == 0
+    assert bytes_held <= MIB, "the cache keeps to its bound whatever consumers hold"
+    assert sent
+    assert all(isinstance(part, memoryview) and memoryview(part.obj).nbytes == len(BATCH) for part in sent)
+
+
+async def test_fetches_that_wait_at_the_end_hold_nothing() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        await paths.produce(BATCH)
+        wanted = [WantedPartition("t", 0, RECORDS, MIB, -1, -1)]
+        polls = [
+            tasks.create_task(paths.fetch_path.fetch(wanted, max_wait_ms=60_000, bytes_min=1, bytes_max=MIB))
+            for _ in range(100)
+        ]
+        await asyncio.wait(polls, timeout=0)
+        held = paths.budget.bytes_held
+        await paths.produce(BATCH)
+        answers = await asyncio.gather(*polls)
+    assert held == 0
+    assert {answer[0].record_bytes for answer in answers} == {len(BATCH)}

@@ -77,12 +77,23 @@ async def test_consumers_side_by_side_share_what_is_read_ahead() -> None:
         assert paths.ahead.bytes_ahead == len(BATCH)
 
 
+async def test_nothing_is_read_ahead_for_those_who_find_everything_in_memory() -> None:
+    async with cold() as paths:
+        for _ in range(2):
+            for number in range(3):
+                await fetched(paths, number * RECORDS)
+            paths.parts.clock.seconds += 2 * READ_AHEAD_SECONDS_MAX
+        assert held(paths) == [0, 1, 2, 3]
+
+
 async def test_of_the_archive_the_row_group_after_the_next_fetch_is_read() -> None:
     async with cold(is_archived=True) as paths:
         await fetched(paths, 0)
         before = held(paths)
         await fetched(paths, RECORDS)
-        assert (before, held(paths)) == ([0], [0, 1, 2, 3])
+        second = held(paths)
+        await fetched(paths, 2 * RECORDS)
+        assert (before, second, held(paths)) == ([0], [0, 1, 2, 3], [0, 1, 2, 3, 4])
 
 
 async def test_the_end_of_the_log_ends_it() -> None:
@@ -141,7 +152,7 @@ async def test_as_many_positions_are_remembered_as_the_bound_allows() -> None:
         assert read.offset_next == RECORDS
         for number in range(CONSUMER_POSITIONS_REMEMBERED_MAX):
             step = Step((TOPIC, PartitionIndex(1)), 2 * number, 2 * number + 1, 100, Compression.NONE)
-            paths.ahead.answered(paths.parts.metadata.state, [step])
+            paths.ahead.answered(paths.parts.metadata.state, [step], has_read=True)
         await fetched(paths, RECORDS)
         assert held(paths) == [0, 1], "the first fetch is forgotten"
 
