@@ -43,6 +43,7 @@ def topic_details(topic: TopicState) -> View:
             {
                 "partition": number,
                 "log_start": partition.log_start,
+                "table_start": partition.table_start,
                 "log_end": partition.log_end,
                 "archived_end": _archived_end(partition.index),
                 "chunks": len(partition.index),

@@ -178,6 +178,15 @@ steps = st.lists(
 )
 
 
+def edges(state: ClusterState) -> dict[tuple[TopicId, int], tuple[int, int, int, int]]:
+    """Where every partition's log, table and index start, and where they end: none of it ever moves back."""
+    return {
+        (topic_id, number): (held.log_start, held.table_start, held.index.first, held.log_end)
+        for topic_id, topic in state.topics.items()
+        for number, held in enumerate(topic.partitions)
+    }
+
+
 def run(entries: Sequence[tuple[int, Command | tuple[int, TopicId, int], int | None, int]]) -> Cluster:
     """A cluster with two sessions and a topic that went through the steps, checked after each."""
     cluster = Cluster()
@@ -190,7 +199,11 @@ def run(entries: Sequence[tuple[int, Command | tuple[int, TopicId, int], int | N
             continue
         number = max(0, cluster.numbers.get(session, 0) + slip)
         cluster.numbers[session] = cluster.numbers.get(session, 0) + (slip == 0)
+        before = edges(cluster.state)
         outcome = cluster.put(command, session=session, number=number, time_ms=time_ms)
+        after = edges(cluster.state)
+        for partition in before.keys() & after.keys():
+            assert all(one <= other for one, other in zip(before[partition], after[partition], strict=True))
         if isinstance(outcome, ChunksCommitted):
             for error_code, offset in zip(outcome.error_codes, outcome.base_offsets, strict=True):
                 assert (offset == -1) is (error_code != 0)

@@ -5,15 +5,16 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from agent.handlers import create_topics, delete_topics, init_producer_id, metadata
+from agent.handlers import create_topics, delete_records, delete_topics, init_producer_id, metadata
 from agent.services import Request, Services
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
-from protocol.types import SessionId
+from protocol.types import Offset, SessionId
 from storage.object_store import Buffer
+from tests.made_commands import TOPIC
 from tests.unit.agent.data_paths import data_paths, services_of
 from tests.unit.agent.ledger_parts import ManualClock
 
@@ -81,6 +82,17 @@ async def test_a_topic_that_is_not_deleted_within_the_requests_time_is_told_as_t
         answer = joined(await delete_topics.handle(services, request(20, 1, b"\0\0\0\1\0\1t" + TIMEOUT)))
         assert b"\0\1t" + TIMED_OUT in answer
         assert clock.waits == [2.5]
+
+
+async def test_records_that_are_not_deleted_within_the_requests_time_are_told_as_timed_out() -> None:
+    clock = Impatient()
+    partition = struct.pack(">iiq", 1, 0, 2)
+    async with stalled(clock) as services:
+        services.state.topics[TOPIC].partitions[0].index.append(3, 1, 0, 1, 1, -1)
+        services.state.topics[TOPIC].partitions[0].log_end = Offset(3)
+        answer = joined(await delete_records.handle(services, request(21, 0, b"\0\0\0\1\0\1t" + partition + TIMEOUT)))
+        assert answer[-14:] == struct.pack(">iq", 0, -1) + TIMED_OUT
+        assert clock.waits[-1] == 2.5
 
 
 async def test_a_topic_that_metadata_cannot_create_in_time_is_told_as_timed_out() -> None:
