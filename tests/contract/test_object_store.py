@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from storage.caching import CachingStore
 from storage.failing import FailingStore
 from storage.local_store import PACKS_FOLDER, LocalStore
 from storage.memory_store import MemoryStore
@@ -65,10 +64,6 @@ def retrying(inner: ObjectStore) -> ObjectStore:
     return RetryingStore(inner, policy=RetryPolicy(deadline_s=0.0), ports=ports)
 
 
-def caching(inner: ObjectStore) -> ObjectStore:
-    return CachingStore(inner, bytes_max=MIB)
-
-
 def metered(inner: ObjectStore) -> ObjectStore:
     return MeteredStore(inner, observer_of=lambda _: NoObserver(), monotonic_s=time.monotonic)
 
@@ -101,11 +96,10 @@ BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], ObjectStore]] = {
     "local with packs": lambda folder, request: with_packs(folder / "store"),
     "s3": on_s3,
     "memory retrying": lambda folder, request: retrying(MemoryStore()),
-    "memory caching": lambda folder, request: caching(MemoryStore()),
     "memory metered": lambda folder, request: metered(MemoryStore()),
     "memory failing": lambda folder, request: FailingStore(MemoryStore()),
-    "local wrapped": lambda folder, request: caching(retrying(metered(LocalStore(folder / "store")))),
-    "s3 wrapped": lambda folder, request: caching(retrying(metered(on_s3(folder, request)))),
+    "local wrapped": lambda folder, request: retrying(metered(LocalStore(folder / "store"))),
+    "s3 wrapped": lambda folder, request: retrying(metered(on_s3(folder, request))),
 }
 
 
