@@ -281,3 +281,5 @@ CLIENT_ANSWER_SECONDS_MAX = 60.0
 CLIENT_ANSWER_BYTES_MAX = 512 * MIB
 DOCTOR_STORE_SECONDS_MAX = 5.0
 """A person waits for the answer; an agent goes on for longer."""
+COMMAND_OPEN_SECONDS_MAX = 30.0
+"""How long recover and audit wait for the ledger."""

@@ -98,6 +98,15 @@ def session_of_key(key: str) -> SessionId | None:
     return None
 
 
+def number_of_intake_key(key: str) -> ObjectNumber | None:
+    """The number of an intake object among its session's; None where the key is not one of `intake_key`."""
+    match key.split("/"):
+        case ["intake", session, number] if _is_number(session) and _is_number(number):
+            return ObjectNumber(int(number, 16))
+        case _:
+            return None
+
+
 _PARQUET_SUFFIX = ".parquet"
 _NUMBER_DIGITS = 16
 _TOPIC_ID_DIGITS = 32

@@ -6,6 +6,7 @@ from protocol.types import ObjectNumber, Position, SessionId, TopicId
 from storage.refs import (
     intake_key,
     intake_session_prefix,
+    number_of_intake_key,
     parquet_key,
     position_of_key,
     reached_key,
@@ -40,6 +41,12 @@ def test_a_data_file_lies_in_the_folder_of_its_topic_and_names_its_session() -> 
 def test_snapshots_sort_by_position() -> None:
     assert snapshot_key(Position(255)) == "ledger/snapshots/00000000000000ff"
     assert reached_key(Position(255)) == "ledger/reached/00000000000000ff"
+
+
+def test_the_number_stands_in_an_intake_key() -> None:
+    assert number_of_intake_key(intake_key(SESSION, NUMBER)) == NUMBER
+    assert number_of_intake_key("intake/0000000000000abc/7") is None
+    assert number_of_intake_key(snapshot_key(Position(7))) is None
 
 
 def test_the_position_stands_in_the_keys_of_snapshots_and_marks() -> None:

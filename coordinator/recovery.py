@@ -1,0 +1,244 @@
+"""What a recovery makes of a snapshot's state and of the intake objects that it does not know (safety rule S9).
+
+Rule: no I/O; `agent.recovery` reads. Offsets, duplicates and refusals come from apply's own code. What was acknowledged
+after the snapshot has lost its entries, so it gets offsets anew, in the order in which the objects were written, as
+far as that is known. A record is rather kept at another offset than lost: a batch whose predecessors are missing is
+kept without its producer's sequence.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from coordinator.apply_chunks import NO_ERROR, commit_chunks
+from coordinator.apply_sessions import end_session
+from coordinator.apply_topics import create_topic
+from coordinator.commands import (
+    BatchColumns,
+    ChunkColumns,
+    ChunksCommitted,
+    CommitChunks,
+    CreateTopic,
+    EndSession,
+    Refused,
+)
+from coordinator.log import position_first
+from coordinator.state import ClusterState, PartitionState
+from protocol.errors import InvalidBatch
+from protocol.record_batch import BatchHeader, split_batches
+from protocol.types import (
+    NO_PRODUCER_ID,
+    Milliseconds,
+    ObjectNumber,
+    PartitionIndex,
+    ProducerId,
+    SessionId,
+    TopicId,
+)
+from storage.chunk_format import ChunkFormatError, FooterChunk, check_chunk, describe_object
+from txn.producer_state import OUT_OF_ORDER, ProducerState, decide, sequence_after
+
+RECOVERED_NAME = "recovered-{}"
+"""The name of a topic whose creation is lost, by its id."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicRecovered:
+    """What became of the batches of one topic."""
+
+    topic: str
+    is_name_lost: bool = False
+    records: int = 0
+    batches: int = 0
+    duplicates: int = 0
+    without_sequence: int = 0
+    """Batches that are kept although others of their producer are missing before them."""
+    refused: int = 0
+    """Batches that no ledger would take: of a stale epoch, of a transaction, or repeats of what is long gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundObject:
+    """An intake object as a commit of it, and what of it is damaged, in words."""
+
+    key: str
+    modified_ms: Milliseconds
+    command: CommitChunks
+    faults: tuple[str, ...]
+
+
+def read_object(key: str, content: bytes, *, session: SessionId, number: ObjectNumber, modified_ms: int) -> FoundObject:
+    """What an intake object holds. Chunks that are damaged are left out. Raises `ChunkFormatError` if nothing can be
+    read.
+    """
+    described = describe_object(content, len(content))
+    if (described.session, described.number) != (session, number):
+        raise ChunkFormatError(f"it says that it is object {described.number} of session {described.session}")
+    chunks: list[tuple[FooterChunk, list[BatchHeader]]] = []
+    faults: list[str] = []
+    view = memoryview(content)
+    for chunk in described.chunks:
+        run = view[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+        try:
+            check_chunk(run, chunk)
+            chunks.append((chunk, split_batches(run)))
+        except (ChunkFormatError, InvalidBatch) as error:
+            faults.append(f"partition {chunk.partition} of topic {chunk.topic_id.hex()}: {error}")
+    return FoundObject(
+        key=key,
+        modified_ms=Milliseconds(modified_ms),
+        command=_commit(session, number, len(content), chunks),
+        faults=tuple(faults),
+    )
+
+
+def _commit(
+    session: SessionId, number: ObjectNumber, object_bytes: int, chunks: list[tuple[FooterChunk, list[BatchHeader]]]
+) -> CommitChunks:
+    """The command that the agent which wrote the object submitted, or would have."""
+    topic_ids = tuple(dict.fromkeys(chunk.topic_id for chunk, _ in chunks))
+    batches = [header for _, headers in chunks for header in headers]
+    return CommitChunks(
+        object_session=session,
+        object_number=number,
+        object_bytes=object_bytes,
+        topic_ids=topic_ids,
+        chunks=ChunkColumns(
+            topic=[topic_ids.index(chunk.topic_id) for chunk, _ in chunks],
+            partition=[chunk.partition for chunk, _ in chunks],
+            byte_first=[chunk.byte_first for chunk, _ in chunks],
+            batch_count=[len(headers) for _, headers in chunks],
+        ),
+        batches=BatchColumns(
+            record_bytes=[header.batch_bytes for header in batches],
+            record_count=[header.record_count for header in batches],
+            max_timestamp=[header.max_timestamp for header in batches],
+            producer_id=[header.producer_id for header in batches],
+            producer_epoch=[header.producer_epoch for header in batches],
+            base_sequence=[header.base_sequence for header in batches],
+            is_transactional=[int(header.is_transactional) for header in batches],
+        ),
+    )
+
+
+@dataclass(slots=True)
+class Recovery:
+    """A state on its way into the next incarnation. `finish` last."""
+
+    state: ClusterState
+    topic_names: dict[TopicId, str]
+    """Names that the bucket knows, for topics that the state does not."""
+    topics: dict[TopicId, TopicRecovered] = field(default_factory=dict[TopicId, TopicRecovered])
+    sessions_ended_count: int = 0
+
+    def is_in_order(self, found: FoundObject) -> bool:
+        """Whether no batch comes before another one of its producer that is still to come, as far as sequences tell."""
+        return next(self._rows_out_of_order(found.command), None) is None
+
+    def commit(self, found: FoundObject) -> None:
+        """Give what the object holds its place."""
+        command = found.command
+        self.state.time_ms = max(self.state.time_ms, found.modified_ms)
+        for topic_index, partition in zip(command.chunks.topic, command.chunks.partition, strict=True):
+            self._ensure(command.topic_ids[topic_index], partition)
+        gaps = set(self._rows_out_of_order(command))
+        columns = command.batches
+        producer_ids = [NO_PRODUCER_ID if row in gaps else found for row, found in enumerate(columns.producer_id)]
+        ends = {topic_id: self._ends(topic_id) for topic_id in command.topic_ids}
+        outcome = commit_chunks(
+            self.state, command.object_session, replace(command, batches=replace(columns, producer_id=producer_ids))
+        )
+        assert isinstance(outcome, ChunksCommitted), outcome
+        self._count(command, outcome, gaps, ends)
+
+    def end_sessions(self, others: set[SessionId]) -> None:
+        """End every session, and the `others`, which wrote what the state does not know: what is left of it is garbage
+        now.
+        """
+        for session in list(self.state.sessions):
+            end_session(self.state, EndSession(session=session))
+            self.sessions_ended_count += 1
+        for session in sorted(others - self.state.sessions_ended.keys()):
+            self.state.sessions_ended[session] = self.state.time_ms
+            self.sessions_ended_count += 1
+
+    def finish(self, incarnation: int) -> None:
+        """Make the state the one in which the incarnation begins."""
+        self.state.incarnation = incarnation
+        self.state.position = position_first(incarnation)
+        self.state.appends_count = 0
+
+    def _rows_out_of_order(self, command: CommitChunks) -> Iterator[int]:
+        """The batches that are not next although they are no repeats: their predecessors are missing."""
+        batches = command.batches
+        next_by_producer: dict[tuple[TopicId, int, int], tuple[int, int]] = {}
+        for topic_id, partition, row in _batch_rows(command):
+            producer_id, epoch = batches.producer_id[row], batches.producer_epoch[row]
+            if producer_id == NO_PRODUCER_ID or batches.is_transactional[row]:
+                continue
+            key = (topic_id, partition, producer_id)
+            sequence, record_count = batches.base_sequence[row], batches.record_count[row]
+            held = self.state.partition(topic_id, partition)
+            is_next = next_by_producer.get(key) == (epoch, sequence)
+            if is_next or not _is_gap(held, producer_id, epoch, sequence, record_count):
+                next_by_producer[key] = epoch, sequence_after(sequence, record_count)
+            else:
+                yield row
+
+    def _ensure(self, topic_id: TopicId, partition: int) -> None:
+        """The topic and its partitions, whose entries may be lost."""
+        if topic_id not in self.state.topics:
+            known = self.topic_names.get(topic_id)
+            for name in (known, RECOVERED_NAME.format(topic_id.hex())):
+                if name is not None and not isinstance(self._create(topic_id, name), Refused):
+                    self.topics[topic_id] = TopicRecovered(topic=name, is_name_lost=name != known)
+                    break
+        topic = self.state.topics[topic_id]
+        while len(topic.partitions) <= partition:
+            topic.partitions.append(PartitionState(unknown_producers_below=self.state.producers_before_deletion))
+            self.state.partitions_count += 1
+
+    def _create(self, topic_id: TopicId, name: str) -> object:
+        return create_topic(self.state, CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
+
+    def _ends(self, topic_id: TopicId) -> list[int]:
+        return [partition.log_end for partition in self.state.topics[topic_id].partitions]
+
+    def _count(
+        self, command: CommitChunks, outcome: ChunksCommitted, gaps: set[int], ends: dict[TopicId, list[int]]
+    ) -> None:
+        for topic_id, partition, row in _batch_rows(command):
+            told = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
+            if outcome.error_codes[row] != NO_ERROR:
+                told.refused += 1
+            elif outcome.base_offsets[row] < ends[topic_id][partition]:
+                told.duplicates += 1
+            else:
+                told.batches += 1
+                told.records += command.batches.record_count[row]
+                told.without_sequence += row in gaps
+
+
+def _batch_rows(command: CommitChunks) -> Iterator[tuple[TopicId, PartitionIndex, int]]:
+    """Topic and partition of each row of the batches."""
+    row = 0
+    chunks = command.chunks
+    for topic_index, partition, count in zip(chunks.topic, chunks.partition, chunks.batch_count, strict=True):
+        for _ in range(count):
+            yield command.topic_ids[topic_index], PartitionIndex(partition), row
+            row += 1
+
+
+def _is_gap(held: PartitionState | None, producer_id: int, epoch: int, sequence: int, record_count: int) -> bool:
+    """Whether a batch is refused as out of order because something before it is missing, and not because it is old."""
+    producer: ProducerState | None = None if held is None else held.producers.get(ProducerId(producer_id))
+    decision = decide(
+        producer,
+        producer_id=producer_id,
+        epoch=epoch,
+        base_sequence=sequence,
+        record_count=record_count,
+        unknown_producers_below=ProducerId(0) if held is None else held.unknown_producers_below,
+    )
+    if decision != OUT_OF_ORDER:
+        return False
+    return producer is None or epoch > producer.epoch or sequence > producer.sequence_next
