@@ -15,6 +15,7 @@ from protocol.limits import (
     ARCHIVE_BYTES_DEFAULT,
     KIB,
     MIB,
+    PROCESSES_MAX,
     READ_CACHE_BYTES_DEFAULT,
     SNAPSHOT_BYTES_INTERVAL,
     SNAPSHOT_ENTRIES_INTERVAL,
@@ -253,6 +254,16 @@ OPTIONS: tuple[Option, ...] = (
         minimum=64 * KIB,
         maximum=GIB,
         help="Bytes of ledger entries between two snapshots, if that comes first.",
+    ),
+    Option(
+        name="processes",
+        kind=Kind.COUNT,
+        default="1",
+        minimum=1,
+        maximum=PROCESSES_MAX,
+        is_cluster_only=True,
+        help="How many agents to run, each in a process of its own: NAME-0, NAME-1, ... at ports PORT, PORT+1, ... of "
+        "every address. One for each core, at most.",
     ),
     Option(
         name="drain-timeout-s",

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from agent.addresses import (
+    EtcdUrl,
     HostPort,
     InvalidAddress,
     Listener,
@@ -80,6 +81,7 @@ class Settings:
     snapshot_entries: int = SNAPSHOT_ENTRIES_INTERVAL
     snapshot_bytes: int = SNAPSHOT_BYTES_INTERVAL
     drain_timeout_s: int = 20
+    processes: int = 1
     store_timeout_s: int = 30
     store_hedge_ms: int = 0
     """After which a put is put once more; 0 for never."""
@@ -140,6 +142,7 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
         snapshot_entries=_number(given, "snapshot-entries", SNAPSHOT_ENTRIES_INTERVAL),
         snapshot_bytes=_number(given, "snapshot-bytes", SNAPSHOT_BYTES_INTERVAL),
         drain_timeout_s=_number(given, "drain-timeout-s", 20),
+        processes=_processes(given, ledger_url),
         store_timeout_s=_number(given, "store-timeout-s", 30),
         store_hedge_ms=_number(given, "store-hedge-ms", 0),
     )
@@ -205,6 +208,13 @@ def _places(command: Command, given: Mapping[str, Value], data_dir: Path) -> tup
             ledger_url, store_url = _text(given, "ledger", ""), _text(given, "store", "")
             read_ledger_url(ledger_url)
             return ledger_url, store_url
+
+
+def _processes(given: Mapping[str, Value], ledger_url: str) -> int:
+    count = _number(given, "processes", 1)
+    if count > 1 and not isinstance(read_ledger_url(ledger_url), EtcdUrl):
+        raise InvalidSettings(f"--processes {count}: only a ledger in etcd can be shared by several processes")
+    return count
 
 
 def _broker_configs(given: Mapping[str, Value]) -> dict[str, str]:

@@ -61,8 +61,8 @@ TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 """Beyond it a timestamp does not fit the table's microseconds."""
 
 # Produce.
-INTAKE_OBJECT_BYTES_TARGET = 24 * MIB
-"""An open intake buffer is sealed when it reaches this: what 100 MB/s bring in the 250 ms that it may wait."""
+INTAKE_OBJECT_BYTES_TARGET = 20 * MIB
+"""An open intake buffer is sealed when it reaches this: 51 objects to a GiB, where enough comes (ADR 8)."""
 INTAKE_OBJECT_BYTES_ENOUGH = 8 * MIB
 """One that has this much is sealed when nothing more comes: clients that wait for answers send no more before them."""
 INTAKE_PAUSE_SHARE = 1 / 8
@@ -257,6 +257,14 @@ GC_DELETIONS_PER_STEP_MAX = 1_000
 # The agent's process.
 CPU_THREADS_MAX = 4
 """Threads for what would hold up the loop."""
+PROCESSES_MAX = 256
+"""Agents under one command."""
+PROCESS_START_SECONDS_MIN = 10.0
+"""One of several processes that gives up sooner at its first start was told something wrong, and all of them end."""
+PROCESS_RESTART_SECONDS_FIRST = 0.5
+PROCESS_RESTART_SECONDS_MAX = 30.0
+PROCESS_HEALTHY_SECONDS = 60.0
+"""A process that ran this long starts again after the first pause."""
 STOP_SECONDS_MAX = 5.0
 """For what is still on its way when everything else of an agent has ended."""
 
@@ -276,10 +284,10 @@ METRIC_PARTITIONS_MAX = 5_000
 """Beyond it the log ends are not reported one by one: a scrape must stay small."""
 
 # The command line.
+COMMAND_OPEN_SECONDS_MAX = 30.0
+"""How long recover and audit wait for the ledger."""
 CLIENT_CONNECT_SECONDS_MAX = 5.0
 CLIENT_ANSWER_SECONDS_MAX = 60.0
 CLIENT_ANSWER_BYTES_MAX = 512 * MIB
 DOCTOR_STORE_SECONDS_MAX = 5.0
 """A person waits for the answer; an agent goes on for longer."""
-COMMAND_OPEN_SECONDS_MAX = 30.0
-"""How long recover and audit wait for the ledger."""

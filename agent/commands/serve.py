@@ -8,9 +8,11 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
+from agent.clock import SystemClock
 from agent.commands.failure import EXIT_USAGE, CommandFailed
 from agent.commands.reasons import ENVIRONMENT_ERRORS, reason
 from agent.logs import configure_logs
+from agent.processes import supervise
 from agent.settings import Command, InvalidSettings, Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -23,6 +25,8 @@ def serve(command: Command, config: str | None, values: Mapping[str, object]) ->
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     configure_logs(settings.log_level, settings.log_format)
+    if settings.processes > 1:
+        settings = _own_share(settings)
     try:
         _run(settings)
     except ENVIRONMENT_ERRORS as error:
@@ -32,6 +36,19 @@ def serve(command: Command, config: str | None, values: Mapping[str, object]) ->
         if not all(isinstance(cause, ENVIRONMENT_ERRORS) for cause in causes):
             log.critical("the agent stops because of a bug; nothing acknowledged is lost", exc_info=group)
         raise CommandFailed("; ".join(reason(cause, settings) for cause in causes)) from group
+
+
+def _own_share(settings: Settings) -> Settings:
+    """In each process what it is to serve. The parent stays here until all are over, and raises `CommandFailed`."""
+    try:
+        own = supervise(settings, SystemClock().monotonic_s)
+    except InvalidSettings as error:
+        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+    if isinstance(own, Settings):
+        return own
+    if own:
+        raise CommandFailed("one of the processes failed; its own message says why", exit_code=own)
+    sys.exit(0)
 
 
 def _run(settings: Settings) -> None:
