@@ -8,10 +8,13 @@ A scenario is blocks of a command, a line of dashes, and the expected trace, in 
     ids SESSION COUNT        time SESSION        expire SESSION cutoff=MS
     commit SESSION OBJECT [of=SESSION] TOPIC/PARTITION:BATCH[,BATCH...] ...
     forget SESSION KEY ...   forget-sessions SESSION SESSION ...
+    delete-records SESSION TOPIC/PARTITION:OFFSET ...
+    retain SESSION now=MS [ms=MS] [bytes=BYTES] TOPIC ...
     state
 
-A batch is RECORDS[@PRODUCER.EPOCH.SEQUENCE][!] where `!` means transactional. Every command but `state` takes `at=MS`,
-the proposed time, and `number=N`, the entry's number where it is not the session's next one.
+A batch is RECORDS[@PRODUCER.EPOCH.SEQUENCE][~MS][!]: MS is its greatest timestamp, `!` means transactional. Every
+command but `state` takes `at=MS`, the proposed time, and `number=N`, the entry's number where it is not the session's
+next one.
 """
 
 import os
@@ -23,6 +26,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.commands import (
+    AdvanceLogStart,
     AllocateProducerIds,
     ChunksCommitted,
     Command,
@@ -33,6 +37,7 @@ from coordinator.commands import (
     ExpireProducers,
     ForgetObjects,
     ForgetSessions,
+    LogStartsAdvanced,
     Outcome,
     ProducerIdsAllocated,
     RaiseRules,
@@ -42,11 +47,11 @@ from coordinator.commands import (
 from coordinator.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, SessionId, TopicId
-from tests.made_commands import Batch, Chunk, Cluster, commit, start
+from tests.made_commands import Batch, Chunk, Cluster, commit, retain, start
 
 FOLDER = Path(__file__).parent / "ledger"
 SEPARATOR = "----"
-BATCH = re.compile(r"(\d+)(?:@(\d+)\.(-?\d+)\.(-?\d+))?(!?)")
+BATCH = re.compile(r"(\d+)(?:@(\d+)\.(-?\d+)\.(-?\d+))?(?:~(-?\d+))?(!?)")
 
 
 def test_there_are_scenarios() -> None:
@@ -95,7 +100,9 @@ def answer(cluster: Cluster, order: str) -> Iterator[str]:
     yield describe(outcome)
 
 
-def read_command(cluster: Cluster, name: str, session: int, rest: list[str], options: dict[str, str]) -> Command:
+def read_command(  # noqa: C901 - one arm per command
+    cluster: Cluster, name: str, session: int, rest: list[str], options: dict[str, str]
+) -> Command:
     """The command of one line."""
     match name:
         case "start":
@@ -127,8 +134,28 @@ def read_command(cluster: Cluster, name: str, session: int, rest: list[str], opt
             return ForgetObjects(object_keys=tuple(rest))
         case "forget-sessions":
             return ForgetSessions(sessions=tuple(SessionId(int(word)) for word in rest))
+        case "delete-records":
+            return read_deletion(cluster, rest)
+        case "retain":
+            return retain(
+                int(options["now"]),
+                *[id_of(cluster, topic) for topic in rest],
+                retention_ms=int(options.get("ms", -1)),
+                retention_bytes=int(options.get("bytes", -1)),
+            )
         case _:
             raise AssertionError(f"no such command: {name}")
+
+
+def read_deletion(cluster: Cluster, words: list[str]) -> AdvanceLogStart:
+    rows = [re.split("[/:]", word) for word in words]
+    topic_ids = tuple(dict.fromkeys(id_of(cluster, topic) for topic, _, _ in rows))
+    return AdvanceLogStart(
+        topic_ids=topic_ids,
+        topic=[topic_ids.index(id_of(cluster, topic)) for topic, _, _ in rows],
+        partition=[int(partition) for _, partition, _ in rows],
+        log_start=[int(offset) for _, _, offset in rows],
+    )
 
 
 def fresh_id(cluster: Cluster) -> TopicId:
@@ -153,9 +180,10 @@ def read_chunk(cluster: Cluster, word: str) -> Chunk:
 def read_batch(word: str) -> Batch:
     found = BATCH.fullmatch(word)
     assert found is not None, f"not a batch: {word}"
-    records, producer, epoch, sequence, mark = found.groups()
+    records, producer, epoch, sequence, timestamp, mark = found.groups()
     return Batch(
         records=int(records),
+        timestamp=int(timestamp or 1_000),
         producer=int(producer or -1),
         epoch=int(epoch or -1),
         sequence=int(sequence or -1),
@@ -179,6 +207,9 @@ def describe(outcome: Outcome) -> str:
             ]
             stamps = [str(time_ms) for time_ms in outcome.append_time_ms if time_ms >= 0]
             return " ".join([*batches, *(f"stamped={stamp}" for stamp in stamps)])
+        case LogStartsAdvanced():
+            starts = zip(outcome.error_codes, outcome.log_starts, strict=True)
+            return " ".join(f"from={start}" if code == 0 else ErrorCode(code).name for code, start in starts)
 
 
 def describe_state(state: ClusterState) -> Iterator[str]:
@@ -198,7 +229,9 @@ def describe_state(state: ClusterState) -> Iterator[str]:
                 f"{producer_id}.{producer.epoch}.{producer.sequence_next}"
                 for producer_id, producer in sorted(partition.producers.items())
             ]
-            yield " ".join([f"{topic.name}/{number} end={partition.log_end}", *chunks, *producers])
+            starts = {"start": partition.log_start, "table": partition.table_start}
+            moved = [f"{name}={start}" for name, start in starts.items() if start]
+            yield " ".join([f"{topic.name}/{number}", *moved, f"end={partition.log_end}", *chunks, *producers])
     for object_id, found in sorted(state.objects.items()):
         yield f"object {object_id} {found.key} references={found.references}"
     for key, released_ms in sorted(state.released.items()):
