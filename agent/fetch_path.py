@@ -320,13 +320,17 @@ class FetchPath:
         """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
 
         Where a chunk cannot be read, what comes before it is the answer; a fetch that begins with it gets the error.
-        Archiving may join chunks on both sides of the mark meanwhile: then the mark that is told is raised.
+        Archiving may join chunks on both sides of the mark meanwhile: then the mark that is told is raised. It may also
+        join what is read already with what is next: then the answer ends between them.
         """
         offset, bytes_max, mark = step.offset_first, step.bytes_max, read.high_watermark
         while chunks := self._chunks_from(step.key, offset, bytes_max - read.record_bytes, mark):
             is_more = bool(read.records)
             served_chunks = await self._read_counted(share, chunks, [step.compression] * len(chunks), is_more=is_more)
             for chunk, served in zip(chunks, served_chunks, strict=False):
+                if read.records and chunk.offset_first < offset:
+                    # Joined meanwhile with what is in the answer: some clients would take its records a second time.
+                    return
                 at_least_one = is_first and not read.records
                 part = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)
                 if part.records:

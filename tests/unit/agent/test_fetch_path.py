@@ -146,6 +146,21 @@ async def test_a_fetch_ends_where_the_log_ended_when_it_was_planned() -> None:
     assert (served.ranges[-1][1], read.high_watermark) == (3, 3)
 
 
+async def test_records_that_are_archived_with_later_ones_meanwhile_are_given_once() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(3))
+
+        async def join() -> None:
+            await paths.produce(batch(3))
+            await paths.archiver.archive_topic(TOPIC)
+
+        paths.during_pause = join
+        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        read = await paths.fetch(0)
+    served = read_batches(b"".join(bytes(part) for part in read.records))
+    assert [record.offset for record in served.records] == [0, 1, 2]
+
+
 class HeadLedger(MemoryLedger):
     """Counts how often it is asked for its head, and lets something happen at the first time."""
 
