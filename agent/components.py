@@ -126,6 +126,7 @@ async def open_ledger(settings: Settings, clock: Clock, ids: Ids) -> AsyncIterat
 async def _open_etcd(
     access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, ids: Ids
 ) -> Ledger:
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr what its errors, which are logged, say better
     from coordinator.etcd_access import EtcdAccess
     from coordinator.etcd_client import EtcdClient
     from coordinator.etcd_log import EtcdLedger

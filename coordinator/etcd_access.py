@@ -22,11 +22,14 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # a channel that is closed takes its connection with it
 )
 _ENDPOINT_FAILED = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
-_PLAIN_TO_TLS = ("Socket closed", "Connection reset", "recvmsg", "GOAWAY", "Unexpected EOF")
 
 
 class LeaseGone(LedgerUnavailable):
     """The lease has ended."""
+
+
+class NotPermitted(LedgerUnavailable):
+    """etcd lets this user in, but not do this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,9 @@ def ledger_error(error: grpc.aio.AioRpcError, access: EtcdAccess, endpoint: str)
                 "etcd is full (NOSPACE) and takes no writes: compact and defragment it, then disarm the alarm "
                 '(docs/RUNBOOK.md, "etcd is full")'
             )
-        case grpc.StatusCode.PERMISSION_DENIED | grpc.StatusCode.UNAUTHENTICATED:
+        case grpc.StatusCode.PERMISSION_DENIED:
+            return NotPermitted(_not_let_in(details, access))
+        case grpc.StatusCode.UNAUTHENTICATED:
             return LedgerUnavailable(_not_let_in(details, access))
         case grpc.StatusCode.INVALID_ARGUMENT if "authentication failed" in details or "user name" in details:
             return LedgerUnavailable(_not_let_in(details, access))
@@ -112,13 +117,17 @@ def _not_let_in(details: str, access: EtcdAccess) -> str:
 
 
 def _tls_remedy(details: str, access: EtcdAccess) -> str:
-    """What to do where an endpoint fails in a way that TLS fails in."""
+    """What to do where an endpoint fails in a way that TLS fails in. The texts are gRPC's, it has no codes for that."""
+    if not access.is_tls:
+        return ": does it expect TLS? Then use etcds://, or give --ledger-ca" if "Socket closed" in details else ""
     if "CERTIFICATE_VERIFY_FAILED" in details:
-        return ": its certificate is not one that --ledger-ca vouches for, or is for another host name"
-    if "WRONG_VERSION_NUMBER" in details:
-        return ": it does not speak TLS; use etcd:// without --ledger-ca and --ledger-cert"
-    if access.is_tls and access.cert is None and "ertificate" in details:
+        return ": no authority of --ledger-ca vouches for its certificate, or it has run out"
+    if "Hostname Verification" in details:
+        return ": its certificate is for other host names; use one of those in --ledger"
+    if "TSI_DATA_CORRUPTED" in details and access.cert is None:
         return ": it asks for a client certificate; give --ledger-cert and --ledger-key"
-    if not access.is_tls and any(text in details for text in _PLAIN_TO_TLS):
-        return ": does it expect TLS? Then use etcds://, or give --ledger-ca"
+    if "TSI_DATA_CORRUPTED" in details:
+        return f": it does not accept the certificate {access.cert}; is it of an authority that etcd trusts, and valid?"
+    if "Handshake read failed" in details:
+        return ": does it speak TLS at all? If not, use etcd:// without --ledger-ca and --ledger-cert"
     return ""

@@ -106,7 +106,9 @@ class EtcdClient:
     ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[rpc_pb2.WatchResponse]]:
         """A watch of its own, for as long as the block lasts; reading it raises what calls raise.
 
-        etcd is asked for a sign of life again and again; an endpoint that gives none is left for the next one.
+        etcd is asked for a sign of life again and again; an endpoint that gives none is left for the next one. It gives
+        none for a watch that begins above its revision (`progressIfSync` in its mvcc/watchable_store.go, v3.5 and
+        v3.6), so `create` begins at a revision that was there, and is told of it again.
         """
         channel = self._opened()
         request = rpc_pb2.WatchRequest(create_request=create)

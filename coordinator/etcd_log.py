@@ -17,7 +17,7 @@ from typing import Self
 from aetcd.rpc import rpc_pb2
 
 from coordinator.append_rules import NewestGroup, check_group, entries_of, is_next, position_of_repeat
-from coordinator.etcd_access import LeaseGone
+from coordinator.etcd_access import LeaseGone, NotPermitted
 from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_keys import (
     EtcdKeys,
@@ -163,9 +163,12 @@ class EtcdLedger:
         return sorted(pair.key.removeprefix(keys.sessions).decode() for pair in held)
 
     async def released_names(self) -> AsyncGenerator[str, None]:
-        first = self._keys.session("")
+        first = self._keys.sessions
         create = rpc_pb2.WatchCreateRequest(
-            key=first, range_end=prefix_end(first), filters=[rpc_pb2.WatchCreateRequest.NOPUT]
+            key=first,
+            range_end=prefix_end(first),
+            start_revision=(await self._range(self._keys.head)).header.revision,
+            filters=[rpc_pb2.WatchCreateRequest.NOPUT],
         )
         async with self._client.watch(create) as responses:
             async for response in responses:
@@ -287,7 +290,7 @@ class EtcdLedger:
         create = rpc_pb2.WatchCreateRequest(
             key=self._keys.entries,
             range_end=self._keys.meta + b"\0",  # the entries and the identity: nothing stands between them
-            start_revision=revision + 1,
+            start_revision=revision,  # what stood there at it is passed over (`EtcdClient.watch` says why)
             filters=[rpc_pb2.WatchCreateRequest.NODELETE],
         )
         async with self._client.watch(create) as responses:
@@ -296,16 +299,16 @@ class EtcdLedger:
                     raise Trimmed(f"etcd has compacted up to {response.compact_revision}")
                 if response.canceled:
                     raise LedgerUnavailable(f"etcd ended a watch: {response.cancel_reason}")
-                records = self._records_of(response)
+                records = self._records_of(response, revision)
                 if records:
                     yield records
 
-    def _records_of(self, response: rpc_pb2.WatchResponse) -> list[LedgerRecord]:
+    def _records_of(self, response: rpc_pb2.WatchResponse, after_revision: int) -> list[LedgerRecord]:
         records: list[LedgerRecord] = []
         for event in response.events:
             if event.kv.key == self._keys.meta:
                 self._lineage.judge_event(event.kv)
-            else:
+            elif event.kv.mod_revision > after_revision:
                 records.append(self._lineage.record(event.kv))
         return self._handed_over(_in_order(records))
 
@@ -369,7 +372,8 @@ class EtcdLedger:
                 break
             first = page.kvs[-1].key + b"\0"
         if self._is_compacted:
-            await self._client.compact(revision)
+            with contextlib.suppress(NotPermitted):  # `notices` told of it at the start
+                await self._client.compact(revision)
 
     async def _raise_trimmed(self, position: Position) -> None:
         """Note that entries up to `position` go, unless others go further: then this is theirs to say."""

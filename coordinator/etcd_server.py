@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from aetcd.rpc import rpc_pb2
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from coordinator.etcd_access import NotPermitted
 from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_keys import EtcdKeys, prefix_end
-from coordinator.log import LedgerUnavailable, LedgerUnsupported, Trimmed
+from coordinator.log import LedgerUnsupported, Trimmed
 from protocol.limits import ETCD_QUOTA_BYTES_DEFAULT, ETCD_UNCOMPACTED_REVISIONS_MAX
 
 VERSION_MIN = (3, 5)
@@ -61,9 +62,10 @@ def check_version(version: str, endpoint: str) -> None:
 
 async def notices(client: EtcdClient, keys: EtcdKeys, *, is_compacted: bool) -> list[str]:
     """What whoever runs this etcd should know (safety rule S10). Raises `LedgerUnavailable`."""
-    if not is_compacted:
+    refused = "--no-ledger-compact" if not is_compacted else await _why_not_compacted(client)
+    if refused:
         return [
-            "agents do not compact etcd's history (--no-ledger-compact), so etcd must, started with "
+            f"agents do not compact etcd's history ({refused}), so etcd must, started with "
             f"--auto-compaction-retention; its API does not tell whether it was. {await _history(client, keys)}"
         ]
     if await _is_shared(client, keys):
@@ -73,6 +75,15 @@ async def notices(client: EtcdClient, keys: EtcdKeys, *, is_compacted: bool) -> 
             "--auto-compaction-retention, and agents with --no-ledger-compact"
         ]
     return []
+
+
+async def _why_not_compacted(client: EtcdClient) -> str:
+    """Why this user cannot compact, or nothing. Behind the first revision there is no history to lose."""
+    try:
+        await client.compact(1)
+    except NotPermitted:
+        return "their user may not: etcd lets only role root"
+    return ""
 
 
 async def _history(client: EtcdClient, keys: EtcdKeys) -> str:
@@ -88,15 +99,8 @@ async def _history(client: EtcdClient, keys: EtcdKeys) -> str:
 
 
 async def _is_shared(client: EtcdClient, keys: EtcdKeys) -> bool:
-    """Whether there are keys of others. A user who may not look has an etcd that is meant to be shared."""
+    """Whether there are keys of others."""
     for first, end in ((_FIRST_KEY, keys.prefix), (prefix_end(keys.prefix), _BEYOND_ALL_KEYS)):
-        request = rpc_pb2.RangeRequest(key=first, range_end=end, limit=1)
-        try:
-            answer = await client.range(request)
-        except LedgerUnavailable as error:
-            if "permission denied" in str(error):
-                return True
-            raise
-        if answer.kvs:
+        if (await client.range(rpc_pb2.RangeRequest(key=first, range_end=end, limit=1))).kvs:
             return True
     return False

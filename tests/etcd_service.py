@@ -4,6 +4,8 @@ Rule: members listen on free loopback ports and keep their data in a temporary f
 program.
 """
 
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +25,8 @@ class EtcdMember:
     def __init__(self, folder: Path, name: str, options: Sequence[str], version: str) -> None:
         self.name = name
         self._version = version
-        self.client_port, self.peer_port = free_port(), free_port()
+        self.client_port, self.peer_port, self._health_port = free_port(), free_port(), free_port()
+        self._scheme = "https" if "--cert-file" in options else "http"
         self._folder = folder
         self._options = options
         self._process: Process | None = None
@@ -43,12 +46,13 @@ class EtcdMember:
 
     def start(self, cluster: Sequence["EtcdMember"]) -> None:
         """Start, or start again with the data that is there; `wait` returns once it answers."""
-        client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
+        client, peer = f"{self._scheme}://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
         command = [
             str(provided(go_servers.etcd_program(self._version))),
             *("--name", self.name, "--data-dir", str(self.data), "--log-level", "error"),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--listen-metrics-urls", f"http://127.0.0.1:{self._health_port}"),
             *("--initial-cluster", ",".join(member.peer for member in cluster)),
             *self._options,
         ]
@@ -63,6 +67,15 @@ class EtcdMember:
         assert self._process is not None, "start it first"
         self._process.kill()
 
+    def stop(self) -> None:
+        """Let it stand still, with its connections open, until `go_on`."""
+        assert self._process is not None, "start it first"
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None, "start it first"
+        os.kill(self._process.pid, signal.SIGCONT)
+
     @property
     def data(self) -> Path:
         """The folder that holds all it knows; only a member that is not running may find another one there."""
@@ -70,7 +83,7 @@ class EtcdMember:
 
     def _answers(self) -> bool:
         try:
-            with urlopen(f"http://{self.endpoint}/health", timeout=1) as answer:
+            with urlopen(f"http://127.0.0.1:{self._health_port}/health", timeout=1) as answer:
                 return b"true" in answer.read()
         except (URLError, OSError):
             return False

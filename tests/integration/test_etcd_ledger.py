@@ -5,7 +5,7 @@ What holds while nothing fails: tests/contract/test_ledger.py.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -17,10 +17,10 @@ from aetcd.rpc import rpc_pb2, rpc_pb2_grpc
 from coordinator.etcd_access import EtcdAccess
 from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_log import EtcdLedger
-from coordinator.log import Entry, Fenced, LedgerRecord, LedgerUnavailable, SnapshotPointer
+from coordinator.log import Entry, Fenced, LedgerUnavailable, SnapshotPointer
 from protocol.types import Position
 from tests.etcd_service import Etcd
-from tests.integration.etcd_faults import SECONDS_MAX, until_known
+from tests.integration.etcd_faults import SECONDS_MAX, follow, until_known
 
 cluster_numbers = count()
 
@@ -37,23 +37,6 @@ async def opened(etcd: Etcd, *, session_seconds: int = 60, user: str | None = No
 
 def entry(number: int, payload: bytes = b"x") -> list[Entry]:
     return [Entry(number=number, payload=payload)]
-
-
-async def follow(ledger: EtcdLedger, after: Position, last: int) -> list[LedgerRecord]:
-    """Every record above `after` up to number `last`, over any number of broken tails."""
-    records: list[LedgerRecord] = []
-    async with asyncio.timeout(SECONDS_MAX):
-        while not records or records[-1].number < last:
-            try:
-                async with aclosing(ledger.tail(after)) as reading:
-                    async for more in reading:
-                        records.extend(more)
-                        after = more[-1].position
-                        if more[-1].number >= last:
-                            break
-            except LedgerUnavailable:
-                continue
-    return records
 
 
 async def test_a_member_that_dies_and_comes_back_costs_no_entry_and_doubles_none(tmp_path: Path) -> None:

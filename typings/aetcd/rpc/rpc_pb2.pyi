@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from aetcd.rpc.auth_pb2 import Permission
 from aetcd.rpc.kv_pb2 import Event, KeyValue
 
 class ResponseHeader:
@@ -157,6 +158,9 @@ class AuthRoleAddRequest:
 
 class AuthUserAddRequest:
     def __init__(self, *, name: str, password: str) -> None: ...
+
+class AuthRoleGrantPermissionRequest:
+    def __init__(self, *, name: str, perm: Permission) -> None: ...
 
 class AuthUserGrantRoleRequest:
     def __init__(self, *, user: str, role: str) -> None: ...

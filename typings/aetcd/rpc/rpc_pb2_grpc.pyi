@@ -24,6 +24,7 @@ class WatchStub:
 class AuthStub:
     Authenticate: grpc.aio.UnaryUnaryMultiCallable[pb.AuthenticateRequest, pb.AuthenticateResponse]
     RoleAdd: grpc.aio.UnaryUnaryMultiCallable[pb.AuthRoleAddRequest, pb.AdminResponse]
+    RoleGrantPermission: grpc.aio.UnaryUnaryMultiCallable[pb.AuthRoleGrantPermissionRequest, pb.AdminResponse]
     UserAdd: grpc.aio.UnaryUnaryMultiCallable[pb.AuthUserAddRequest, pb.AdminResponse]
     UserGrantRole: grpc.aio.UnaryUnaryMultiCallable[pb.AuthUserGrantRoleRequest, pb.AdminResponse]
     AuthEnable: grpc.aio.UnaryUnaryMultiCallable[pb.AuthEnableRequest, pb.AdminResponse]
