@@ -19,7 +19,7 @@ from coordinator.chunk_index import ChunkRef
 from coordinator.state import ClusterState, ObjectState
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch
-from protocol.limits import READ_BYTES_MAX
+from protocol.limits import OBJECT_BYTES_READ_WHOLE_MAX
 from protocol.record_batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectId
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError, StoreUnavailable
@@ -80,7 +80,9 @@ class ChunkReader:
         self._cache = cache
         self._budget = budget
         self._tasks = tasks
-        self._whole_bytes_max = 0 if is_store_cheap else min(READ_BYTES_MAX, cache.bytes_max // WHOLE_OBJECTS_MIN)
+        self._whole_bytes_max = min(OBJECT_BYTES_READ_WHOLE_MAX, cache.bytes_max // WHOLE_OBJECTS_MIN)
+        if is_store_cheap:
+            self._whole_bytes_max = 0
         self._flights: dict[ChunkKey, _Flight] = {}
         self._whole: dict[ObjectId, _WholeRead] = {}
         self._wants = ObjectWants()

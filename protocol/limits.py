@@ -149,6 +149,8 @@ FETCH_READS_BYTES_MAX = 256 * MIB
 records. While bytes are made ready they are there twice."""
 READ_PLANS_MAX = 3
 """How often a read is planned again, its object being gone, before the client is told to ask again itself."""
+OBJECT_BYTES_READ_WHOLE_MAX = 32 * MIB
+"""A larger intake object is read range by range, however many want parts of it."""
 OBJECT_PART_WANTED_MIN = 1 / 64
 """An intake object of which several chunks are wanted is read whole where they are this part of it at least."""
 OBJECTS_WANTED_REMEMBERED_MAX = 4_096

@@ -55,6 +55,12 @@ def test_one_request_fits_into_one_intake_object() -> None:
     assert limits.REQUEST_BYTES_MAX <= limits.INTAKE_OBJECT_BYTES_MAX
 
 
+def test_an_intake_object_of_the_usual_size_can_be_read_whole_and_several_of_them_be_held() -> None:
+    assert limits.INTAKE_OBJECT_BYTES_TARGET <= limits.OBJECT_BYTES_READ_WHOLE_MAX
+    assert 4 * limits.OBJECT_BYTES_READ_WHOLE_MAX <= limits.READ_CACHE_BYTES_DEFAULT
+    assert limits.OBJECT_BYTES_READ_WHOLE_MAX <= limits.FETCH_READS_BYTES_MAX
+
+
 def test_the_intake_buffer_holds_every_put_in_flight() -> None:
     assert limits.INTAKE_OBJECT_BYTES_ENOUGH * limits.INTAKE_PUTS_IN_FLIGHT_MAX <= limits.INTAKE_BUFFER_BYTES_MAX
 
