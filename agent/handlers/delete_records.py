@@ -9,8 +9,7 @@ org.apache.kafka.cluster.Partition.deleteRecordsOnLeader (Kafka 4.3).
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.handlers.entities import answer, request_body
 from agent.ledger_writer import OutcomeUnknown
@@ -52,31 +51,25 @@ class _Advance(NamedTuple):
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
-    wanted: dict[PartitionName, int] = {
-        (topic.name, partition.partition_index): partition.offset
-        for topic in body.topics
-        for partition in topic.partitions
-    }
-    answered = await _delete(services, wanted, end_s)
-    topics = [
-        {
-            "name": topic_name,
-            "partitions": [
-                {
-                    "partition_index": name[1],
-                    "low_watermark": answered[name].low_watermark,
-                    "error_code": answered[name].error_code,
-                }
-                for name in names
-            ],
-        }
-        for topic_name, names in groupby(sorted(wanted), key=lambda name: name[0])
-    ]
-    return await work(len(wanted), answer, request.frame, {"topics": topics})
+    turns = Turns(services.clock)
+    wanted: dict[PartitionName, int] = {}
+    for topic in body.topics:
+        for partition in topic.partitions:
+            wanted[topic.name, partition.partition_index] = partition.offset
+            await turns.row()
+    answered = await _delete(services, wanted, end_s, turns)
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for name in wanted:
+        error_code, low_watermark = answered[name]
+        row = {"partition_index": name[1], "low_watermark": low_watermark, "error_code": error_code}
+        topics.setdefault(name[0], []).append(row)
+        await turns.row()
+    rows = [{"name": topic_name, "partitions": partitions} for topic_name, partitions in topics.items()]
+    return await work(len(wanted), answer, request.frame, {"topics": rows})
 
 
 async def _delete(
-    services: Services, wanted: Mapping[PartitionName, int], end_s: float
+    services: Services, wanted: Mapping[PartitionName, int], end_s: float, turns: Turns
 ) -> Mapping[PartitionName, Answered]:
     try:
         await before(end_s, services.clock, services.metadata.barrier())
@@ -84,7 +77,6 @@ async def _delete(
         return dict.fromkeys(wanted, Answered(ErrorCode.not_leader_or_follower))
     answered: dict[PartitionName, Answered] = {}
     advances: list[_Advance] = []
-    turns = Turns(services.clock)
     for name, offset in wanted.items():
         judged = _judge(services, name, offset)
         if isinstance(judged, _Advance):

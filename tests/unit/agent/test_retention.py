@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from agent import retention as retention_module
 from agent.retention import Retention
 from coordinator.memory_log import MemoryLedger
 from protocol.types import TopicId
@@ -76,6 +79,16 @@ async def test_s2_an_unchecked_clock_drops_nothing() -> None:
         parts.is_clock_checked = False
         assert await retention(parts, log_retention_bytes="0").retain() == 0
         assert log_starts(parts) == [0, 0]
+
+
+async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_module, "RETENTION_TOPICS_PER_ENTRY_MAX", 1)
+    async with running_parts() as parts:
+        await produced(parts)
+        head = await parts.ledger.head()
+        assert await retention(parts, log_retention_bytes="0").retain() == 2
+        assert log_starts(parts) == [1, 1]
+        assert (await parts.ledger.head()).appends_count == head.appends_count + 2
 
 
 async def turns() -> None:

@@ -108,3 +108,13 @@ async def test_s4_a_ledger_that_is_away_is_a_retriable_error() -> None:
         ledger.is_reachable = True
         assert set(away.values()) == {(-1, ErrorCode.not_leader_or_follower)}
         assert await deleted(paths, (0, 0)) == {0: (0, 0)}
+
+
+async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delete_records, "LOG_STARTS_PER_ENTRY_MAX", 2)
+    async with data_paths(partitions=3) as paths:
+        for partition in range(3):
+            await paths.produce(BATCH, partition=partition)
+        head = await paths.parts.ledger.head()
+        assert await deleted(paths, (0, 1), (1, 2), (2, 3)) == {0: (1, 0), 1: (2, 0), 2: (3, 0)}
+        assert (await paths.parts.ledger.head()).appends_count == head.appends_count + 2
