@@ -1,15 +1,17 @@
 """Reads and writes a topic through one agent alone, whoever leads its partitions: any agent serves any partition.
 
 Rule: blocking, one connection, one request at a time; an error that a client would repeat after is repeated, for a
-while. Messages: ListOffsets 2, Fetch 4, Produce 8.
+while. Messages: ListOffsets 2, Fetch 4, Produce 8, InitProducerId 0.
 """
 
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
+from crc32c import crc32c
 from kio.index import load_response_schema
 
 from protocol.errors import ErrorCode
@@ -17,10 +19,18 @@ from tests.made_records import Record, make_batch, read_batches
 from tests.property.kio_bytes import KioEntity, kio_read
 from tests.torture.history import Read, Value
 
-LIST_OFFSETS, FETCH, PRODUCE = 2, 1, 0
+LIST_OFFSETS, FETCH, PRODUCE, INIT_PRODUCER_ID = 2, 1, 0, 22
 SECONDS_MAX = 60.0
 FETCH_BYTES = 4 << 20
 LATEST, EARLIEST = -1, -2
+
+
+class Identity(NamedTuple):
+    """What an idempotent producer puts into a batch."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
 
 
 class DirectReader:
@@ -47,15 +57,36 @@ class DirectReader:
     def log_end(self, partition: int) -> int:
         return self._listed(partition, LATEST)
 
-    def produce(self, value: Value, *, timeout_ms: int) -> tuple[ErrorCode, int]:
-        """Produce one record, without a producer id; the error and the base offset as they were told."""
+    def produce(self, value: Value, *, timeout_ms: int, identity: Identity | None = None) -> tuple[ErrorCode, int]:
+        """Produce one record, without a producer id where there is no identity; error and base offset as told."""
         text = f"{value}:{'.' * (value.counter * 37 % 400)}"
-        batch = make_batch([Record(offset=0, timestamp=1, value=text.encode())])
+        batch = stamped(make_batch([Record(offset=0, timestamp=1, value=text.encode())]), identity)
+        return self.produce_batch(value.partition, batch, timeout_ms=timeout_ms)
+
+    def produce_batch(self, partition: int, batch: bytes, *, timeout_ms: int) -> tuple[ErrorCode, int]:
+        """Produce a batch as it is."""
         head = struct.pack(">hhii", -1, -1, timeout_ms, 1) + self._topic + struct.pack(">i", 1)
-        answer = self._ask(PRODUCE, 8, head + struct.pack(">ii", value.partition, len(batch)) + batch)
+        answer = self.ask(PRODUCE, 8, head + struct.pack(">ii", partition, len(batch)) + batch)
         (topic,) = answer.responses
         (told,) = topic.partition_responses
         return ErrorCode(int(told.error_code)), int(told.base_offset)
+
+    def init_producer_id(self) -> tuple[ErrorCode, int]:
+        """A new producer id, or the error."""
+        answer = self.ask(INIT_PRODUCER_ID, 0, struct.pack(">hi", -1, 60_000))
+        return ErrorCode(int(answer.error_code)), int(answer.producer_id)
+
+    def fetch(
+        self, positions: Mapping[int, int], *, wait_ms: int = 500, bytes_max: int = FETCH_BYTES
+    ) -> dict[int, tuple[ErrorCode, bytes]]:
+        """One Fetch of several partitions: error and record batches of each."""
+        head = struct.pack(">iiiibi", -1, wait_ms, 1, bytes_max, 0, 1) + self._topic + struct.pack(">i", len(positions))
+        rows = [struct.pack(">iqi", partition, offset, bytes_max) for partition, offset in positions.items()]
+        (topic,) = self.ask(FETCH, 4, head + b"".join(rows)).responses
+        found: dict[int, tuple[ErrorCode, bytes]] = {}
+        for told in topic.partitions:
+            found[int(told.partition_index)] = ErrorCode(int(told.error_code)), bytes(told.records or b"")
+        return found
 
     def read_between(self, partition: int, offset: int, end: int) -> Iterator[Read]:
         """The records from `offset` to before `end`, which the log has reached."""
@@ -74,31 +105,32 @@ class DirectReader:
 
     def _fetch(self, partition: int, offset: int) -> bytes:
         """The record batches at an offset; none where the agent has none now."""
-        head = struct.pack(">iiiibi", -1, 500, 1, FETCH_BYTES, 0, 1) + self._topic
-        answer = self._ask(FETCH, 4, head + struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES))
-        (topic,) = answer.responses
-        (told,) = topic.partitions
-        assert told.error_code != ErrorCode.offset_out_of_range, (
+        ((error_code, records),) = self.fetch({partition: offset}).values()
+        assert error_code is not ErrorCode.offset_out_of_range, (
             f"partition {partition}: offset {offset} is out of range"
         )
-        return bytes(told.records or b"")
+        return records
 
     def _listed(self, partition: int, timestamp: int) -> int:
         deadline = time.monotonic() + self._seconds_max
         while True:
             head = struct.pack(">ibi", -1, 0, 1) + self._topic
-            answer = self._ask(LIST_OFFSETS, 2, head + struct.pack(">iiq", 1, partition, timestamp))
+            answer = self.ask(LIST_OFFSETS, 2, head + struct.pack(">iiq", 1, partition, timestamp))
             (topic,) = answer.topics
             (told,) = topic.partitions
             if not told.error_code:
                 return int(told.offset)
             assert time.monotonic() < deadline, f"ListOffsets answers {told.error_code}"
 
-    def _ask(self, api_key: int, version: int, body: bytes) -> KioEntity:
+    def ask(self, api_key: int, version: int, body: bytes) -> KioEntity:
+        """What an agent answers to a request that is not flexible."""
+        return kio_read(load_response_schema(api_key, version), self.ask_bytes(api_key, version, body))
+
+    def ask_bytes(self, api_key: int, version: int, body: bytes) -> bytes:
+        """The answer behind its correlation id; a flexible request's body begins with its header's tags."""
         head = struct.pack(">hhih", api_key, version, 1, -1)
         self._connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-        answer = self._receive(int.from_bytes(self._receive(4), "big"))
-        return kio_read(load_response_schema(api_key, version), answer[4:])
+        return self._receive(int.from_bytes(self._receive(4), "big"))[4:]
 
     def _receive(self, count: int) -> bytes:
         data = bytearray()
@@ -117,6 +149,17 @@ def direct_reader(
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=seconds_max) as connection:
         yield DirectReader(connection, topic, partitions, seconds_max)
+
+
+def stamped(batch: bytes, identity: Identity | None, *, attributes: int = 0) -> bytes:
+    """A batch with a producer's identity, and its CRC made right. Layout: KIP-98."""
+    if identity is None:
+        return batch
+    changed = bytearray(batch)
+    struct.pack_into(">h", changed, 21, attributes)
+    struct.pack_into(">qhi", changed, 43, *identity)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
 
 
 def read_value(value: bytes) -> Value:
