@@ -119,7 +119,7 @@ def _check_summary(
             f"Compacted topic cannot accept message without key: the record at {summary.first_without_key} has none.",
             _rows(decode_records(records, header).key_bytes < 0),
         )
-    if rules.uses_append_time or summary.max_timestamp == NO_TIMESTAMP:
+    if rules.uses_append_time or summary.max_timestamp == summary.min_timestamp == NO_TIMESTAMP:
         return
     earliest = max(-TIMESTAMP_MS_MAX, arrival.first_ms - rules.timestamp_before_max_ms)
     latest = min(TIMESTAMP_MS_MAX, arrival.last_ms + rules.timestamp_after_max_ms)

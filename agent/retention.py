@@ -16,7 +16,7 @@ from agent.metadata_loop import MetadataLoop
 from agent.turns import Turns
 from coordinator.apply_retention import is_due
 from coordinator.broker_configs import broker_value
-from coordinator.commands import ApplyRetention
+from coordinator.commands import ApplyRetention, Refused
 from coordinator.config_types import split_list
 from coordinator.topic_configs import effective
 from protocol.limits import RETENTION_TOPICS_PER_ENTRY_MAX
@@ -61,9 +61,11 @@ class Retention:
         topic_ids = await self._due(self._proposal(now_ms, ()))
         for first in range(0, len(topic_ids), RETENTION_TOPICS_PER_ENTRY_MAX):
             ids = tuple(topic_ids[first : first + RETENTION_TOPICS_PER_ENTRY_MAX])
-            await self._writer.submit(self._proposal(now_ms, ids))
-        if topic_ids:
-            log.info("dropped records that were too old or too many", extra={"topics": len(topic_ids)})
+            outcome = await self._writer.submit(self._proposal(now_ms, ids))
+            if isinstance(outcome, Refused):
+                log.warning("records that are due stay until the next time", extra={"reason": outcome.reason})
+            else:
+                log.info("dropped records that were too old or too many", extra={"topics": len(ids)})
         return len(topic_ids)
 
     def _proposal(self, now_ms: Milliseconds, topic_ids: tuple[TopicId, ...]) -> ApplyRetention:

@@ -50,6 +50,13 @@ def test_records_outside_of_the_time_allowed_are_named() -> None:
     assert len(check_batches(memoryview(batch), replace(RULES, uses_append_time=True), NOW).headers) == 1
 
 
+def test_times_before_1970_are_judged_like_others() -> None:
+    batch = make_batch([Record(offset=0, timestamp=-5), Record(offset=1, timestamp=-1)])
+    error = refusal(batch, RULES)
+    assert (error.error_code, error.rows) == (ErrorCode.invalid_timestamp, (0,))
+    assert len(check_batches(memoryview(batch), replace(RULES, timestamp_before_max_ms=2_000), NOW).headers) == 1
+
+
 def test_of_many_records_at_fault_the_first_are_named() -> None:
     batch = make_batch([Record(offset=n, timestamp=899) for n in range(RECORD_ERRORS_TOLD_MAX + 1)])
     rules = replace(RULES, message_bytes_max=len(batch))
