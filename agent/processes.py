@@ -2,7 +2,7 @@
 
 Rule: each process is an agent of its own, with its own name and ports, as if it ran on a machine of its own; nothing is
 shared but this parent, which starts them, starts again what crashed, and passes signals on. The parent runs no loop and
-no thread: a child is a fork of it, and goes on where `supervise` returned. Why not one port for all: ADR 8.
+no thread: a child is a fork of it, and goes on where `supervise` returned. Why not one port for all: ADR 9.
 """
 
 import logging
