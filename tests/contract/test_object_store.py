@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from storage.failing import FailingStore
+from storage.hedging import HedgingStore
 from storage.local_store import PACKS_FOLDER, LocalStore
 from storage.memory_store import MemoryStore
 from storage.metered import MeteredStore
@@ -64,6 +65,11 @@ def retrying(inner: ObjectStore) -> ObjectStore:
     return RetryingStore(inner, policy=RetryPolicy(deadline_s=0.0), ports=ports)
 
 
+def hedging(inner: ObjectStore) -> ObjectStore:
+    """Puts everything twice that is not put at once."""
+    return HedgingStore(inner, hedge_s=0.0, sleep=asyncio.sleep)
+
+
 def metered(inner: ObjectStore) -> ObjectStore:
     return MeteredStore(inner, observer_of=lambda _: NoObserver(), monotonic_s=time.monotonic)
 
@@ -97,9 +103,10 @@ BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], ObjectStore]] = {
     "s3": on_s3,
     "memory retrying": lambda folder, request: retrying(MemoryStore()),
     "memory metered": lambda folder, request: metered(MemoryStore()),
+    "memory hedging": lambda folder, request: hedging(MemoryStore()),
     "memory failing": lambda folder, request: FailingStore(MemoryStore()),
     "local wrapped": lambda folder, request: retrying(metered(LocalStore(folder / "store"))),
-    "s3 wrapped": lambda folder, request: retrying(metered(on_s3(folder, request))),
+    "s3 wrapped": lambda folder, request: retrying(hedging(metered(on_s3(folder, request)))),
 }
 
 

@@ -1,11 +1,15 @@
 """Settings of the S3 store, and errors told apart. What it does with a bucket: tests/contract/test_object_store.py."""
 
+import subprocess
+import sys
+
 import pytest
 
 from storage.object_store import StoreMisconfigured, StoreUnavailable
 from storage.s3_settings import S3Settings
 from storage.s3_store import S3Store
 from tests.services import Minio
+from tools.steps import ROOT
 
 
 def test_the_usual_variables_lead_to_the_bucket() -> None:
@@ -56,3 +60,45 @@ async def test_a_server_that_is_away_may_come_back() -> None:
         await store.put("a", [b"x"])
     with pytest.raises(StoreUnavailable):
         await store.server_time_ms()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("https://s3.example.net:9000", "https://orders.s3.example.net:9000"),
+        ("https://orders.s3.example.net", "https://orders.s3.example.net"),
+        (None, "https://orders.s3.us-east-1.amazonaws.com"),
+    ],
+)
+def test_the_bucket_may_stand_in_the_host_s_name(endpoint: str | None, url: str) -> None:
+    environment = {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"} | ({"AWS_ENDPOINT_URL": endpoint} if endpoint else {})
+    assert S3Settings.from_environment("s3://orders/p", environment).bucket_url == url
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"AWS_ACCESS_KEY_ID": "a"}, "AWS_SECRET_ACCESS_KEY is not set"),
+        ({"AWS_SECRET_ACCESS_KEY": "b"}, "AWS_ACCESS_KEY_ID is not set"),
+        ({"AWS_SERVER_SIDE_ENCRYPTION": "sse-c"}, "must be one of AES256"),
+        ({"AWS_SSE_KMS_KEY_ID": "key"}, "AWS_SERVER_SIDE_ENCRYPTION=aws:kms"),
+        ({"AWS_CA_BUNDLE": "/nowhere/at/all.pem"}, "AWS_CA_BUNDLE=/nowhere/at/all.pem is no file"),
+    ],
+)
+def test_variables_that_do_not_go_together_are_named(environment: dict[str, str], words: str) -> None:
+    with pytest.raises(StoreMisconfigured, match=words):
+        S3Settings.from_environment("s3://orders", environment)
+
+
+def test_a_session_token_without_its_keys_is_not_used() -> None:
+    assert S3Settings.from_environment("s3://orders", {"AWS_SESSION_TOKEN": "left over"}).session_token is None
+
+
+def test_the_chain_s_library_is_not_loaded_where_keys_are_given() -> None:
+    """A start must not pay for it."""
+    program = (
+        "import os, sys; from storage.s3_settings import S3Settings; from storage.s3_store import S3Store; "
+        "S3Store(S3Settings.from_environment('s3://orders', os.environ)); sys.exit('botocore' in sys.modules)"
+    )
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}
+    assert subprocess.run([sys.executable, "-c", program], env=keys, cwd=ROOT, check=False, timeout=60).returncode == 0
