@@ -122,9 +122,17 @@ class SimulatedLedger:
         return await self._ask(f"is session {session} ended", lambda: self._server.is_session_ended(name, session))
 
     async def released_names(self) -> AsyncGenerator[str, None]:
-        """Nobody is told: what ended is found by asking."""
-        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        yield await never
+        """Told late, and not to whoever is cut off."""
+        told_count = len(self._server.released)
+        while True:
+            changed = self._server.changed
+            while told_count < len(self._server.released):
+                await self._link.pause(self._link.delay() + self.lag_s)
+                if self._link.is_cut:
+                    raise LedgerUnavailable(f"{self._link.name}: the watch broke")
+                told_count += 1
+                yield self._server.released[told_count - 1]
+            await changed.wait()
 
     async def live_names(self) -> Sequence[str]:
         return await self._ask("who lives", self._server.live_names)

@@ -11,6 +11,8 @@ from contextvars import Context
 from enum import Enum
 from typing import TypeVar
 
+from coordinator.log import LedgerError
+from storage.object_store import StoreError
 from tests.simulation.history import History
 
 T = TypeVar("T")
@@ -103,7 +105,7 @@ class Link:
             return
         try:
             result = act()
-        except Exception as error:
+        except (LedgerError, StoreError) as error:
             self._history.note(self.name, type(error).__name__, what)
             if loss is None:
                 self._later(self.delay(), self._refuse, answer, error)

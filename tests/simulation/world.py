@@ -17,7 +17,6 @@ from warnings import catch_warnings, simplefilter
 
 from agent import cleaner
 from agent.clock import SystemClock
-from storage.gc_plan import plan_sessions
 from storage.refs import session_of_key
 from tests.simulation.agents import AgentInWorld, Surroundings
 from tests.simulation.auditor import Auditor
@@ -263,7 +262,7 @@ def _undisturbed() -> Iterator[None]:
     gc.disable()
     gc.freeze()  # what was there before need not be looked through after every run
     try:
-        again = partial(plan_sessions, again_after_ms=LISTED_AGAIN_MS)
+        again = partial(vars(cleaner)["plan_sessions"], again_after_ms=LISTED_AGAIN_MS)
         with catch_warnings(), patched(cleaner, "plan_sessions", again):
             simplefilter("ignore")
             yield
