@@ -170,3 +170,6 @@ class Agent:
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         return await self._broker.archive(topic_names)
+
+    async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
+        return await self._broker.audit(is_repairing=is_repairing)

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from agent.archiver import Archiver
+from agent.audit import Audit
 from agent.chunk_cache import ChunkCache
 from agent.chunk_reader import ChunkReader
 from agent.cleaner import Cleaner
@@ -314,6 +315,11 @@ class Broker:
     async def barrier(self) -> None:
         """Return once everything is applied that was in the ledger when this was called (safety rule S4)."""
         await self._metadata.barrier()
+
+    async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
+        """Compare bucket, ledger and state, as `agent.http_server.Agent.audit` says."""
+        audit = Audit(self._ledger, self._store, grace_ms=self._settings.gc_grace_s * 1000)
+        return (await audit.run(is_repairing=is_repairing)).told()
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         """Archive these existing topics now; a report for each, as `agent.http_server.Agent.archive` says."""

@@ -62,6 +62,7 @@ def build_app(agent: "Agent") -> Starlette:
         Route("/api/topics", api.topics),
         Route("/api/topics/{name}", api.topic),
         Route("/api/archive", api.archive, methods=["POST"]),
+        Route("/api/audit", api.audit, methods=["POST"]),
         Route("/api/inspect/state", api.inspect_state),
         Route("/api/inspect/objects", api.inspect_objects),
         Route("/api/inspect/chunks", api.inspect_chunks),
@@ -119,6 +120,9 @@ class _Api:
             return JSONResponse({"passes": list(await self._agent.archive(names))})
         work = BackgroundTask(self._agent.archive, names)
         return JSONResponse({"passes": [], "started": names}, status_code=202, background=work)
+
+    async def audit(self, request: Request) -> Response:
+        return JSONResponse(await self._agent.audit(is_repairing=(await _json_body(request)).get("repair") is True))
 
     async def inspect_state(self, _: Request) -> Response:
         return JSONResponse(state_summary(self._agent.state))
@@ -212,7 +216,9 @@ def _on_api_error(_: Request, error: Exception) -> Response:
 
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    remedy = "paths are /live /ready /metrics /api/status /api/state /api/topics /api/archive /api/inspect/..."
+    remedy = (
+        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/archive /api/audit /api/inspect/..."
+    )
     return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
 
 

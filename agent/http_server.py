@@ -60,6 +60,10 @@ class Agent(Protocol):
         """
         ...
 
+    async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
+        """Compare bucket, ledger and state; return what `agent.audit.AuditReport.told` says."""
+        ...
+
 
 class HttpServer:
     """`bind`, then `run` as a task of the agent; `serving` returns once requests are answered; `stop` ends `run`."""

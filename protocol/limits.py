@@ -290,6 +290,10 @@ COMMAND_OPEN_SECONDS_MAX = 30.0
 """How long recover and audit wait for the ledger."""
 CLIENT_CONNECT_SECONDS_MAX = 5.0
 CLIENT_ANSWER_SECONDS_MAX = 60.0
+AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000
+"""Disagreements that an audit names; it counts all."""
+CLIENT_AUDIT_SECONDS_MAX = 600.0
+"""An audit lists the whole bucket and loads the state anew."""
 CLIENT_ANSWER_BYTES_MAX = 512 * MIB
 DOCTOR_STORE_SECONDS_MAX = 5.0
 """A person waits for the answer; an agent goes on for longer."""

@@ -58,7 +58,7 @@ def marks(minio: Minio, cluster: Cluster) -> set[str]:
 
 
 def recover(cluster: Cluster, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [PENSTOCK, "recover", "--ledger", cluster.ledger, "--store", cluster.store, *options]
+    command: list[str | Path] = [PENSTOCK, "recover", "--ledger", cluster.ledger, "--store", cluster.store, *options]
     return subprocess.run(
         command, env={**cluster.env, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=60
     )

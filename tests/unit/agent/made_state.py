@@ -95,6 +95,9 @@ class SmallAgent:
     async def barrier(self) -> None:
         await self.ledger.head()
 
+    async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
+        return {"disagreements": [], "disagreements_count": 0, "deleted": int(is_repairing)}
+
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         self.archived.extend(topic_names)
         return [{"topic": name, "records": 15, "bytes": 500, "objects": [PARQUET_KEY]} for name in topic_names]

@@ -1,0 +1,156 @@
+"""Compares bucket, ledger and state, and names what disagrees.
+
+Rule: nothing is believed of what an agent holds in memory: the state is loaded anew, from snapshot and entries, which
+checks both against the pointer's digest and the head's count (safety rules S3, S9). The bucket is listed first, so
+that what the state refers to was there; what seems to be missing or strange is looked at once more, for agents go on
+meanwhile. A repair deletes what ended sessions left, by the rules of the cleaner, and nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from agent.cluster_identity import check_bucket, check_reached
+from agent.state_loading import load
+from coordinator.invariants import check
+from coordinator.log import Ledger, LedgerCorrupt
+from coordinator.state import ClusterState
+from protocol.limits import AUDIT_DISAGREEMENTS_TOLD_MAX, GC_DELETIONS_PER_STEP_MAX
+from storage.gc_plan import judge_listed
+from storage.object_store import ObjectMissing, ObjectStore
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """`what` names the kind, `subject` an object, or whatever it is about."""
+
+    what: str
+    subject: str
+    detail: str
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditReport:
+    """Counts are of objects. Only `disagreements` are faults: the rest comes and goes while a cluster works."""
+
+    cluster_id: str
+    incarnation: int
+    position: int = 0
+    referenced: int = 0
+    referenced_bytes: int = 0
+    released: int = 0
+    """Waiting for their grace, or for a snapshot."""
+    in_flight: int = 0
+    """Of live sessions, and in no state: about to be committed, or left behind at the session's end."""
+    leftovers: int = 0
+    """Of ended sessions, and in no state: the cleaner deletes them."""
+    deleted: int = 0
+    """Leftovers that the repair deleted."""
+    disagreements: list[Disagreement] = field(default_factory=list[Disagreement])
+
+    def told(self) -> Mapping[str, object]:
+        """For JSON; of many disagreements the first ones."""
+        values = asdict(self)
+        values["disagreements"] = values["disagreements"][:AUDIT_DISAGREEMENTS_TOLD_MAX]
+        return {**values, "disagreements_count": len(self.disagreements)}
+
+
+class Audit:
+    """One audit; `run` once."""
+
+    def __init__(self, ledger: Ledger, store: ObjectStore, *, grace_ms: int) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._grace_ms = grace_ms
+
+    async def run(self, *, is_repairing: bool) -> AuditReport:
+        """Compare everything. Raises `LedgerUnavailable` and `StoreUnavailable`: try again."""
+        identity = await self._ledger.identity()
+        self._report = AuditReport(cluster_id=identity.cluster_id, incarnation=identity.incarnation)
+        try:
+            await check_bucket(self._store, identity, appends_count=1)  # so that an audit claims no empty bucket
+            await check_reached(self._store, self._ledger)
+            sizes = await self._list()
+            state = (await load(self._ledger, self._store)).follower.state
+        except LedgerCorrupt as error:
+            self._disagree("ledger", identity.cluster_id, str(error))
+            return self._report
+        self._report.position, self._report.released = state.position, len(state.released)
+        for fault in check(state):
+            self._disagree("state", identity.cluster_id, fault)
+        await self._compare_referenced(state, sizes)
+        await self._compare_others(state, list(sizes), is_repairing=is_repairing)
+        return self._report
+
+    def _disagree(self, what: str, subject: str, detail: str) -> None:
+        self._report.disagreements.append(Disagreement(what=what, subject=subject, detail=detail))
+
+    async def _list(self) -> Mapping[str, int]:
+        sizes: dict[str, int] = {}
+        for prefix in (INTAKE_PREFIX, LAKE_PREFIX):
+            async for meta in self._store.list(prefix):
+                sizes[meta.key] = meta.size_bytes
+        return sizes
+
+    async def _compare_referenced(self, state: ClusterState, sizes: Mapping[str, int]) -> None:
+        """What the state refers to is there, and as large as it says."""
+        missing: list[str] = []
+        for known in state.objects.values():
+            self._report.referenced += 1
+            self._report.referenced_bytes += known.object_bytes
+            size_bytes = sizes.get(known.key)
+            if size_bytes is None:
+                size_bytes = await self._size(known.key)
+            if size_bytes is None:
+                missing.append(known.key)
+            elif size_bytes != known.object_bytes:
+                detail = f"it has {size_bytes} bytes, the state says {known.object_bytes}"
+                self._disagree("size", known.key, detail)
+        if missing:
+            now = (await load(self._ledger, self._store)).follower.state
+            for key in missing:
+                object_id = now.object_ids.get(key)
+                if object_id is not None:
+                    rows = now.objects[object_id].references
+                    self._disagree("missing", key, f"{rows} chunks refer to it, and it is not in the bucket")
+
+    async def _compare_others(self, state: ClusterState, keys: Sequence[str], *, is_repairing: bool) -> None:
+        """What the state does not refer to is in flight, or garbage that somebody will delete."""
+        verdict = judge_listed(
+            keys,
+            position=state.position,
+            referenced=state.object_ids,
+            released=state.released,
+            sessions_live=state.sessions,
+            sessions_ended=state.sessions_ended,
+        )
+        known = sum(key in state.object_ids or key in state.released for key in keys)
+        self._report.leftovers = len(verdict.deletable)
+        self._report.in_flight = len(keys) - known - len(verdict.deletable) - len(verdict.unknown)
+        for key in verdict.unknown:
+            if await self._size(key) is not None:
+                self._disagree("unknown", key, "no entry names it, nor its session: nobody will ever delete it")
+        if is_repairing:
+            await self._delete_leftovers(state, verdict.deletable)
+
+    async def _delete_leftovers(self, state: ClusterState, keys: Sequence[str]) -> None:
+        """Those of sessions whose grace has passed."""
+        due = [session for session, ms in state.sessions_ended.items() if state.time_ms - ms >= self._grace_ms]
+        deletable = judge_listed(
+            keys,
+            position=state.position,
+            referenced=state.object_ids,
+            released=state.released,
+            sessions_live=state.sessions,
+            sessions_ended=set(due),
+        ).deletable
+        for first in range(0, len(deletable), GC_DELETIONS_PER_STEP_MAX):
+            step = deletable[first : first + GC_DELETIONS_PER_STEP_MAX]
+            await self._store.delete(step)
+            self._report.deleted += len(step)
+
+    async def _size(self, key: str) -> int | None:
+        try:
+            return (await self._store.head(key)).size_bytes
+        except ObjectMissing:
+            return None
