@@ -14,10 +14,13 @@ from agent.clock import Clock
 from agent.housekeeper import Housekeeper
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from coordinator.command_codec import decode
+from coordinator.commands import CreateTopic
 from coordinator.log import Ledger, LedgerStart, SnapshotPointer
 from coordinator.snapshot import encode_with_digest
 from coordinator.state import NO_TIME
-from protocol.types import Milliseconds
+from protocol.limits import LEDGER_PRESSURE_HIGH, SNAPSHOT_EARLY_INTERVAL_S
+from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectStore
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
@@ -52,13 +55,18 @@ class Snapshots:
         self._pointer: SnapshotPointer | None = None
         self._epoch = -1  # of the housekeeper for whom the pointer was looked up
         self._entries_covered = self._bytes_covered = 0
+        self._topics_covered = frozenset[TopicId]()
         self._taken_s: float | None = None
         self.covered_ms: Milliseconds = NO_TIME
         """The state's time at a position that the ledger's pointer covers: what is older happened before it. It only
         grows; it is unknown, and therefore the beginning of time, until this agent took a snapshot."""
 
     async def run(self) -> None:
-        """Take a snapshot whenever enough entries, or bytes of them, were applied since the last, for ever."""
+        """Take a snapshot whenever enough entries, or bytes of them, were applied since the last, for ever.
+
+        Sooner, but not often, where the ledger's room runs out (safety rule S10), and where a topic was created: an
+        intake object does not tell its topic's name and configs, so a recovery has them from a snapshot alone.
+        """
         while True:
             await self._clock.sleep(CHECK_INTERVAL_S)
             if self._housekeeper.is_mine and await self._is_due():
@@ -75,7 +83,13 @@ class Snapshots:
         await self._look_up_once()
         entries = self._metadata.entries_applied_count - self._entries_covered
         entry_bytes = self._metadata.entry_bytes_applied - self._bytes_covered
-        return entries >= self._entries_interval or entry_bytes >= self._bytes_interval
+        if entries >= self._entries_interval or entry_bytes >= self._bytes_interval:
+            return True
+        now_s = self._clock.monotonic_s()
+        if entries == 0 or (self._taken_s is not None and now_s - self._taken_s < SNAPSHOT_EARLY_INTERVAL_S):
+            return False
+        has_new_topic = not self._metadata.state.topics.keys() <= self._topics_covered
+        return has_new_topic or await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH
 
     async def _look_up_once(self) -> None:
         """Whoever becomes the housekeeper learns where the last one stopped."""
@@ -89,6 +103,8 @@ class Snapshots:
         self._pointer = start.pointer
         self._entries_covered = self._metadata.entries_applied_count - len(start.records)
         self._bytes_covered = self._metadata.entry_bytes_applied - sum(len(record.payload) for record in start.records)
+        is_topic_new = any(isinstance(decode(record.payload).command, CreateTopic) for record in start.records)
+        self._topics_covered = frozenset() if is_topic_new else frozenset(self._metadata.state.topics)
 
     async def take(self) -> bool:
         """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshots.
@@ -98,7 +114,7 @@ class Snapshots:
         await self._look_up_once()
         state, previous = self._metadata.state, self._pointer
         entries_covered, bytes_covered = self._metadata.entries_applied_count, self._metadata.entry_bytes_applied
-        time_ms, began_s = state.time_ms, self._clock.monotonic_s()
+        time_ms, topics_covered, began_s = state.time_ms, frozenset(state.topics), self._clock.monotonic_s()
         if previous is not None and previous.position >= state.position:
             self.covered_ms = max(self.covered_ms, time_ms)
             return previous.position == state.position
@@ -117,6 +133,7 @@ class Snapshots:
             return False
         self._pointer, self._taken_s = pointer, began_s
         self._entries_covered, self._bytes_covered = entries_covered, bytes_covered
+        self._topics_covered = topics_covered
         self.covered_ms = max(self.covered_ms, time_ms)
         await self._ledger.trim(pointer.position)
         await self._drop_older(pointer, [] if previous is None else [previous.object_key])

@@ -239,6 +239,10 @@ SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0
 """Snapshots that are taken for the cleaner's sake come no sooner than that; a longer grace spreads them more."""
 DRAIN_QUIET_SECONDS = 1.0
 """A stopping agent that had to send nobody away for so long has no clients left; longer than a fetch usually waits."""
+SNAPSHOT_EARLY_INTERVAL_S = 60.0
+"""Snapshots that are taken before enough entries have come, for a new topic or for want of room, come no sooner."""
+LEDGER_PRESSURE_HIGH = 0.75
+"""The part of the ledger's room that is in use when snapshots are taken early, so that entries can be trimmed."""
 DRAIN_MOVE_SECONDS_MAX = 5.0
 """How long clients are sent away at most."""
 DRAIN_POLL_SECONDS = 0.01

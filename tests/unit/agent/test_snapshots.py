@@ -11,7 +11,8 @@ from coordinator.log import SnapshotPointer
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.snapshot import digest
 from coordinator.state import ClusterState
-from protocol.types import Milliseconds, Position
+from protocol.limits import SNAPSHOT_EARLY_INTERVAL_S
+from protocol.types import Milliseconds, Position, TopicId
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore, StoreUnavailable
@@ -206,3 +207,60 @@ async def test_what_is_covered_is_known_by_the_state_s_time() -> None:
         parts.clock.seconds = 65
         assert await taking.cover(interval_s=60)
         assert taking.covered_ms == Milliseconds(BEGAN_MS + 64_000)
+
+
+async def turn() -> None:
+    """Let others have theirs."""
+    await asyncio.sleep(0)
+
+
+class TestEarlySnapshots:
+    @staticmethod
+    async def one(parts: Parts, taking: Snapshots, seconds: float) -> int:
+        """How many snapshots there were after the clock was moved and the loop has looked."""
+        parts.clock.seconds += seconds
+        async with asyncio.TaskGroup() as tasks:
+            run = tasks.create_task(taking.run())
+            slept = len(parts.clock.slept)
+            while len(parts.clock.slept) < slept + 2:
+                await turn()
+            run.cancel()
+        return int(parts.metrics.snapshots._value.get())
+
+    async def test_s9_a_new_topic_is_covered_soon_and_not_often(self) -> None:
+        store = MemoryStore()
+        async with running_parts(store=store) as parts:
+            assert await parts.housekeeper.claim()
+            taking = snapshots(parts, store)
+            assert await self.one(parts, taking, 0) == 0
+            await parts.writer.submit(create())
+            assert await self.one(parts, taking, 0) == 1
+            await parts.writer.submit(create("other", topic_id=TopicId(bytes([9] * 16))))
+            assert await self.one(parts, taking, 1) == 1
+            assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
+            assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
+
+    async def test_a_successor_knows_whether_a_topic_is_newer_than_the_last_snapshot(self) -> None:
+        store = MemoryStore()
+        async with running_parts(store=store) as parts:
+            assert await parts.housekeeper.claim()
+            await parts.writer.submit(create())
+            assert await snapshots(parts, store).take()
+            await parts.writer.submit(ReportTime())
+            assert await self.one(parts, snapshots(parts, store), 0) == 1
+            await parts.writer.submit(create("other", topic_id=TopicId(bytes([9] * 16))))
+            assert await self.one(parts, snapshots(parts, store), 0) == 2
+
+    async def test_s10_a_ledger_that_runs_out_of_room_is_trimmed_early(self) -> None:
+        class Full(MemoryLedger):
+            async def pressure(self) -> float:
+                return 0.9
+
+        store = MemoryStore()
+        async with running_parts(Full(), store=store) as parts:
+            assert await parts.housekeeper.claim()
+            taking = snapshots(parts, store)
+            assert await self.one(parts, taking, 0) == 1
+            assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 1
+            await parts.writer.submit(ReportTime())
+            assert await self.one(parts, taking, 0) == 2
