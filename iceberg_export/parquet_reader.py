@@ -1,7 +1,8 @@
 """Archived records back as Kafka's record batches.
 
 Rule: a row group is fetched with one ranged read and decoded in a thread; a file's footer is read once and kept, and so
-is, for a while, a row group that several partitions share: who consumes one of them mostly consumes the others too.
+is, for a while, a row group that several partitions share: who consumes one of them mostly consumes the others too. A
+small file is one request altogether.
 What comes out covers exactly the chunk's range of offsets: gaps inside a batch are kept by its offset deltas, a gap at
 the end is bridged by an empty control batch (safety rule S5).
 """
@@ -23,6 +24,8 @@ from protocol.limits import (
     FOOTERS_CACHED_MAX,
     MESSAGE_BYTES_MAX_DEFAULT,
     ROW_GROUPS_CACHED_BYTES_MAX,
+    SMALL_FILE_BYTES_MAX,
+    SMALL_FILES_CACHED_BYTES_MAX,
 )
 from protocol.record_batch import empty_control_batch
 from protocol.records import kernels_ready
@@ -81,13 +84,16 @@ class ParquetReader:
         bytes_of: Callable[[str], int | None] = lambda _: None,
         batch_bytes_max_of: Callable[[str], int] = lambda _: MESSAGE_BYTES_MAX_DEFAULT,
         footers_max: int = FOOTERS_CACHED_MAX,
+        small_file_bytes_max: int = SMALL_FILE_BYTES_MAX,
         row_groups_bytes_max: int = ROW_GROUPS_CACHED_BYTES_MAX,
     ) -> None:
         self._store = store
         self._run_in_thread = run_in_thread
         self._bytes_of = bytes_of
         self._batch_bytes_max_of = batch_bytes_max_of
-        self._footers = ReadOnce[str, Footer](weight_max=footers_max, weigh=lambda _: 1)
+        self._footers = ReadOnce[str, tuple[Footer, int]](weight_max=footers_max, weigh=lambda _: 1)
+        self._small_file_bytes_max = small_file_bytes_max
+        self._small_files = ReadOnce[str, Buffer](weight_max=SMALL_FILES_CACHED_BYTES_MAX, weigh=len)
         self._turn = asyncio.Lock()
         """Whoever encodes on the loop, until that round of it is over: others, who may wait in their hundreds, have
         theirs in later ones."""
@@ -102,14 +108,21 @@ class ParquetReader:
         """
         if chunk.row_count == 0:
             return empty_control_batch(chunk.offset_first, chunk.offset_end)
-        footer = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        try:
+            return await self._read(object_key, chunk, compression)
+        except FileUnreadable:
+            self._small_files.forget(object_key)  # in case that only its way here damaged it
+            raise
+
+    async def _read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
+        footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
         check_place(footer, chunk)
         form = BatchForm(compression, self._batch_bytes_max_of(object_key))
         if chunk.row_count == footer.row_groups[chunk.row_group].row_count:
-            data = await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
+            data = await self._row_group(object_key, file_bytes, chunk)
             return await self._run_in_thread(encode_chunk, footer, data, chunk, form)
         rows = await self._shared.get(
-            (object_key, chunk.row_group), partial(self._read_row_group, object_key, footer, chunk)
+            (object_key, chunk.row_group), partial(self._read_row_group, object_key, footer, file_bytes, chunk)
         )
         if compression is Compression.NONE and kernels_ready() and _is_small(rows, chunk):
             await self._turn.acquire()
@@ -117,24 +130,42 @@ class ParquetReader:
             return encode_part(rows, chunk, form)
         return await self._run_in_thread(encode_part, rows, chunk, form)
 
-    async def _read_row_group(self, object_key: str, footer: Footer, chunk: ArchivedRows) -> RecordRows:
-        data = await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
+    async def _read_row_group(
+        self, object_key: str, footer: Footer, file_bytes: int, chunk: ArchivedRows
+    ) -> RecordRows:
+        data = await self._row_group(object_key, file_bytes, chunk)
         return await self._run_in_thread(decode_row_group, footer, chunk.row_group, data)
 
-    async def _read_footer(self, object_key: str) -> Footer:
+    async def _row_group(self, object_key: str, file_bytes: int, chunk: ArchivedRows) -> Buffer:
+        """The bytes of the chunk's row group."""
+        if file_bytes > self._small_file_bytes_max:
+            return await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
+        whole = await self._small_file(object_key, file_bytes)
+        return memoryview(whole)[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+
+    async def _small_file(self, object_key: str, object_bytes: int) -> Buffer:
+        return await self._small_files.get(object_key, partial(self._store.get_range, object_key, 0, object_bytes))
+
+    async def _read_footer(self, object_key: str) -> tuple[Footer, int]:
+        """The footer, and how long the file is."""
         object_bytes = self._bytes_of(object_key)
         if object_bytes is None:
             object_bytes = (await self._store.head(object_key)).size_bytes
         if object_bytes < FOOTER_TAIL_BYTES:
             raise FileUnreadable(f"{object_key} has {object_bytes} bytes: no Parquet file")
         count = min(FOOTER_READ_BYTES, object_bytes)
-        tail = await self._store.get_range(object_key, object_bytes - count, count)
+        tail: Buffer
+        if object_bytes <= self._small_file_bytes_max:
+            count = object_bytes
+            tail = await self._small_file(object_key, object_bytes)
+        else:
+            tail = await self._store.get_range(object_key, object_bytes - count, count)
         needed = footer_bytes(tail)
         if needed > object_bytes:
             raise FileUnreadable(f"{object_key} has {object_bytes} bytes and says that its footer takes {needed}")
         if needed > count:
             tail = await self._store.get_range(object_key, object_bytes - needed, needed)
-        return await self._run_in_thread(parse_footer, tail)
+        return await self._run_in_thread(parse_footer, tail), object_bytes
 
 
 def parse_footer(tail: Buffer) -> Footer:

@@ -42,6 +42,12 @@ class ReadOnce(Generic[Key, Value]):
             if not flight.cancelled():
                 return flight.result()
 
+    def forget(self, key: Key) -> None:
+        """Let the value go: the next one who asks reads again."""
+        dropped = self._held.pop(key, None)
+        if dropped is not None:
+            self.weight -= self._weigh(dropped)
+
     async def _read(self, key: Key, read: Callable[[], Awaitable[Value]]) -> Value:
         flight = self._flights[key] = asyncio.get_running_loop().create_future()
         try:

@@ -201,6 +201,10 @@ max.message.bytes is; a larger record goes alone, compressed where it is above t
 FOOTER_READ_BYTES = 64 * KIB
 """Read from the end of a Parquet file at first; a longer footer costs a second request."""
 FOOTERS_CACHED_MAX = 1_000
+SMALL_FILE_BYTES_MAX = 512 * KIB
+"""A Parquet file up to this is read whole: a request costs about as much as that much transfer."""
+SMALL_FILES_CACHED_BYTES_MAX = 16 * MIB
+"""Such files, kept for the row groups that are read after the footer."""
 ROW_GROUPS_CACHED_BYTES_MAX = 64 * MIB
 """Decoded row groups that several partitions share, kept for the fetch of the next one."""
 
@@ -235,14 +239,14 @@ HOUSEKEEPER_CLAIM_JITTER_S = 1.0
 REACHED_MARK_INTERVAL_S = 2.0
 """How often the bucket is told how far the ledger has come, while it moves: what happens in between may go unnoticed
 where the ledger is restored from a backup (safety rule S9)."""
-SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0
-"""Snapshots that are taken for the cleaner's sake come no sooner than that; a longer grace spreads them more."""
-DRAIN_QUIET_SECONDS = 1.0
-"""A stopping agent that had to send nobody away for so long has no clients left; longer than a fetch usually waits."""
 SNAPSHOT_EARLY_INTERVAL_S = 60.0
 """Snapshots that are taken before enough entries have come, for a new topic or for want of room, come no sooner."""
 LEDGER_PRESSURE_HIGH = 0.75
 """The part of the ledger's room that is in use when snapshots are taken early, so that entries can be trimmed."""
+SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0
+"""Snapshots that are taken for the cleaner's sake come no sooner than that; a longer grace spreads them more."""
+DRAIN_QUIET_SECONDS = 1.0
+"""A stopping agent that had to send nobody away for so long has no clients left; longer than a fetch usually waits."""
 DRAIN_MOVE_SECONDS_MAX = 5.0
 """How long clients are sent away at most."""
 DRAIN_POLL_SECONDS = 0.01
@@ -290,14 +294,14 @@ METRIC_PARTITIONS_MAX = 5_000
 """Beyond it the log ends are not reported one by one: a scrape must stay small."""
 
 # The command line.
-COMMAND_OPEN_SECONDS_MAX = 30.0
-"""How long recover and audit wait for the ledger."""
-CLIENT_CONNECT_SECONDS_MAX = 5.0
-CLIENT_ANSWER_SECONDS_MAX = 60.0
 AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000
 """Disagreements that an audit names; it counts all."""
 CLIENT_AUDIT_SECONDS_MAX = 600.0
 """An audit lists the whole bucket and loads the state anew."""
+COMMAND_OPEN_SECONDS_MAX = 30.0
+"""How long recover and audit wait for the ledger."""
+CLIENT_CONNECT_SECONDS_MAX = 5.0
+CLIENT_ANSWER_SECONDS_MAX = 60.0
 CLIENT_ANSWER_BYTES_MAX = 512 * MIB
 DOCTOR_STORE_SECONDS_MAX = 5.0
 """A person waits for the answer; an agent goes on for longer."""

@@ -119,12 +119,42 @@ async def test_a_row_group_that_partitions_share_is_read_once_for_all(row_groups
         store=MeteredStore(store, observer_of=lambda name: gets if name == "get" else heads, monotonic_s=lambda: 0.0),
         run_in_thread=asyncio.to_thread,
         row_groups_bytes_max=row_groups_bytes_max,
+        small_file_bytes_max=0,
     )
     chunks = [file.partitions[0][1][0], chunk]
     together = await asyncio.gather(*(reader.read("lake/f", wanted, Compression.NONE) for wanted in chunks))
     assert [read_batches(batches).records for batches in together] == [RECORDS, RECORDS]
     assert read_batches(await reader.read("lake/f", chunk, Compression.ZSTD)).records == RECORDS
     assert (gets.count, heads.count) == (requests, 1), "a read of the footer comes first"
+
+
+@pytest.mark.parametrize("footers_max", [1_000, 0])
+async def test_a_small_file_is_one_request(footers_max: int) -> None:
+    file, data, chunk = file_of_two_partitions()
+    store, gets, heads = MemoryStore(), Requests(), Requests()
+    await store.put("lake/f", [data])
+    reader = ParquetReader(
+        store=MeteredStore(store, observer_of=lambda name: gets if name == "get" else heads, monotonic_s=lambda: 0.0),
+        run_in_thread=asyncio.to_thread,
+        bytes_of={"lake/f": len(data)}.get,
+        small_file_bytes_max=len(data),
+        row_groups_bytes_max=0,
+        footers_max=footers_max,
+    )
+    for wanted in (file.partitions[0][1][0], chunk):
+        assert read_batches(await reader.read("lake/f", wanted, Compression.NONE)).records == RECORDS
+    assert (gets.count, heads.count) == (1, 0)
+
+
+async def test_a_small_file_that_came_damaged_is_read_again() -> None:
+    _, data, chunk = file_of_two_partitions()
+    store = MemoryStore()
+    await store.put("lake/f", [bytes(len(data))])
+    reader = ParquetReader(store=store, run_in_thread=asyncio.to_thread)
+    with pytest.raises(FileUnreadable):
+        await reader.read("lake/f", chunk, Compression.NONE)
+    await store.put("lake/f", [data])
+    assert read_batches(await reader.read("lake/f", chunk, Compression.NONE)).records == RECORDS
 
 
 class Rounds:

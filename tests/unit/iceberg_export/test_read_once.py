@@ -88,6 +88,15 @@ async def test_the_least_recently_used_make_room() -> None:
     assert await put(values, "b", b"!") == b"!"
 
 
+async def test_what_is_forgotten_is_read_again_and_makes_room() -> None:
+    values = cache(weight_max=3)
+    assert await put(values, "a", b"old") == b"old"
+    values.forget("a")
+    values.forget("never")
+    assert values.weight == 0
+    assert await put(values, "a", b"new") == b"new"
+
+
 async def test_what_is_heavier_than_the_bound_is_not_kept() -> None:
     values = cache(weight_max=3)
     assert await put(values, "a", b"kept") == b"kept"
