@@ -72,7 +72,8 @@ def broker(
 ) -> Iterator[Broker]:
     provided(PENSTOCK)
     folder, options = tmp_path_factory.mktemp("clients"), {"archive-interval-s": "86400"}
-    settings = {"num.partitions": str(AUTO_PARTITIONS)}
+    # Records are kept for ever: their times are long past.
+    settings = {"num.partitions": str(AUTO_PARTITIONS), "log.retention.ms": "-1"}
     with ExitStack() as stack:
         if request.param == 1:
             factory = PenstockFactory(folder=folder, stack=stack)

@@ -70,7 +70,7 @@ def start_workload(
     folder.mkdir(parents=True, exist_ok=True)
     programs = commands(folder)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(TOPIC, partitions)]).values():
+    for future in admin.create_topics([NewTopic(TOPIC, partitions, config={"retention.ms": "-1"})]).values():
         future.result(60)
     stop_file, ends_file = folder / "stop", folder / "ends"
 
