@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from agent.bucket_access import denied_operations
+from benchmarks.exposition import STORE_REQUESTS, scrape, total
 from storage.object_store import StoreMisconfigured, StoreUnavailable
 from storage.s3_settings import S3Settings
 from storage.s3_store import S3Store
@@ -261,3 +262,21 @@ async def test_a_request_ends_when_its_time_is_over() -> None:
         settings = S3Settings.from_environment("s3://silent", env, request_timeout_s=0.2)
         with pytest.raises(StoreUnavailable, match="did not answer in time"):
             await S3Store(settings).put("a", [b"x"])
+
+
+def test_an_agent_puts_slow_objects_twice_where_that_is_asked_for(minio: Minio, penstock: PenstockFactory) -> None:
+    bucket = minio.make_bucket("hedged")
+    broker = penstock(
+        store=f"s3://{bucket}/p",
+        env=minio.settings,
+        options={"store-hedge-ms": "1", "store-timeout-s": "5", "flush-interval-ms": "0"},
+    )
+    for command in (["produce", "t", "--value", "x" * 100_000], ["consume", "t", "--max", "1"]):
+        done = subprocess.run(
+            [PENSTOCK, *command, "--server", broker.http], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == "x" * 100_000 + "\n"
+    samples = scrape(broker.http)
+    objects = total(samples, "penstock_intake_objects_total") + len(["cluster.json", "checks/access"])
+    assert total(samples, STORE_REQUESTS, "put") > objects
