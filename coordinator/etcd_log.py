@@ -364,16 +364,19 @@ class EtcdLedger:
         if revision == 0:
             return
         await self._raise_trimmed(position)
+        revision_compacted = revision
         first, end = self._keys.entries, prefix_end(self._keys.entries)
         while True:
             page = await self._range(first, end, limit=ETCD_PAGE_ENTRIES_MAX, max_mod_revision=revision)
-            await self._drop([pair.key for pair in page.kvs])
+            dropped_revision = await self._drop([pair.key for pair in page.kvs])
+            # Up to there, not only up to `position`: etcd keeps what lived at the revision that it compacts to.
+            revision_compacted = max(revision_compacted, dropped_revision)
             if not page.more:
                 break
             first = page.kvs[-1].key + b"\0"
         if self._is_compacted:
             with contextlib.suppress(NotPermitted):  # `notices` told of it at the start
-                await self._client.compact(revision)
+                await self._client.compact(revision_compacted)
 
     async def _raise_trimmed(self, position: Position) -> None:
         """Note that entries up to `position` go, unless others go further: then this is theirs to say."""
@@ -385,14 +388,19 @@ class EtcdLedger:
         if not (await self._write(compare=[guard], success=[put(key, b"%d" % position)])).is_done:
             raise LedgerUnavailable("somebody else trims the ledger: try again")
 
-    async def _drop(self, keys: Sequence[bytes]) -> None:
-        """Delete entries: one range for each session, whose entries up to a position are its first ones."""
+    async def _drop(self, keys: Sequence[bytes]) -> int:
+        """Delete entries: one range for each session, whose entries up to a position are its first ones.
+
+        Returns the last revision that did, or 0.
+        """
         last: dict[SessionId, bytes] = {}
         for key in keys:
             last[self._keys.read_entry(key)[0]] = key
         ranges = [delete(self._keys.entry(session, 0), key + b"\0") for session, key in last.items()]
+        revision = 0
         for row in range(0, len(ranges), LEDGER_GROUP_ENTRIES_MAX):
-            await self._write(success=ranges[row : row + LEDGER_GROUP_ENTRIES_MAX])
+            revision = (await self._write(success=ranges[row : row + LEDGER_GROUP_ENTRIES_MAX])).revision
+        return revision
 
     async def pressure(self) -> float:
         return (await read_status(self._client)).pressure(self._quota_bytes)

@@ -91,7 +91,7 @@ class TxnResponse:
     responses: Sequence[ResponseOp]
 
 class CompactionRequest:
-    def __init__(self, *, revision: int) -> None: ...
+    def __init__(self, *, revision: int, physical: bool = ...) -> None: ...
 
 class CompactionResponse:
     header: ResponseHeader
@@ -152,6 +152,21 @@ class AuthenticateResponse:
     token: str
 
 # Of administration, for tests.
+
+class DefragmentRequest:
+    def __init__(self) -> None: ...
+
+class AlarmMember:
+    memberID: int
+    alarm: int
+
+class AlarmRequest:
+    GET: ClassVar[int]
+    DEACTIVATE: ClassVar[int]
+    def __init__(self, *, action: int, memberID: int = ..., alarm: int = ...) -> None: ...
+
+class AlarmResponse:
+    alarms: Sequence[AlarmMember]
 
 class AuthRoleAddRequest:
     def __init__(self, *, name: str) -> None: ...

@@ -31,5 +31,7 @@ class AuthStub:
     def __init__(self, channel: grpc.aio.Channel) -> None: ...
 
 class MaintenanceStub:
+    Alarm: grpc.aio.UnaryUnaryMultiCallable[pb.AlarmRequest, pb.AlarmResponse]
+    Defragment: grpc.aio.UnaryUnaryMultiCallable[pb.DefragmentRequest, pb.AdminResponse]
     Status: grpc.aio.UnaryUnaryMultiCallable[pb.StatusRequest, pb.StatusResponse]
     def __init__(self, channel: grpc.aio.Channel) -> None: ...
