@@ -7,7 +7,7 @@ BIN := $(UV_PROJECT_ENVIRONMENT)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro compat torture clean
+.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro compat torture sim sim-deep clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -47,6 +47,12 @@ compat: setup-test ## how far answers are those of Apache Kafka 4.3.1, with a re
 
 torture: setup-test ## twenty minutes of every fault under three clients, with a report; ARGS="--minutes 2 --seed 7" for less
 	@$(BIN)/python -m tests.torture $(ARGS)
+
+sim: setup-test ## simulate clusters from seeds: SEED=7 repeats one, with its trace; SEEDS=1..200 runs many
+	@$(BIN)/python -m tests.simulation $(if $(SEED),$(SEED),$(if $(SEEDS),$(SEEDS),1..200))
+
+sim-deep: setup-test ## the same with 2,500 seeds, on two cores
+	@$(BIN)/python -m tests.simulation --deep
 
 clean: ## remove .venv and what tools left in the tree; the cache folder stays
 	@rm -rf $(UV_PROJECT_ENVIRONMENT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist
