@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agent.addresses import (
     EtcdUrl,
@@ -43,6 +43,9 @@ from storage.object_store import ObjectStore, StoreUnavailable
 from storage.refs import INTAKE_PREFIX
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts, TryObserver
 from storage.routed_store import RoutedStore
+
+if TYPE_CHECKING:
+    from coordinator.etcd_client import EtcdClient
 
 log = logging.getLogger(__name__)
 
@@ -123,15 +126,13 @@ async def open_ledger(settings: Settings, clock: Clock, ids: Ids) -> AsyncIterat
         await ledger.close()
 
 
-async def _open_etcd(
-    access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, ids: Ids
-) -> Ledger:
+def etcd_client(access: LedgerAccess, endpoints: Sequence[HostPort]) -> "EtcdClient":
+    """A client of etcd, which connects when it is first used; close it."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr what its errors, which are logged, say better
     from coordinator.etcd_access import EtcdAccess
     from coordinator.etcd_client import EtcdClient
-    from coordinator.etcd_log import EtcdLedger
 
-    client = EtcdClient(
+    return EtcdClient(
         EtcdAccess(
             endpoints=[str(endpoint) for endpoint in endpoints],
             is_tls=access.is_tls,
@@ -142,6 +143,14 @@ async def _open_etcd(
             password=access.password,
         )
     )
+
+
+async def _open_etcd(
+    access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, ids: Ids
+) -> Ledger:
+    client = etcd_client(access, endpoints)
+    from coordinator.etcd_log import EtcdLedger
+
     cluster_id = ids.new_cluster_id()
 
     async def open_and_look() -> Ledger:

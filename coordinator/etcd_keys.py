@@ -9,6 +9,7 @@ Rule: pure; `coordinator.etcd_log` reads and writes them. Layout:
                                                   its value names the append's last entry
     /penstock/<cluster>/snapshot                  the pointer
     /penstock/<cluster>/trimmed                   the position up to which entries were dropped
+    /penstock/<cluster>/doctor                    put and deleted by `penstock doctor`
 
 Sessions and positions in keys and values are the ledger's, which count the incarnation (`log.position_first`).
 """
@@ -63,6 +64,10 @@ class EtcdKeys:
     @property
     def trimmed(self) -> bytes:
         return self.prefix + b"trimmed"
+
+    @property
+    def doctor(self) -> bytes:
+        return self.prefix + b"doctor"
 
     @property
     def entries(self) -> bytes:

@@ -1,7 +1,7 @@
 """What an etcd tells of itself: its version, how full it is, who else uses it, whether its history is ever compacted.
 
-Rule: reads only. What etcd's API does not tell is not guessed: its flags cannot be read, so whether it compacts its
-history by itself shows only in what it did (docs/adr/0008-ledger-in-etcd.md).
+Rule: reads only, but for `try_write`. What etcd's API does not tell is not guessed: its flags cannot be read, so whether
+it compacts its history by itself shows only in what it did (docs/adr/0008-ledger-in-etcd.md).
 """
 
 import re
@@ -12,11 +12,13 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from coordinator.etcd_access import NotPermitted
 from coordinator.etcd_client import EtcdClient
-from coordinator.etcd_keys import EtcdKeys, prefix_end
-from coordinator.log import LedgerUnsupported, Trimmed
+from coordinator.etcd_keys import EtcdKeys, prefix_end, read_meta
+from coordinator.etcd_requests import delete, is_absent, put
+from coordinator.log import LedgerIdentity, LedgerUnsupported, Trimmed
 from protocol.limits import ETCD_QUOTA_BYTES_DEFAULT, ETCD_UNCOMPACTED_REVISIONS_MAX
 
 VERSION_MIN = (3, 5)
+TRIAL_BYTES = 1024
 _QUOTA_FIELD = 12
 """`dbSizeQuota` of StatusResponse, which etcd has from 3.6 and the stubs lack."""
 _FIRST_KEY, _BEYOND_ALL_KEYS = b"\0", b"\0"
@@ -58,6 +60,23 @@ def check_version(version: str, endpoint: str) -> None:
             f"etcd at {endpoint} has version {version}; {'.'.join(map(str, VERSION_MIN))} is the oldest that works: "
             "upgrade it"
         )
+
+
+async def find_identity(client: EtcdClient, keys: EtcdKeys) -> LedgerIdentity | None:
+    """Whose ledger there is, without making one."""
+    found = (await client.range(rpc_pb2.RangeRequest(key=keys.meta))).kvs
+    return read_meta(found[0].value) if found else None
+
+
+async def try_write(client: EtcdClient, keys: EtcdKeys) -> None:
+    """Write as much as a small append does, where no agent looks."""
+    await client.txn(
+        rpc_pb2.TxnRequest(compare=[is_absent(keys.entries)], success=[put(keys.doctor, bytes(TRIAL_BYTES))])
+    )
+
+
+async def forget_trial(client: EtcdClient, keys: EtcdKeys) -> None:
+    await client.txn(rpc_pb2.TxnRequest(success=[delete(keys.doctor)]))
 
 
 async def notices(client: EtcdClient, keys: EtcdKeys, *, is_compacted: bool) -> list[str]:

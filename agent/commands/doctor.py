@@ -1,7 +1,7 @@
 """`penstock doctor`: is this machine fit to run an agent with these settings? It says what is wrong and what to do.
 
-A finding that is not fine names its remedy. The checks are in `machine_checks` and `bucket_checks`; exit code 1 if any
-failed.
+A finding that is not fine names its remedy. The checks are in `machine_checks`, `ledger_checks` and `bucket_checks`;
+exit code 1 if any failed.
 """
 
 import asyncio
@@ -14,11 +14,12 @@ from agent.commands.option_flags import with_option_flags
 from agent.commands.output import counted
 from agent.settings import Command, InvalidSettings, load_settings
 
-HELP = "Check this machine: Python, ports, disk, limits, clock, bucket. Takes the options of run or of agent."
+HELP = "Check this machine: Python, ports, disk, limits, clock, ledger, bucket. Takes the options of run or of agent."
 
 
 def _doctor(config: str | None, values: Mapping[str, object]) -> None:
     from agent.commands.bucket_checks import check_bucket
+    from agent.commands.ledger_checks import check_ledger
     from agent.commands.machine_checks import Finding, Verdict, check_machine
 
     is_cluster = bool(values.get("ledger")) or "PENSTOCK_LEDGER" in os.environ
@@ -40,6 +41,8 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
         show(finding)
 
     async def remote() -> None:
+        async for finding in check_ledger(settings):
+            show(finding)
         async for finding in check_bucket(settings):
             show(finding)
 

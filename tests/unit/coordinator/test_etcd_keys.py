@@ -18,11 +18,21 @@ KEYS = EtcdKeys("c1")
 
 
 def test_every_key_stands_below_the_clusters_prefix() -> None:
-    assert [KEYS.meta, KEYS.head, KEYS.snapshot, KEYS.trimmed, KEYS.entries, KEYS.sessions, KEYS.session("a")] == [
+    assert [
+        KEYS.meta,
+        KEYS.head,
+        KEYS.snapshot,
+        KEYS.trimmed,
+        KEYS.doctor,
+        KEYS.entries,
+        KEYS.sessions,
+        KEYS.session("a"),
+    ] == [
         b"/penstock/c1/meta",
         b"/penstock/c1/head",
         b"/penstock/c1/snapshot",
         b"/penstock/c1/trimmed",
+        b"/penstock/c1/doctor",
         b"/penstock/c1/ledger/",
         b"/penstock/c1/sessions/",
         b"/penstock/c1/sessions/a",
