@@ -3,13 +3,19 @@
 The long one is `make torture`.
 """
 
+import contextlib
+import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import Process
 from tests.torture.report import as_text
 from tests.torture.run import SERVICE_SECONDS_MAX, Run, RunReport
 from tests.torture.schedule import chosen
+from tools.steps import ROOT
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -46,6 +52,29 @@ def tortured(folder: Path, faults: list[tuple[str, str]]) -> RunReport:
 def test_nothing_is_lost_while_parts_die_and_links_break(tmp_path: Path) -> None:
     report = tortured(tmp_path, SHORT)
     assert report.struck["applied_reset"] > 0
+
+
+def living_in(folder: Path) -> list[str]:
+    """Processes whose working directory is in the folder."""
+    found: list[str] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is another user's
+            if Path(os.readlink(process / "cwd")).is_relative_to(folder):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path, signal_number: signal.Signals) -> None:
+    folder = tmp_path / "run"
+    command: list[str | Path] = [sys.executable, "-m", "tests.torture", "--minutes", "2", "--folder", folder]
+    with Process(command, tmp_path, name="torture", env={"PYTHONPATH": str(ROOT)}) as process:
+        for _ in range(2):  # where the logs are, and the first fault
+            process.read_line()
+        assert len(living_in(folder)) > 10
+        os.kill(process.pid, signal_number)
+        assert process.wait_ended() == {signal.SIGINT: 130, signal.SIGTERM: 143}[signal_number]
+    assert living_in(folder) == []
 
 
 @pytest.mark.slow

@@ -4,12 +4,16 @@ Rule: service is back when every producer had a record acknowledged in every par
 every partition, that was sent after the fault ended: what was under way before does not count.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.torture.history import Consumed, Event, GrowingLog, Produced, add_consumed, add_produced
+
+ERROR_NOTED = re.compile(r"Error: ([A-Z_]+)|^%\d\|[\d.]+\|([A-Z_]+)\||^\[(?:WARN|ERROR)\] ([^;]{1,60})")
+"""In the logs of Java, librdkafka and franz-go."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,8 +37,12 @@ class Monitor:
     producers: Mapping[str, Path]
     readers: Mapping[str, Path]
     partitions: int
+    notes: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """What each process wrote to stderr: errors that its library dealt with by itself."""
     produced: Produced = field(default_factory=Produced)
     consumed: dict[str, Consumed] = field(default_factory=dict[str, Consumed])
+    noted: Counter[str] = field(default_factory=Counter[str])
+    _notes: dict[str, GrowingLog] = field(default_factory=dict[str, GrowingLog])
     _written: dict[str, GrowingLog] = field(default_factory=dict[str, GrowingLog])
     _read: dict[str, GrowingLog] = field(default_factory=dict[str, GrowingLog])
     _recovery: Recovery | None = None
@@ -42,6 +50,7 @@ class Monitor:
     def __post_init__(self) -> None:
         self.consumed = {name: Consumed() for name in self.readers}
         self._written = {name: GrowingLog(path) for name, path in self.producers.items()}
+        self._notes = {name: GrowingLog(path) for name, path in self.notes.items()}
         self._read = {name: GrowingLog(path) for name, path in self.readers.items()}
 
     def await_service(self, began_ms: int) -> Recovery:
@@ -57,10 +66,13 @@ class Monitor:
             self._see("writer", add_produced(self.produced, name, self._written[name].new_lines()))
         for name in self.readers:
             self._see("reader", add_consumed(self.consumed[name], name, self._read[name].new_lines()))
+        for name, log in self._notes.items():
+            found = (ERROR_NOTED.search(line) for line in log.new_lines())
+            self.noted.update(f"{name} {match[match.lastindex or 0].strip()}" for match in found if match)
 
     def errors(self) -> Counter[str]:
-        """How often each client was told each error, so far."""
-        return sum((consumed.errors for consumed in self.consumed.values()), self.produced.errors.copy())
+        """How often each client was told each error, so far, those included that its library dealt with."""
+        return sum((consumed.errors for consumed in self.consumed.values()), self.produced.errors + self.noted)
 
     def _see(self, role: str, events: list[Event]) -> None:
         recovery = self._recovery

@@ -94,5 +94,6 @@ def start_workload(
         {name: process.output for name, process in producers.items()},
         {name: process.output for name, process in readers.items()},
         partitions,
+        {name: process.log for name, process in producers.items()},
     )
     return Workload(producers, readers, rereader, monitor, stop_file, ends_file)

@@ -45,6 +45,7 @@ func main() {
 	said := &lines{out: bufio.NewWriter(os.Stdout)}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn, nil)),
 		kgo.MetadataMinAge(200 * time.Millisecond),
 		kgo.MetadataMaxAge(5 * time.Second),
 		kgo.DialTimeout(2 * time.Second),
