@@ -92,6 +92,8 @@ def session_rows(state: ClusterState) -> list[View]:
             "name": known.name,
             "node_id": known.node_id,
             "zone": known.zone,
+            "is_draining": known.is_draining,
+            "rules_version": known.rules_version,
             "endpoints": [f"{end.listener}://{end.host}:{end.port}" for end in known.endpoints],
         }
         for session, known in sorted(state.sessions.items())

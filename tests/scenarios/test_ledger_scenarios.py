@@ -4,6 +4,7 @@ A scenario is blocks of a command, a line of dashes, and the expected trace, in 
 `PENSTOCK_REWRITE=1` writes the traces anew: read the difference before it is committed. Commands:
 
     start SESSION NAME [node=N] [rules=N]       end SESSION of=SESSION       rules SESSION VERSION
+    drain SESSION of=SESSION
     create SESSION TOPIC [partitions=N] [CONFIG=VALUE ...]                   delete SESSION TOPIC
     ids SESSION COUNT        time SESSION        expire SESSION cutoff=MS
     commit SESSION OBJECT [of=SESSION] TOPIC/PARTITION:BATCH[,BATCH...] ...
@@ -43,6 +44,7 @@ from coordinator.commands import (
     RaiseRules,
     Refused,
     ReportTime,
+    StartDrain,
 )
 from coordinator.state import ClusterState
 from protocol.errors import ErrorCode
@@ -109,6 +111,8 @@ def read_command(  # noqa: C901 - one arm per command
             return start(rest[0], node=int(options.get("node", session)), rules=int(options.get("rules", 1)))
         case "end":
             return EndSession(session=SessionId(int(options["of"])))
+        case "drain":
+            return StartDrain(session=SessionId(int(options["of"])))
         case "rules":
             return RaiseRules(rules_version=int(rest[0]))
         case "create":
