@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.torture.checker import check
-from tests.torture.history import Consumed, GrowingLog, Produced, Read, Value, add_consumed, add_produced
+from tests.torture.history import (
+    UNKNOWN_OFFSET,
+    Consumed,
+    GrowingLog,
+    Produced,
+    Read,
+    Value,
+    add_consumed,
+    add_produced,
+)
 from tests.torture.monitor import Monitor
 from tests.torture.schedule import all_faults, chosen, schedule
 
@@ -98,6 +107,14 @@ def test_an_acknowledgement_at_offset_0_that_is_not_there_is_spurious() -> None:
     produced = good_producer()
     produced.acknowledged[value(3)] = 0
     assert kinds(produced=produced) == {"spurious offset 0"}
+
+
+def test_an_acknowledgement_may_not_know_the_offset_but_the_record_must_be_there() -> None:
+    produced = good_producer()
+    produced.acknowledged[value(3)] = UNKNOWN_OFFSET
+    assert kinds(produced=produced) == set()
+    log = [read for read in good_log() if read.value != value(3)]
+    assert "lost" in kinds(produced=produced, final=log, other=log, seen=log)
 
 
 @pytest.mark.parametrize("offset", [-1, 2])

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.torture.history import Consumed, Produced, Read, Value
+from tests.torture.history import UNKNOWN_OFFSET, Consumed, Produced, Read, Value
 
 SHOWN_MAX = 5
 HIDING_ERRORS = ("OFFSET_OUT_OF_RANGE", "OffsetOutOfRange", "_AUTO_OFFSET_RESET", "NoOffsetForPartition", "DATA_LOSS")
@@ -63,6 +63,8 @@ def _inconsistent(
         for read in reads:
             seen[read.partition, read.offset].add(read.value)
     for value, offset in produced.acknowledged.items():
+        if offset == UNKNOWN_OFFSET:
+            continue
         there = seen[value.partition, offset]
         if offset < 0 or (there and value not in there):
             kind = "spurious offset 0" if offset == 0 else "inconsistent offset"

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tests.torture.history import UNKNOWN_OFFSET
+
 UNACKED_MAX = 2_000
 DELIVERY_MS = 300_000
 PADDING = b"." * 400
@@ -68,7 +70,8 @@ def produce(bootstrap: str, topic: str, partitions: int, stop_file: Path, name: 
 def _send(producer: Producer, topic: str, name: str, partition: int, counter: int) -> None:
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
-            say("A", partition, message.offset(), counter)
+            offset = message.offset()
+            say("A", partition, UNKNOWN_OFFSET if offset is None else offset, counter)
         else:
             say("E", partition, counter, error.name())
 

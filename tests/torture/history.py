@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 
+UNKNOWN_OFFSET = -1001
+"""librdkafka acknowledges a batch whose answer was lost once a later one is acknowledged: there, but it cannot say where.
+"""
+
+
 class Value(NamedTuple):
     """One record's value, unique in a run."""
 
@@ -49,7 +54,7 @@ class Produced:
     sent: dict[Value, int] = field(default_factory=dict[Value, int])
     """When each was handed to its client."""
     acknowledged: dict[Value, int] = field(default_factory=dict[Value, int])
-    """Offsets."""
+    """Offsets, or `UNKNOWN_OFFSET`."""
     given_up: dict[Value, str] = field(default_factory=dict[Value, str])
     errors: Counter[str] = field(default_factory=Counter[str])
 
