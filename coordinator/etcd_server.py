@@ -1,7 +1,7 @@
 """What an etcd tells of itself: its version, how full it is, who else uses it, whether its history is ever compacted.
 
-Rule: reads only, but for `try_write`. What etcd's API does not tell is not guessed: its flags cannot be read, so whether
-it compacts its history by itself shows only in what it did (docs/adr/0008-ledger-in-etcd.md).
+Rule: reads only, but for `try_write`. What etcd's API does not tell is not guessed: its flags cannot be read, so
+whether it compacts its history by itself shows only in what it did (docs/adr/0010-ledger-in-etcd.md).
 """
 
 import re
