@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-
 UNKNOWN_OFFSET = -1001
-"""librdkafka acknowledges a batch whose answer was lost once a later one is acknowledged: there, but it cannot say where.
-"""
+"""librdkafka acknowledges a batch whose answer was lost once a later one is acknowledged; it cannot say where it is."""
 
 
 class Value(NamedTuple):
