@@ -15,10 +15,20 @@ async def require_password(channel: grpc.aio.Channel, *, users: dict[str, tuple[
     await auth.UserGrantRole(rpc_pb2.AuthUserGrantRoleRequest(user="root", role="root"))
     for name, (password, prefix) in (users or {}).items():
         await auth.RoleAdd(rpc_pb2.AuthRoleAddRequest(name=name))
-        permission = auth_pb2.Permission(
-            permType=auth_pb2.Permission.READWRITE, key=prefix, range_end=prefix[:-1] + bytes([prefix[-1] + 1])
-        )
-        await auth.RoleGrantPermission(rpc_pb2.AuthRoleGrantPermissionRequest(name=name, perm=permission))
+        await auth.RoleGrantPermission(_grant(name, prefix))
         await auth.UserAdd(rpc_pb2.AuthUserAddRequest(name=name, password=password))
         await auth.UserGrantRole(rpc_pb2.AuthUserGrantRoleRequest(user=name, role=name))
     await auth.AuthEnable(rpc_pb2.AuthEnableRequest())
+
+
+async def permit(channel: grpc.aio.Channel, *, role: str, prefix: bytes) -> None:
+    """Let a role use more keys, in an etcd that asks for passwords already."""
+    auth = rpc_pb2_grpc.AuthStub(channel)
+    login = await auth.Authenticate(rpc_pb2.AuthenticateRequest(name="root", password=ROOT_PASSWORD))
+    await auth.RoleGrantPermission(_grant(role, prefix), metadata=(("token", login.token),))
+
+
+def _grant(role: str, prefix: bytes) -> rpc_pb2.AuthRoleGrantPermissionRequest:
+    end = prefix[:-1] + bytes([prefix[-1] + 1])
+    permission = auth_pb2.Permission(permType=auth_pb2.Permission.READWRITE, key=prefix, range_end=end)
+    return rpc_pb2.AuthRoleGrantPermissionRequest(name=role, perm=permission)
