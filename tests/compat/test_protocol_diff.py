@@ -56,6 +56,7 @@ def test_every_agent_of_a_cluster_answers_as_kafka(clusters: ClusterFactory, kaf
         served={row.name for row in API_VERSIONS},
         recorded=read_recorded(),
         allowed=read_allowed(),
+        is_any_leader=True,
     )
     lines = "\n".join(report.lines())
     assert report.is_passed, lines

@@ -83,11 +83,15 @@ def compare(
     served: set[str],
     recorded: Mapping[str, Answers],
     allowed: Sequence[Difference],
+    is_any_leader: bool = False,
 ) -> Report:
-    """Runs every case that needs no more than the APIs `served`, several at a time."""
+    """Runs every case that needs no more than the APIs `served`, several at a time.
+
+    With `is_any_leader` the broker is asked about every partition, whoever leads it.
+    """
     not_served = {case.name: case.needs - served for case in cases if case.needs - served}
     run = [case for case in cases if case.name not in not_served]
-    answers = ask(bootstrap, run, definitions)
+    answers = ask(bootstrap, run, definitions, is_any_leader=is_any_leader)
     names = {case.name for case in run}
     expected = {each for each in allowed if each.case in names}
     found = {each for case in run for each in case_differences(case, recorded[case.name], answers[case.name])}
@@ -103,12 +107,14 @@ def compare(
     )
 
 
-def ask(bootstrap: str, cases: Sequence[Case], definitions: Definitions) -> dict[str, Answers]:
+def ask(
+    bootstrap: str, cases: Sequence[Case], definitions: Definitions, *, is_any_leader: bool = False
+) -> dict[str, Answers]:
     """Each case's answers in comparable form, as they read back from JSON."""
     run_id = f"{random.randrange(10**8):08d}"
 
     def ask_one(case: Case) -> tuple[str, Answers]:
-        answers = Run(bootstrap, definitions, run_id, case).answers()
+        answers = Run(bootstrap, definitions, run_id, case, is_any_leader=is_any_leader).answers()
         return case.name, _from_json(json.loads(json.dumps(answers)))
 
     told = dict(ask_one(case) for case in cases if case.name in ON_A_FRESH_BROKER)

@@ -1,4 +1,4 @@
-"""Runs a case against one broker, as a client would: requests go to the coordinator or the leader.
+"""Runs a case against one broker, as a client would: requests go to the coordinator or the leader, or all to one.
 
 Rule: every case works on topics, groups and connections of its own, so that cases may run at the same time.
 """
@@ -35,11 +35,14 @@ GROUP, TRANSACTION = 0, 1
 class Run:
     """One case on one broker."""
 
-    def __init__(self, bootstrap: str, definitions: Definitions, run_id: str, case: Case) -> None:
+    def __init__(
+        self, bootstrap: str, definitions: Definitions, run_id: str, case: Case, *, is_any_leader: bool = False
+    ) -> None:
         self._bootstrap = bootstrap
         self._definitions = definitions
         self._prefix = f"pd{run_id}-{case.name.replace('.', '-')}-"
         self._case = case
+        self._is_any_leader = is_any_leader
         self._connections: dict[tuple[str, str], Connection] = {}
         self._saved: dict[str, Any] = {}
         self._topics: set[str] = set()
@@ -194,7 +197,7 @@ class Run:
 
     def _leader(self, topics: list[dict[str, Any]]) -> str:
         """The leader of the first partition that is named."""
-        if not topics:
+        if not topics or self._is_any_leader:
             return self._bootstrap
         name = topics[0].get("Name") or topics[0].get("Topic") or topics[0].get("TopicName")
         topic_id = topics[0].get("TopicId")
