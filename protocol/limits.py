@@ -298,6 +298,8 @@ AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000
 """Disagreements that an audit names; it counts all."""
 CLIENT_AUDIT_SECONDS_MAX = 600.0
 """An audit lists the whole bucket and loads the state anew."""
+COMMAND_ROWS_MAX = 20
+"""Objects that a report names one by one; its JSON names all."""
 COMMAND_OPEN_SECONDS_MAX = 30.0
 """How long recover and audit wait for the ledger."""
 CLIENT_CONNECT_SECONDS_MAX = 5.0

@@ -12,13 +12,12 @@ from agent.commands.http_client import Json, JsonOption
 from agent.commands.output import print_json, print_pairs, print_table
 from agent.commands.places import ConfigOption, DataDirOption, LedgerOption, StoreOption, opened, place_settings
 from agent.settings import Settings
+from protocol.limits import COMMAND_ROWS_MAX
 
 HELP = (
     "Begin a cluster's next incarnation from its newest snapshot and all intake objects in the bucket, where its "
     "ledger was wiped, restored from a backup or damaged. All agents must be stopped. Deletes nothing."
 )
-LISTED_MAX = 20
-"""Objects that are named one by one; --json names all."""
 
 
 def recover(
@@ -71,10 +70,10 @@ def _show(told: Json) -> None:
         sys.stdout.write(f"\nnames and configs are lost of: {', '.join(renamed)}\n")
     if missing:
         sys.stdout.write("\nwhat is lost, because its objects are not in the bucket:\n")
-        print_table([{"object": key} for key in missing[:LISTED_MAX]], ("object",), empty="")
+        print_table([{"object": key} for key in missing[:COMMAND_ROWS_MAX]], ("object",), empty="")
     if damaged:
         sys.stdout.write("\nwhat could not be read:\n")
-        print_table(damaged[:LISTED_MAX], ("object", "reason"), empty="")
+        print_table(damaged[:COMMAND_ROWS_MAX], ("object", "reason"), empty="")
     if is_carried_out:
         sys.stdout.write(f"\nincarnation {told['incarnation']} has begun: start the agents again\n")
     else:

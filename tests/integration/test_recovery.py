@@ -20,7 +20,6 @@ from tests.services import PENSTOCK, Minio
 
 SECONDS_MAX = 60.0
 LEASE_SECONDS_MAX = 40.0
-POLL_SECONDS = 0.2
 OPTIONS = {"snapshot-entries": "10", "archive-interval-s": "3600", "flush-interval-ms": "0"}
 
 
@@ -75,7 +74,6 @@ def recovered(cluster: Cluster) -> dict[str, object]:
             return told
         assert "agents run on this ledger" in done.stderr, done.stderr
         assert time.monotonic() < deadline, done.stderr
-        time.sleep(POLL_SECONDS)
 
 
 @pytest.fixture
@@ -86,11 +84,7 @@ def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
 
 def exit_of(agent: ClusterAgent) -> str:
     """What an agent wrote that has ended by itself, with a status that says that it failed."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while agent.process.is_running:
-        assert time.monotonic() < deadline, agent.process.failed("it goes on")
-        time.sleep(POLL_SECONDS)
-    assert agent.process.kill() == 1
+    assert agent.process.wait_for_end(seconds_max=SECONDS_MAX) == 1
     return agent.process.stderr
 
 
