@@ -10,7 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 BOOTSTRAP = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
 
@@ -23,7 +25,19 @@ def flights() -> pd.DataFrame:
     return pd.read_csv(Path(spec.origin).parent / "data" / "flights.csv.zip")
 
 
+def create_topic() -> None:
+    """With records as old as their flights: a topic keeps what is a week old at most unless it is told otherwise."""
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    created = admin.create_topics([NewTopic("flights", num_partitions=-1, config={"retention.ms": "-1"})])
+    try:
+        created["flights"].result(30)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            sys.exit(f"the topic flights cannot be created: {error}")
+
+
 def main() -> None:
+    create_topic()
     failed: list[KafkaError] = []
 
     def answered(error: KafkaError | None, _: Message) -> None:
