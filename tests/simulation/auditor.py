@@ -18,7 +18,7 @@ from tests.simulation.history import History
 from tests.simulation.truth import Truth
 from tests.simulation.wire import Place, Produced
 
-HIDDEN_SECONDS_MAX = 25.0
+HIDDEN_SECONDS_MAX = 16.0
 """For how long an agent that is cut off may answer from what it knows: the lease, and what a fetch may take."""
 
 

@@ -10,13 +10,18 @@ import asyncio
 import random
 import struct
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from crc32c import crc32c
 
+from agent.broker import Broker
 from agent.clock import SystemClock
+from agent.ledger_writer import OutcomeUnknown
+from coordinator.log import LedgerError
 from protocol.errors import ErrorCode
+from storage.object_store import StoreError
 from tests.made_records import Record, make_batch, read_batches
 from tests.simulation import wire
 from tests.simulation.agents import AgentInWorld, Surroundings
@@ -26,6 +31,9 @@ from tests.simulation.wire import Place, Produced
 
 RETRY_SECONDS = 0.2
 REQUEST_SECONDS = 12.0
+PROBE_SECONDS_MAX = 0.2
+NEW_PRODUCER_CHANCE = 0.05
+OPERATOR_SECONDS_MAX = 4.0
 PRODUCE_TIMEOUT_MS = 5_000
 FETCH_WAIT_MS = 500
 FETCH_BYTES = 1_500
@@ -147,6 +155,11 @@ class IdempotentProducer(Client):
     async def run(self) -> None:
         await self._begin()
         while not self.is_stopping or self._again:
+            if not self._again and self.chance.random() < NEW_PRODUCER_CHANCE:
+                # As its program would after a restart: nobody knows the new producer id yet (safety rule S8).
+                self._producer_id, self._epoch = NO_PRODUCER, 0
+                self._sequences.clear()
+                await self._begin()
             await self._round()
 
     async def _begin(self) -> None:
@@ -266,6 +279,14 @@ class PlainProducer(Client):
                 self.expect_retriable(error, f"a batch for {place}")
             await self.world.clock.sleep(self.chance.random() * 2 * self.world.around.plan.producer_pause_s)
 
+    async def send_to(self, agent: AgentInWorld, place: Place) -> None:
+        """Until this very agent takes a value."""
+        while True:
+            self.connect_to(agent)
+            if await self.send(place) == NONE:
+                return
+            await self.world.clock.sleep(RETRY_SECONDS)
+
     async def send(self, place: Place) -> int:
         """The error, or -1 where there was no answer."""
         sends = [self.world.auditor.sent(self.name, place, is_ordered=False)]
@@ -327,6 +348,40 @@ class Consumer(Client):
         records = [(r.offset, r.value or b"", r.timestamp) for r in found.records if r.offset >= position]
         self.world.auditor.read(self.name, place, position, records)
         self.positions[place] = found.ranges[-1][1]
+
+
+class Operator:
+    """Has topics archived now, by any agent, as `penstock archive` does; others may archive the same at that moment."""
+
+    def __init__(self, world: ClientWorld, topics: Sequence[str]) -> None:
+        self._world = world
+        self._topics = topics
+
+    async def run(self) -> None:
+        while True:
+            await self._world.clock.sleep(self._world.chance.random() * OPERATOR_SECONDS_MAX)
+            life = self._world.chance.choice(self._world.agents).life
+            if life is not None and life.broker is not None:
+                topic = self._world.chance.choice(self._topics)
+                self._world.around.loop.create_task(self._archive(life.broker, topic), context=life.context)
+
+    @staticmethod
+    async def _archive(broker: Broker, topic: str) -> None:
+        try:
+            if topic in broker.state.topic_ids:
+                await broker.archive([topic])
+        except (StoreError, LedgerError, OutcomeUnknown):
+            return
+
+
+class Prober(Client):
+    """Asks for ends, often: so that one question comes while another one is on its way (safety rule S4)."""
+
+    async def run(self, places: list[Place]) -> None:
+        while True:
+            if await self.end_of(self.chance.choice(places)) is None:
+                self.move()
+            await self.world.clock.sleep(self.chance.random() * PROBE_SECONDS_MAX)
 
 
 class Administrator(Client):

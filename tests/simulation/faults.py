@@ -126,7 +126,7 @@ class Faults:
         self._mend(link)
 
     async def _lag(self, agent: AgentInWorld) -> None:
-        agent.ledger.lag_s = self._chance.choice((0.3, 2.0, 12.0))
+        agent.ledger.lag_s = self._chance.choice((0.3, 2.0, 5.0))
         await self._clock.sleep(self._chance.random() * CUT_SECONDS_MAX)
         agent.ledger.lag_s = 0.0
 

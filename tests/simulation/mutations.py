@@ -163,7 +163,7 @@ def s4_no_barrier() -> Iterator[None]:
         yield
 
 
-@mutation(where=lambda plan: plan.delay_s > 0.01 and plan.consumers > 1)
+@mutation(where=lambda plan: plan.delay_s > 0.01 and plan.probers > 0)
 def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
     """Whoever asks while the ledger's answer is on its way is content with that."""
 
@@ -238,7 +238,7 @@ def s6_the_last_reference_that_goes_releases_nothing() -> Iterator[None]:
         yield
 
 
-@mutation(*LEASE_LOST, FaultName.LEDGER_LAG, where=archives_soon)
+@mutation(where=lambda plan: archives_soon(plan) and plan.has_operator)
 def s6_a_replacement_is_not_compared() -> Iterator[None]:
     """An archive pass that was planned from an old index is put in its place."""
 
@@ -253,7 +253,7 @@ def s6_a_replacement_is_not_compared() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.CRASH, FaultName.RESTART, where=lambda plan: plan.seconds > 20)
+@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, where=lambda plan: FaultName.CRASH in plan.faults)
 def s6_what_a_live_session_wrote_is_garbage() -> Iterator[None]:
     """Objects that may still be committed are deleted with those of ended sessions."""
 

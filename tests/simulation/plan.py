@@ -63,6 +63,8 @@ class Plan:
     has_topic_churn: bool
     move_chance: float
     """How often a client goes to another agent although nothing is wrong."""
+    probers: int
+    has_operator: bool
 
 
 def draw(chance: random.Random) -> Plan:
@@ -90,4 +92,6 @@ def draw(chance: random.Random) -> Plan:
         window=chance.choice((1, 3, 5)),
         has_topic_churn=chance.random() < 0.4,
         move_chance=chance.choice((0.0, 0.05, 0.3)),
+        probers=chance.choice((0, 0, 0, 0, 5)),
+        has_operator=chance.random() < 0.3,
     )

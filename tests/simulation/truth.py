@@ -7,7 +7,7 @@ each position there is one digest, which every agent has there too (S3).
 from collections.abc import Callable, Sequence
 
 from coordinator.apply import apply
-from coordinator.commands import Done, EndSession, Proposal, StartSession
+from coordinator.commands import CommitChunks, EndSession, Outcome, Proposal, Refused, ReplaceChunks
 from coordinator.invariants import check
 from coordinator.log import LedgerIdentity, LedgerRecord
 from coordinator.snapshot import digest
@@ -28,7 +28,10 @@ class Truth:
         """When each object was released, in the world's time."""
         self.ends: dict[tuple[TopicId, PartitionIndex], list[tuple[float, int]]] = {}
         """When each partition's log end moved, and where to."""
-        self.names: dict[SessionId, str] = {}
+        self.ended: set[SessionId] = set()
+        """Every session that ever ended."""
+        self.referred: set[str] = set()
+        """Every object that was ever referred to."""
 
     def receive(self, records: Sequence[LedgerRecord], now_s: float) -> None:
         """Apply one revision."""
@@ -37,7 +40,7 @@ class Truth:
             kind = "repeat" if proposal is None else type(proposal.command).__name__
             self._history.note("ledger", kind, f"{record.position} {record.session}/{record.number} {outcome}"[:200])
             if proposal is not None:
-                self._look_at(record, proposal, is_done=isinstance(outcome, Done))
+                self._look_at(record, proposal, outcome)
             for fault in check(self.state):
                 self._history.violation(f"invariant at position {record.position}: {fault}")
         self._note_releases(now_s)
@@ -58,19 +61,25 @@ class Truth:
         if expected is not None and digest(state) != expected:
             self._history.violation(f"{who} has another digest at position {state.position} (S3)")
 
-    def _look_at(self, record: LedgerRecord, proposal: Proposal, *, is_done: bool) -> None:
+    def _look_at(self, record: LedgerRecord, proposal: Proposal, outcome: Outcome) -> None:
         command = proposal.command
-        if not is_done:
+        if isinstance(outcome, Refused):
             return
-        if isinstance(command, StartSession):
-            self.names[record.session] = command.name
+        if isinstance(command, CommitChunks | ReplaceChunks) and command.object_session != record.session:
+            self._history.violation(
+                f"session {record.session} brought in an object of session {command.object_session} (S1)"
+            )
+        if record.session in self.ended:
+            self._history.violation(f"an entry of session {record.session}, which has ended, counted (S12)")
         is_by_another = isinstance(command, EndSession) and command.session != record.session
         if isinstance(command, EndSession) and is_by_another and self._is_lease_alive(command.session):
             self._history.violation(f"session {command.session} was ended while its lease lived (S12)")
+        self.ended.update(self.state.sessions_ended)
 
     def _note_releases(self, now_s: float) -> None:
         for key in self.state.released:
             self.released_s.setdefault(key, now_s)
+        self.referred.update(self.state.object_ids)
 
     def _note_ends(self, now_s: float) -> None:
         for topic_id, topic in self.state.topics.items():

@@ -20,7 +20,15 @@ from agent.clock import SystemClock
 from storage.refs import session_of_key
 from tests.simulation.agents import AgentInWorld, Surroundings
 from tests.simulation.auditor import Auditor
-from tests.simulation.clients import Administrator, ClientWorld, Consumer, IdempotentProducer, PlainProducer
+from tests.simulation.clients import (
+    Administrator,
+    ClientWorld,
+    Consumer,
+    IdempotentProducer,
+    Operator,
+    PlainProducer,
+    Prober,
+)
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, Violation, logs_in
 from tests.simulation.ledger import LedgerServer
@@ -156,6 +164,10 @@ class _World:
         consumers = [Consumer(self._clients, f"consumer-{n}", self._places) for n in range(plan.consumers)]
         async with asyncio.TaskGroup() as tasks:
             for_ever = [tasks.create_task(consumer.run()) for consumer in consumers]
+            probers = [Prober(self._clients, f"prober-{n}") for n in range(plan.probers)]
+            if plan.has_operator:
+                for_ever.append(tasks.create_task(Operator(self._clients, (TOPIC, STAMPED_TOPIC)).run()))
+            for_ever += [tasks.create_task(prober.run(self._places)) for prober in probers]
             if plan.has_topic_churn:
                 for_ever.append(tasks.create_task(administrator.run()))
             faults = [tasks.create_task(self._faults.run(name)) for name in plan.faults]
@@ -171,6 +183,9 @@ class _World:
                 sender.is_stopping = True
             async with self._within(RECOVERY_SECONDS_MAX, "producers did not get everything acknowledged"):
                 await asyncio.wait(sending)
+            async with self._within(RECOVERY_SECONDS_MAX, "not every agent takes records"):
+                for agent in self._agents:
+                    await PlainProducer(self._clients, f"writer to {agent.name}", []).send_to(agent, self._places[0])
             for task in for_ever:
                 task.cancel()
         # What was on its way when its sender gave up may still arrive, and become true.
@@ -209,13 +224,15 @@ class _World:
             self.history.violation(f"{missing[0]} is referred to and not in the bucket (S6)")
 
     def _orphans(self) -> list[str]:
-        """Objects of sessions that are over which the state does not refer to."""
-        state = self._ledger.truth.state
-        sessions = {key: session_of_key(key) for key in self._bucket.objects}
+        """Objects that nobody refers to: of sessions that are over, or referred to before and not known as released."""
+        truth = self._ledger.truth
+        state = truth.state
+        sessions = {key: session_of_key(key) for key in self._bucket.objects if key not in state.object_ids}
         return [
             key
             for key, session in sessions.items()
-            if session is not None and key not in state.object_ids and session not in state.sessions
+            if (session is not None and session not in state.sessions)
+            or (key in truth.referred and key not in state.released)
         ]
 
     async def _watch(self) -> None:
@@ -233,7 +250,7 @@ class _World:
         return _Within(seconds, lambda: self.history.violation(f"{otherwise} within {seconds} s"))
 
     def _bug(self, context: dict[str, object]) -> None:
-        self.history.violation(f"{context.get('message')}: {context.get('exception')!r}")
+        self.history.violation(f"a bug in a callback: {context.get('exception')!r}")
 
 
 class _Within:
