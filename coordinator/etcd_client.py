@@ -95,6 +95,8 @@ class EtcdClient:
                 self._stream(channel, rpc_pb2_grpc.LeaseStub(channel).LeaseKeepAlive, request) as answers,
             ):
                 answer = await anext(answers)
+                with contextlib.suppress(LedgerUnavailable):
+                    await anext(answers)  # its end: one that is cut off counts as failed in etcd's metrics
         except TimeoutError as error:
             await self._leave(channel)
             raise LedgerUnavailable(f"etcd at {endpoint} did not renew a lease within {seconds:.1f} s") from error
@@ -102,18 +104,20 @@ class EtcdClient:
             raise LeaseGone(f"lease {lease:x} has ended")
 
     def watch(
-        self, create: rpc_pb2.WatchCreateRequest
+        self, create: rpc_pb2.WatchCreateRequest, *, is_asked: bool = True
     ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[rpc_pb2.WatchResponse]]:
         """A watch of its own, for as long as the block lasts; reading it raises what calls raise.
 
         etcd is asked for a sign of life again and again; an endpoint that gives none is left for the next one. It gives
         none for a watch that begins above its revision (`progressIfSync` in its mvcc/watchable_store.go, v3.5 and
-        v3.6), so `create` begins at a revision that was there, and is told of it again.
+        v3.6), so `create` begins at a revision that was there, and is told of it again. A watch that is not asked
+        relies on another one, whose silence ends the connection of both.
         """
         channel = self._opened()
         request = rpc_pb2.WatchRequest(create_request=create)
         progress = rpc_pb2.WatchRequest(progress_request=rpc_pb2.WatchProgressRequest())
-        return self._stream(channel, rpc_pb2_grpc.WatchStub(channel).Watch, request, progress)
+        method = rpc_pb2_grpc.WatchStub(channel).Watch
+        return self._stream(channel, method, request, progress if is_asked else None, is_kept=True)
 
     async def close(self) -> None:
         """End the connection; what is under way on it raises `LedgerUnavailable`."""
@@ -150,14 +154,17 @@ class EtcdClient:
         method: grpc.aio.StreamStreamMultiCallable[_Request, _Response],
         request: _Request,
         progress: _Request | None = None,
+        *,
+        is_kept: bool = False,
     ) -> AsyncGenerator[AsyncIterator[_Response], None]:
-        """A stream that is asked one thing, and then for `progress` from time to time; it answers until the block ends.
+        """A stream that is asked one thing and answers it; one that is kept goes on until the block ends.
 
-        With `progress` it may not be silent for long.
+        It is asked for `progress` from time to time, and then may not be silent for long.
         """
         await self._log_in(channel)
         is_over = asyncio.Event()
-        call = method(_questions(request, progress, is_over), metadata=self._metadata())
+        questions = _questions(request, progress, is_over) if is_kept else _question(request)
+        call = method(questions, metadata=self._metadata())
         silent_seconds_max = None if progress is None else ETCD_WATCH_SILENT_SECONDS_MAX
 
         async def read() -> AsyncGenerator[_Response, None]:
@@ -236,6 +243,10 @@ class EtcdClient:
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (_REQUIRE_LEADER, ("token", self._token)) if self._token else (_REQUIRE_LEADER,)
+
+
+async def _question(request: _Request) -> AsyncGenerator[_Request, None]:
+    yield request
 
 
 async def _questions(

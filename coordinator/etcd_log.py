@@ -170,7 +170,7 @@ class EtcdLedger:
             start_revision=(await self._range(self._keys.head)).header.revision,
             filters=[rpc_pb2.WatchCreateRequest.NOPUT],
         )
-        async with self._client.watch(create) as responses:
+        async with self._client.watch(create, is_asked=False) as responses:
             async for response in responses:
                 if response.canceled:
                     raise LedgerUnavailable(f"etcd ended a watch: {response.cancel_reason}")
