@@ -32,11 +32,12 @@ from agent.cluster_identity import check_bucket, check_reached
 from agent.ids import Ids, SystemIds
 from agent.ledger_access import LedgerAccess
 from agent.metrics import Metrics
+from agent.reached_marks import leave_mark
 from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
 from agent.state_loading import load
 from agent.store_outages import StoreOutages
-from coordinator.log import Ledger, LedgerUnavailable
+from coordinator.log import Ledger, LedgerCorrupt, LedgerUnavailable
 from storage.hedging import HedgingStore
 from storage.metered import MeteredStore
 from storage.object_store import ObjectStore, StoreUnavailable
@@ -84,7 +85,7 @@ async def _serve(
         if isinstance(read_store_url(settings.store_url), S3Url):
             await once_there(lambda: check_access(store), clock)
         loaded = await once_there(lambda: load(ledger, store), clock)
-        async with Agent(
+        agent = Agent(
             settings=settings,
             identity=identity,
             ledger=ledger,
@@ -93,12 +94,18 @@ async def _serve(
             clock=clock,
             ids=ids,
             metrics=metrics,
-        ) as agent:
-            watch.is_serving = True
-            _announce(settings, agent.bound, agent.advertised, agent.http, identity.cluster_id)
-            await stopping.wait()
-            log.info("stopping: answering what was accepted")
-            await agent.drain()
+        )
+        try:
+            async with agent:
+                watch.is_serving = True
+                _announce(settings, agent.bound, agent.advertised, agent.http, identity.cluster_id)
+                await stopping.wait()
+                log.info("stopping: answering what was accepted")
+                await agent.drain()
+        except (LedgerCorrupt, BaseExceptionGroup) as error:
+            if isinstance(error, LedgerCorrupt) or error.subgroup(LedgerCorrupt) is not None:
+                await leave_mark(store, agent.state, clock)
+            raise
 
 
 @asynccontextmanager

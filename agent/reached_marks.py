@@ -2,22 +2,21 @@
 
 Rule: a mark says no more than what this agent has applied, so a ledger that ends below it is not the one that the
 bucket belongs to (`agent.cluster_identity.check_reached`). The housekeeper writes it while the ledger moves; the one
-before goes once the next is there.
+before goes once the next is there. An agent that ends because its ledger is not the one that it was leaves a mark too:
+whoever starts later has not seen what it saw.
 """
 
-import logging
+import contextlib
 
 import msgspec
 
 from agent.clock import Clock
 from agent.housekeeper import Housekeeper
 from agent.metadata_loop import MetadataLoop
-from coordinator.state import NO_POSITION
-from protocol.limits import REACHED_MARK_INTERVAL_S
-from storage.object_store import ObjectStore
+from coordinator.state import NO_POSITION, ClusterState
+from protocol.limits import REACHED_MARK_INTERVAL_S, STOP_SECONDS_MAX
+from storage.object_store import ObjectStore, StoreError
 from storage.refs import REACHED_PREFIX, reached_key
-
-log = logging.getLogger(__name__)
 
 
 class ReachedMarks:
@@ -45,7 +44,7 @@ class ReachedMarks:
         if position == older:
             return
         key = reached_key(position)
-        await self._store.put(key, [msgspec.json.encode({"cluster_id": state.cluster_id, "position": position})])
+        await _put(self._store, state)
         if self._epoch == self._housekeeper.epoch:
             await self._store.delete([reached_key(older)])
         else:  # those of another agent, or of an earlier life
@@ -53,3 +52,15 @@ class ReachedMarks:
             await self._store.delete([old for old in found if old < key])
             self._epoch = self._housekeeper.epoch
         self._position = position
+
+
+async def leave_mark(store: ObjectStore, state: ClusterState, clock: Clock) -> None:
+    """Tell the bucket how far an agent has come whose ledger contradicts itself. A store that is away is left alone."""
+    with contextlib.suppress(StoreError, TimeoutError):
+        async with clock.timeout(STOP_SECONDS_MAX):
+            await _put(store, state)
+
+
+async def _put(store: ObjectStore, state: ClusterState) -> None:
+    content = msgspec.json.encode({"cluster_id": state.cluster_id, "position": state.position})
+    await store.put(reached_key(state.position), [content])

@@ -1,9 +1,10 @@
 """The bucket knows how far the ledger had come (safety rule S9)."""
 
-from agent.reached_marks import ReachedMarks
+from agent.reached_marks import ReachedMarks, leave_mark
 from coordinator.commands import ReportTime
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.types import Position
+from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.refs import REACHED_PREFIX, reached_key
 from tests.made_commands import start
@@ -43,3 +44,13 @@ async def test_a_mark_of_another_agent_that_is_further_stays() -> None:
         parts.metadata.state.position = Position(others.metadata.state.position - 1)
         await marks(parts, store).mark()
         assert await keys(store) == [reached_key(parts.metadata.state.position), further]
+
+
+async def test_who_ends_because_of_its_ledger_tells_the_bucket_how_far_it_was_unless_that_is_away_too() -> None:
+    store = FailingStore(MemoryStore())
+    async with running_parts(store=store) as parts:
+        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        await leave_mark(store, parts.metadata.state, parts.clock)
+        assert [meta.key async for meta in store.list(REACHED_PREFIX)] == []
+        await leave_mark(store, parts.metadata.state, parts.clock)
+        assert [meta.key async for meta in store.list(REACHED_PREFIX)] == [reached_key(parts.metadata.state.position)]
