@@ -94,7 +94,9 @@ def check_log(world: World, numbers: Numbers) -> None:
 
 
 @pytest.mark.parametrize("part", ["etcd all", "store"])
-@pytest.mark.parametrize("act", [Act.KILL, Act.PAUSE], ids=["killed", "paused"])
+@pytest.mark.parametrize(
+    "act", [pytest.param(Act.KILL, id="killed"), pytest.param(Act.PAUSE, id="paused", marks=pytest.mark.slow)]
+)
 def test_a_part_is_away_for_longer_than_a_lease(tmp_path: Path, part: str, act: Act) -> None:
     live_through(tmp_path, part, act, 13)
 
