@@ -8,6 +8,7 @@ kept without its producer's sequence.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from coordinator.apply_chunks import NO_ERROR, commit_chunks
 from coordinator.apply_sessions import end_session
@@ -37,6 +38,8 @@ from protocol.types import (
 from storage.chunk_format import ChunkFormatError, FooterChunk, check_chunk, describe_object
 from txn.producer_state import OUT_OF_ORDER, ProducerState, decide, sequence_after
 
+PRODUCER_ID_BITS: Final = 40
+"""An incarnation has room for so many producer ids: a million a second for twelve days, or a thousand for 34 years."""
 RECOVERED_NAME = "recovered-{}"
 """The name of a topic whose creation is lost, by its id."""
 
@@ -162,10 +165,20 @@ class Recovery:
             self.sessions_ended_count += 1
 
     def finish(self, incarnation: int) -> None:
-        """Make the state the one in which the incarnation begins."""
+        """Make the state the one in which the incarnation begins.
+
+        Producer ids that were given out after the snapshot must not be given again, so those of an incarnation begin
+        where no earlier one comes. Producers from before may have lost their state, as where it was dropped (S8).
+        """
         self.state.incarnation = incarnation
         self.state.position = position_first(incarnation)
         self.state.appends_count = 0
+        first = ProducerId((incarnation - 1) << PRODUCER_ID_BITS)
+        self.state.producer_id_next = max(self.state.producer_id_next, first)
+        self.state.producers_before_deletion = self.state.producer_id_next
+        for topic in self.state.topics.values():
+            for partition in topic.partitions:
+                partition.unknown_producers_below = self.state.producer_id_next
 
     def _rows_out_of_order(self, command: CommitChunks) -> Iterator[int]:
         """The batches that are not next although they are no repeats: their predecessors are missing."""

@@ -11,7 +11,14 @@ from agent.cluster_identity import check_bucket, check_reached
 from agent.recovery import RecoveryReport, recover
 from agent.snapshots import Snapshots
 from agent.state_loading import load
-from coordinator.commands import ChunkColumns, ChunksCommitted, CreateTopic, DeleteTopic
+from coordinator.commands import (
+    AllocateProducerIds,
+    ChunkColumns,
+    ChunksCommitted,
+    CreateTopic,
+    DeleteTopic,
+    ProducerIdsAllocated,
+)
 from coordinator.log import (
     LedgerCorrupt,
     LedgerIdentity,
@@ -21,8 +28,9 @@ from coordinator.log import (
     position_first,
 )
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.recovery import PRODUCER_ID_BITS
 from coordinator.state import ClusterState
-from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
+from protocol.types import ObjectNumber, PartitionIndex, ProducerId, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
@@ -160,6 +168,16 @@ async def test_s9_a_wiped_ledger_is_refused_and_everything_comes_back() -> None:
     async with running_parts(wiped, store=store) as parts:
         await produce(parts, 0, (7, 9))
         assert log_end(parts.metadata.state) == 15
+
+
+async def test_no_producer_id_is_given_twice_and_producers_from_before_go_on() -> None:
+    store = TimedStore()
+    ledger = await lived(store)
+    await recover(ledger, store, is_dry_run=False)
+    async with running_parts(ledger, store=store) as parts:
+        given = await parts.writer.submit(AllocateProducerIds(count=10))
+        assert given == ProducerIdsAllocated(producer_id_first=ProducerId(1 << PRODUCER_ID_BITS), count=10)
+        await produce(parts, 0, (8, 30))  # an old producer of which nothing was found
 
 
 async def test_s9_a_ledger_restored_from_a_backup_is_refused_and_recovered_alike() -> None:
