@@ -18,6 +18,7 @@ def test_clients_are_told_the_stable_versions_of_kafka_4_3_1() -> None:
         (18, "ApiVersions", 0, 4),
         (19, "CreateTopics", 2, 7),
         (20, "DeleteTopics", 1, 6),
+        (21, "DeleteRecords", 0, 2),
         (22, "InitProducerId", 0, 5),
         (23, "OffsetForLeaderEpoch", 2, 4),
         (32, "DescribeConfigs", 1, 4),
