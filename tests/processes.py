@@ -120,13 +120,6 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         return self._popen.wait()
 
-    def wait_for_end(self, *, seconds_max: float) -> int:
-        """Returns its status once it has ended by itself. Raises `ProcessFailed` where it goes on."""
-        try:
-            return self._popen.wait(timeout=seconds_max)
-        except subprocess.TimeoutExpired as error:
-            raise self.failed(f"it goes on after {seconds_max} s") from error
-
     def wait_until(self, is_ready: Callable[[], bool], what: str, *, seconds_max: float = START_SECONDS_MAX) -> None:
         """Returns when `is_ready()`. Raises `ProcessFailed` when the process ends or the time is over."""
         deadline = time.monotonic() + seconds_max

@@ -46,18 +46,24 @@ def consume(agent: ClusterAgent, topic: str, count: int) -> list[bytes]:
     return found
 
 
+def root(minio: Minio, cluster: Cluster) -> Path:
+    return minio.data / cluster.store.removeprefix("s3://").partition("/")[0] / "data"
+
+
 def keys(minio: Minio, cluster: Cluster) -> set[str]:
-    """The bucket's keys: MinIO keeps an object as a folder with one file of this name."""
-    root = minio.data / cluster.store.removeprefix("s3://").partition("/")[0] / "data"
-    return {path.parent.relative_to(root).as_posix() for path in root.rglob("xl.meta")}
+    """The bucket's keys but for marks, which newer ones replace: MinIO keeps an object as a folder with such a file."""
+    folder = root(minio, cluster)
+    found = {path.parent.relative_to(folder).as_posix() for path in folder.rglob("xl.meta")}
+    return {key for key in found if not key.startswith("ledger/reached/")}
 
 
-def marks(minio: Minio, cluster: Cluster) -> set[str]:
-    return {key for key in keys(minio, cluster) if key.startswith("ledger/reached/")}
+def has_snapshot(minio: Minio, cluster: Cluster) -> bool:
+    return any(key.startswith("ledger/snapshots/") for key in keys(minio, cluster))
 
 
-def recover(cluster: Cluster, *options: str) -> subprocess.CompletedProcess[str]:
-    command: list[str | Path] = [PENSTOCK, "recover", "--ledger", cluster.ledger, "--store", cluster.store, *options]
+def offline(cluster: Cluster, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A command that opens ledger and bucket itself."""
+    command: list[str | Path] = [PENSTOCK, name, "--ledger", cluster.ledger, "--store", cluster.store, *options]
     return subprocess.run(
         command, env={**cluster.env, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=60
     )
@@ -67,7 +73,7 @@ def recovered(cluster: Cluster) -> dict[str, object]:
     """The report of a recovery, which waits for the leases of agents that are gone."""
     deadline = time.monotonic() + LEASE_SECONDS_MAX
     while True:
-        done = recover(cluster, "--json")
+        done = offline(cluster, "recover", "--json")
         if done.returncode == 0:
             told = json.loads(done.stdout)
             assert isinstance(told, dict)
@@ -84,7 +90,7 @@ def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
 
 def exit_of(agent: ClusterAgent) -> str:
     """What an agent wrote that has ended by itself, with a status that says that it failed."""
-    assert agent.process.wait_for_end(seconds_max=SECONDS_MAX) == 1
+    assert agent.process.wait_ended(seconds_max=SECONDS_MAX) == 1
     return agent.process.stderr
 
 
@@ -100,15 +106,15 @@ def test_s9_agents_refuse_nothing_is_deleted_and_a_recovery_brings_back_everythi
         values = [b"%d" % row for row in range(60)]
         produce(agents[0], "kept", values[:15])
         produce(agents[1], "kept", values[15:30])
+        # The topic's name stands in snapshots alone.
+        agents[0].process.wait_until(lambda: has_snapshot(minio, cluster), "the first snapshot")
 
         member.kill()
         shutil.copytree(member.data, tmp_path / "older")
-        marks_then = marks(minio, cluster)
         member.start(own_etcd.members)
         member.wait()
         produce(agents[0], "kept", values[30:45])
         produce(agents[1], "kept", values[45:])
-        agents[0].process.wait_until(lambda: not marks(minio, cluster) & marks_then, "a mark of what followed")
 
         member.kill()
         before = keys(minio, cluster)
@@ -123,7 +129,7 @@ def test_s9_agents_refuse_nothing_is_deleted_and_a_recovery_brings_back_everythi
         assert "penstock recover" in exit_of(late)
         assert before <= keys(minio, cluster)
 
-        planned = recover(cluster, "--dry-run")
+        planned = offline(cluster, "recover", "--dry-run")
         told = recovered(cluster)
         assert planned.returncode in {0, 2}, planned.stderr  # 2 while leases last
         assert told["missing"] == told["damaged"] == []
@@ -133,3 +139,14 @@ def test_s9_agents_refuse_nothing_is_deleted_and_a_recovery_brings_back_everythi
             assert sorted(consume(agent, "kept", len(values)), key=int) == values
         produce(again[0], "kept", [b"60"])
         assert consume(again[1], "kept", 61)[-1] == b"60"
+
+        asked = subprocess.run(
+            [PENSTOCK, "audit", "--server", again[0].http], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert asked.returncode == 0, asked.stdout + asked.stderr
+        intake = max(key for key in keys(minio, cluster) if key.startswith("intake/"))
+        shutil.rmtree(root(minio, cluster) / intake)
+        found = offline(cluster, "audit", "--json")
+        assert found.returncode == 1
+        told = json.loads(found.stdout)
+        assert [(fault["what"], fault["subject"]) for fault in told["disagreements"]] == [("missing", intake)]
