@@ -32,7 +32,8 @@ from tests.simulation.wire import Place, Produced
 RETRY_SECONDS = 0.2
 REQUEST_SECONDS = 12.0
 PROBE_SECONDS_MAX = 0.2
-NEW_PRODUCER_CHANCE = 0.05
+NEW_PRODUCER_CHANCE = 0.1
+GIVE_UP_CHANCE = 0.1
 OPERATOR_SECONDS_MAX = 4.0
 PRODUCE_TIMEOUT_MS = 5_000
 FETCH_WAIT_MS = 500
@@ -147,6 +148,7 @@ class IdempotentProducer(Client):
         self._places = places
         self._producer_id = NO_PRODUCER
         self._epoch = 0
+        self._producers_count = 0
         self._sequences: dict[Place, int] = {}
         self._again: deque[Batch] = deque()
         """To be sent before anything else, in this order."""
@@ -223,15 +225,24 @@ class IdempotentProducer(Client):
         return False
 
     async def _recover(self, left: list[Batch]) -> None:
-        if self.chance.random() < 0.04 and not self.is_stopping:
-            # Kafka's delivery.timeout.ms: the batches are given up, and a new epoch begins at sequence 0.
-            self._again.clear()
-            self._sequences.clear()
-            self._epoch += 1
-            self.world.around.history.note(self.name, "gives up", f"{left[0].sends[0].value!r}, epoch {self._epoch}")
+        if self.chance.random() < GIVE_UP_CHANCE and not self.is_stopping:
+            await self._give_up(left[0])
         if self.chance.random() < 0.7:
             self.move()
         await self.world.clock.sleep(RETRY_SECONDS * self.chance.random())
+
+    async def _give_up(self, batch: Batch) -> None:
+        """Kafka's delivery.timeout.ms: the batches are given up. A new epoch begins, or another producer."""
+        self.world.around.history.note(self.name, "gives up", f"{batch.sends[0].value!r}")
+        self._again.clear()
+        self._sequences.clear()
+        if self.chance.random() < 0.5:
+            self._epoch += 1
+            return
+        self._producers_count += 1
+        self.name = f"{self.name.partition('.')[0]}.{self._producers_count}"
+        self._producer_id, self._epoch = NO_PRODUCER, 0
+        await self._begin()
 
     def _next_batches(self) -> list[Batch]:
         """For one request: at most one batch for each partition."""

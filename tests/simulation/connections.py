@@ -41,6 +41,7 @@ class ClientConnection:
         self._sent_back: deque[bytes] = deque()
         """Answers on their way: what was sent first arrives first, whichever timer fires first."""
         self.is_open = True
+        self._is_stalled = False
         self._far = _ServerEnd(self, life, life.broker.services, around)
         life.ends.append(self._far)
 
@@ -54,7 +55,7 @@ class ClientConnection:
         self._asked_count += 1
         head = struct.pack(">hhih", api_key, version, self._asked_count, len(self._client_id)) + self._client_id
         self._waiting.append(future)
-        if not self.agent.is_cut_from_clients:
+        if self._gets_through():
             self._far.sent.append(head + body)
             self._around.loop.call_later(self._delay(), self._far.arrive, context=self._life.context)
         return future
@@ -92,10 +93,15 @@ class ClientConnection:
 
     def _receive(self) -> None:
         answer = self._sent_back.popleft()
-        if self.is_open and not self.agent.is_cut_from_clients:
+        if self.is_open and self._gets_through():
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(answer[4:])
+
+    def _gets_through(self) -> bool:
+        """A connection that lost something stays silent: nothing is delivered behind a gap."""
+        self._is_stalled = self._is_stalled or self.agent.is_cut_from_clients
+        return not self._is_stalled
 
     def _lose(self, reason: str) -> None:
         self.is_open = False

@@ -163,7 +163,7 @@ def s4_no_barrier() -> Iterator[None]:
         yield
 
 
-@mutation(where=lambda plan: plan.delay_s > 0.01 and plan.probers > 0)
+@mutation(FaultName.LEDGER_SHAKY, where=lambda plan: plan.probers > 0)
 def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
     """Whoever asks while the ledger's answer is on its way is content with that."""
 
@@ -185,7 +185,7 @@ def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.LEDGER_CUT, where=lambda plan: plan.move_chance < 0.1)
+@mutation(FaultName.LEDGER_CUT, where=lambda plan: plan.move_chance < 0.01 and plan.seconds > 30)
 def s4_an_agent_that_is_cut_off_answers_for_ever() -> Iterator[None]:
     """Nobody asks when the ledger confirmed the session last."""
     with patched(fetch_path, "LEDGER_SESSION_SECONDS", 1e9):
@@ -265,7 +265,7 @@ def s6_what_a_live_session_wrote_is_garbage() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.STORE_SHAKY, where=lambda plan: FaultName.CRASH in plan.faults)
+@mutation(FaultName.STORE_SHAKY, where=lambda plan: FaultName.CRASH in plan.faults and plan.seconds > 20)
 def s6_nobody_looks_for_late_puts() -> Iterator[None]:
     """Ended sessions are forgotten without a second look."""
 
@@ -277,7 +277,7 @@ def s6_nobody_looks_for_late_puts() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.STORE_SHAKY, FaultName.STORE_CUT, where=lambda plan: plan.window > 1)
+@mutation(FaultName.STORE_SHAKY, where=lambda plan: plan.window > 1 and plan.flush_interval_ms < 100)
 def s8_an_unknown_producer_starts_anywhere() -> Iterator[None]:
     """A later batch through another agent overtakes the first."""
 
@@ -328,7 +328,7 @@ def s9_pointer_and_entries_are_of_different_moments() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.LEDGER_SHAKY, where=lambda plan: plan.snapshot_entries < 40)
+@mutation(FaultName.LEDGER_SHAKY, where=lambda plan: plan.snapshot_entries < 40 and plan.seconds > 30)
 def s10_a_repeat_counts_again() -> Iterator[None]:
     """An entry that was applied, trimmed, and appended again by its sender is taken for the next one."""
 
@@ -340,6 +340,30 @@ def s10_a_repeat_counts_again() -> Iterator[None]:
 
     original = apply_module.apply_proposal
     with patched(apply_module, "apply_proposal", apply_proposal):
+        yield
+
+
+@mutation(FaultName.LEDGER_SHAKY, FaultName.LEDGER_CUT)
+def s10_a_repeat_has_other_numbers() -> Iterator[None]:
+    """An append without an answer is appended once more as if it were another one."""
+
+    async def append_renumbered(self: LedgerWriter, entries: list[Entry]) -> None:
+        while True:
+            try:
+                await self._ledger.append(self.session, entries)
+            except LedgerUnavailable:
+                await self._clock.sleep(1.0)
+            else:
+                return
+            futures = [self._metadata._outcomes.pop((self.session, entry.number), None) for entry in entries]
+            first = self._number_next
+            self._number_next += len(entries)
+            entries = [Entry(number=first + row, payload=entry.payload) for row, entry in enumerate(entries)]
+            for entry, future in zip(entries, futures, strict=True):
+                if future is not None:
+                    self._metadata.expect(self.session, entry.number, future)
+
+    with patched(LedgerWriter, "_append_until_known", append_renumbered):
         yield
 
 

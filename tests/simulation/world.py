@@ -232,7 +232,7 @@ class _World:
             key
             for key, session in sessions.items()
             if (session is not None and session not in state.sessions)
-            or (key in truth.referred and key not in state.released)
+            or (key in truth.referred and key not in state.released and key not in self._bucket.deleted_s)
         ]
 
     async def _watch(self) -> None:
