@@ -108,11 +108,18 @@ class Bucket:
             return "which is not garbage"
         released_s = self._truth.released_s.get(key)
         if released_s is not None:
-            age_s = self._loop.time() - released_s
-            return f"released only {age_s:.3f} s ago" if age_s < self._grace_s - SKEW_SECONDS_MAX else ""
+            return self._fault_of_age(self._loop.time() - released_s, state.released.get(key))
         if session in state.sessions:
             return f"whose session {session} lives and may still commit it"
         return ""
+
+    def _fault_of_age(self, age_s: float, released_ms: int | None) -> str:
+        """The grace counts from the ledger's time at the release, which may be behind where nobody proposed one."""
+        behind_s = 0.0
+        if released_ms is not None:
+            behind_s = max(0.0, self.now_ms() / 1000 - age_s - released_ms / 1000)
+        is_early = age_s < self._grace_s - SKEW_SECONDS_MAX - behind_s
+        return f"released only {age_s:.3f} s ago" if is_early else ""
 
 
 class SimulatedStore:
