@@ -2,7 +2,7 @@
 
 Rule: pure; `coordinator.etcd_log` reads and writes them. Layout:
 
-    /penstock/<cluster>/meta                      cluster id and incarnation
+    /penstock/<cluster>/meta                      cluster id, incarnation, and whether it is fenced
     /penstock/<cluster>/sessions/<name>           leased; its create_revision is the session
     /penstock/<cluster>/ledger/<session>/<n>      an entry; both numbers 16 hexadecimal digits
     /penstock/<cluster>/head                      put by every append: position by mod_revision, appends by version;
@@ -27,9 +27,10 @@ ROOT = "/penstock"
 _NUMBER_DIGITS = 16
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster_id: str
     incarnation: int
+    is_fenced: bool = False
 
 
 class _Pointer(msgspec.Struct, frozen=True):
@@ -100,13 +101,21 @@ def prefix_end(prefix: bytes) -> bytes:
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
-def write_meta(identity: LedgerIdentity) -> bytes:
-    return msgspec.json.encode(_Meta(cluster_id=identity.cluster_id, incarnation=identity.incarnation))
+def write_meta(identity: LedgerIdentity, *, is_fenced: bool = False) -> bytes:
+    """The key's whole value: transactions compare it."""
+    return msgspec.json.encode(
+        _Meta(cluster_id=identity.cluster_id, incarnation=identity.incarnation, is_fenced=is_fenced)
+    )
 
 
 def read_meta(value: bytes) -> LedgerIdentity:
     meta = _decode(value, _Meta, "meta")
     return LedgerIdentity(cluster_id=meta.cluster_id, incarnation=meta.incarnation)
+
+
+def is_fenced(value: bytes) -> bool:
+    """Whether the ledger whose meta this is was closed (`Ledger.fence`)."""
+    return _decode(value, _Meta, "meta").is_fenced
 
 
 def write_head(session: SessionId, number: int) -> bytes:

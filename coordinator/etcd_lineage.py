@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from aetcd.rpc import kv_pb2, rpc_pb2
 
-from coordinator.etcd_keys import EtcdKeys, read_meta
+from coordinator.etcd_keys import EtcdKeys, is_fenced, read_meta, write_meta
 from coordinator.etcd_requests import get, has_value, is_modified_at_or_after
 from coordinator.log import (
     POSITION_REVISION_BITS,
     Head,
     LedgerCorrupt,
+    LedgerIdentity,
     LedgerRecord,
     another_incarnation,
+    being_recovered,
     position_first,
 )
 from protocol.types import Position, SessionId
@@ -39,14 +41,13 @@ class Seen:
 class Lineage:
     """The ledger as it was opened, and what was seen of it since. Positions are revisions above `position_first`."""
 
-    def __init__(self, keys: EtcdKeys, meta: bytes) -> None:
+    def __init__(self, keys: EtcdKeys, identity: LedgerIdentity) -> None:
         self._keys = keys
-        self.restart(meta)
+        self.restart(identity)
 
-    def restart(self, meta: bytes) -> None:
-        """Go over to the incarnation that `meta` names, of which nothing was seen."""
-        self._meta = meta
-        self.identity = read_meta(meta)
+    def restart(self, identity: LedgerIdentity) -> None:
+        """Go over to that incarnation, of which nothing was seen."""
+        self.identity = identity
         self._first = position_first(self.identity.incarnation)
         self.seen = Seen(head=self._first, read=None)
 
@@ -88,9 +89,11 @@ class Lineage:
 
     # Writes.
 
-    def guards(self) -> list[rpc_pb2.Compare]:
-        """What a transaction that writes compares first."""
-        is_same = has_value(self._keys.meta, self._meta)
+    def guards(self, *, on_fenced: bool = False) -> list[rpc_pb2.Compare]:
+        """What a transaction that writes compares first: it is carried out on a ledger that is open, or on a fenced one
+        (`Ledger.fence`), never on both.
+        """
+        is_same = has_value(self._keys.meta, write_meta(self.identity, is_fenced=on_fenced))
         if self.seen.head == self._first:
             return [is_same]
         return [is_same, is_modified_at_or_after(self._keys.head, self.revision(self.seen.head))]
@@ -108,6 +111,15 @@ class Lineage:
         self._judge_identity(metas)
         self.judge_head(heads, seen)
 
+    def judge_open(self, responses: Sequence[rpc_pb2.ResponseOp]) -> None:
+        """Raise `LedgerCorrupt` where the ledger, which is this one (`judge`), is fenced."""
+        if self.is_fenced(responses):
+            raise being_recovered()
+
+    def is_fenced(self, responses: Sequence[rpc_pb2.ResponseOp]) -> bool:
+        """Whether it is, by the answers to `asking`."""
+        return is_fenced(responses[0].response_range.kvs[0].value)
+
     def judge_head(self, heads: Sequence[kv_pb2.KeyValue], seen: Seen) -> Head:
         """The head, which is remembered. Raises `LedgerCorrupt` where it is below what was seen."""
         head = self.head(heads)
@@ -120,8 +132,10 @@ class Lineage:
         return head
 
     def judge_event(self, pair: kv_pb2.KeyValue) -> None:
-        """Raise `LedgerCorrupt` where a watch tells that the identity is another one now."""
+        """Raise `LedgerCorrupt` where a watch tells that the identity is another one now, or the ledger fenced."""
         self._judge_identity([pair])
+        if is_fenced(pair.value):
+            raise being_recovered()
 
     def _judge_identity(self, metas: Sequence[kv_pb2.KeyValue]) -> None:
         if not metas:

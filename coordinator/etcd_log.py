@@ -22,6 +22,7 @@ from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_keys import (
     EtcdKeys,
     prefix_end,
+    read_meta,
     read_pointer,
     write_head,
     write_meta,
@@ -43,6 +44,7 @@ from coordinator.log import (
     SnapshotPointer,
     Trimmed,
     check_restart,
+    not_fenced,
 )
 from protocol.limits import ETCD_PAGE_ENTRIES_MAX, LEDGER_GROUP_ENTRIES_MAX, LEDGER_SESSION_SECONDS
 from protocol.types import Position, SessionId
@@ -75,7 +77,7 @@ class EtcdLedger:
         self,
         client: EtcdClient,
         keys: EtcdKeys,
-        meta: bytes,
+        identity: LedgerIdentity,
         *,
         session_seconds: int,
         is_compacted: bool,
@@ -86,7 +88,7 @@ class EtcdLedger:
         self._is_compacted = is_compacted
         self._quota_bytes = quota_bytes
         self._keys = keys
-        self._lineage = Lineage(keys, meta)
+        self._lineage = Lineage(keys, identity)
         self._sessions: dict[SessionId, _Session] = {}
 
     @classmethod
@@ -117,7 +119,7 @@ class EtcdLedger:
         return cls(
             client,
             keys,
-            meta,
+            read_meta(meta),
             session_seconds=session_seconds,
             is_compacted=is_compacted,
             quota_bytes=quota_bytes,
@@ -407,30 +409,52 @@ class EtcdLedger:
 
     # Recovery.
 
+    async def fence(self) -> None:
+        """Everybody's transactions compare meta's whole value (`Lineage.guards`), so they fail from then on."""
+        keys, lineage = self._keys, self._lineage
+        seen = lineage.seen
+        sessions, sessions_end = keys.sessions, prefix_end(keys.sessions)
+        answer = await self._client.txn(
+            rpc_pb2.TxnRequest(
+                compare=[*lineage.guards(), is_absent(sessions, sessions_end)],
+                success=[put(keys.meta, write_meta(lineage.identity, is_fenced=True))],
+                failure=[*lineage.asking(), get(sessions, sessions_end)],
+            )
+        )
+        if answer.succeeded:
+            return
+        lineage.judge(answer.responses[:2], seen)
+        if not lineage.is_fenced(answer.responses[:2]):
+            names = [pair.key.removeprefix(sessions).decode() for pair in answer.responses[2].response_range.kvs]
+            raise SessionHeld(f"agents still run under the names {names}: stop them first")
+
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
         check_restart(identity, pointer)
         keys, meta, snapshot = self._keys, write_meta(identity), write_pointer(pointer)
         answer = await self._client.txn(rpc_pb2.TxnRequest(success=[get(keys.meta), get(keys.snapshot)]))
         found = [pair.value for response in answer.responses for pair in response.response_range.kvs]
         if found == [meta, snapshot]:  # an earlier try, whose answer did not come, was carried out
-            self._lineage.restart(meta)
+            self._lineage.restart(identity)
             return
-        written = await self._write(
-            compare=[is_absent(keys.sessions, prefix_end(keys.sessions))],
-            success=[
-                delete(keys.entries, prefix_end(keys.entries)),
-                delete(keys.head),
-                delete(keys.trimmed),
-                put(keys.meta, meta),
-                put(keys.snapshot, snapshot),
-            ],
-            failure=[get(keys.sessions, prefix_end(keys.sessions))],
+        seen = self._lineage.seen
+        answer = await self._client.txn(
+            rpc_pb2.TxnRequest(
+                compare=self._lineage.guards(on_fenced=True),
+                success=[
+                    delete(keys.entries, prefix_end(keys.entries)),
+                    delete(keys.head),
+                    delete(keys.trimmed),
+                    put(keys.meta, meta),
+                    put(keys.snapshot, snapshot),
+                ],
+                failure=self._lineage.asking(),
+            )
         )
-        if not written.is_done:
-            names = [pair.key.removeprefix(keys.sessions).decode() for pair in written.responses[0].response_range.kvs]
-            raise SessionHeld(f"agents still run under the names {names}: stop them first")
+        if not answer.succeeded:
+            self._lineage.judge(answer.responses, seen)
+            raise not_fenced()
         self._sessions.clear()
-        self._lineage.restart(meta)
+        self._lineage.restart(identity)
 
     async def close(self) -> None:
         await self._client.close()
@@ -455,6 +479,7 @@ class EtcdLedger:
         if answer.succeeded:
             return _Written(is_done=True, revision=answer.header.revision, responses=())
         lineage.judge(answer.responses[:2], seen)
+        lineage.judge_open(answer.responses[:2])
         return _Written(is_done=False, revision=answer.header.revision, responses=answer.responses[2:])
 
     async def _read_checked(self, asked: Sequence[rpc_pb2.RequestOp]) -> Sequence[rpc_pb2.ResponseOp]:

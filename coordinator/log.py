@@ -122,6 +122,16 @@ def check_restart(identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
     assert (pointer.position, pointer.appends_count) == beginning, f"{pointer} is not where the incarnation begins"
 
 
+def being_recovered() -> LedgerCorrupt:
+    """What whoever writes to a fenced ledger is told (`Ledger.fence`)."""
+    return LedgerCorrupt("this ledger is being recovered: let `penstock recover` finish, then start the agents")
+
+
+def not_fenced() -> LedgerCorrupt:
+    """What a restart of a ledger that is open is told."""
+    return LedgerCorrupt("this ledger was not fenced, so agents may write to it meanwhile: nothing was changed")
+
+
 def another_incarnation(opened: LedgerIdentity, found: LedgerIdentity) -> str:
     """Says that a ledger became another one while it was open."""
     return (
@@ -211,13 +221,23 @@ class Ledger(Protocol):
         """
         ...
 
+    async def fence(self) -> None:
+        """Close the ledger for everybody until `restart`: from now on no session opens and nothing is appended, whoever
+        has it open already, so what is read then is all there will ever be.
+
+        Whoever tries gets `LedgerCorrupt`, or `Fenced` under a session that is over, and a tail may end with the
+        former; `identity`, `load` and `head` go on. Durable; a repeat is fine. Raises `SessionHeld`, and fences
+        nothing, while sessions live: stop their agents first.
+        """
+        ...
+
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
-        """Begin another incarnation: all that is in this ledger is dropped; `identity` and `pointer` stand in its
-        place, in one revision.
+        """Begin another incarnation: all that is in this fenced ledger is dropped; `identity` and `pointer` stand in
+        its place, in one revision, which ends the fence.
 
         The pointer is at `position_first` of the new incarnation, after 0 appends; so is the head then. Whoever has the
         ledger open under the former identity gets `LedgerCorrupt` from now on, but for this object. A repeat, after
-        `LedgerUnavailable`, changes nothing more. Raises `SessionHeld` while sessions live: stop their agents first.
+        `LedgerUnavailable`, changes nothing more. Raises `LedgerCorrupt`, and drops nothing, without a fence.
         """
         ...
 

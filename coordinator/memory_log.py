@@ -26,7 +26,9 @@ from coordinator.log import (
     SnapshotPointer,
     Trimmed,
     another_incarnation,
+    being_recovered,
     check_restart,
+    not_fenced,
     position_first,
 )
 from protocol.limits import LEDGER_TAIL_RECORDS_MAX
@@ -76,17 +78,24 @@ class MemoryLedgerCore:
         self.released: list[str] = []  # names, as their sessions ended
         self._newest: dict[SessionId, NewestGroup | None] = {}  # of live sessions
         self._delayed: list[_Delayed] = []
+        self._is_fenced = False
+
+    def fence(self) -> None:
+        if self._sessions:
+            raise SessionHeld(f"agents still run under the names {sorted(self._sessions)}: stop them first")
+        self._is_fenced = True
 
     def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
         check_restart(identity, pointer)
         if (self.identity, self.pointer) == (identity, pointer):
             return
-        if self._sessions:
-            raise SessionHeld(f"agents still run under the names {sorted(self._sessions)}: stop them first")
+        if not self._is_fenced:
+            raise not_fenced()
         self._begin(identity, pointer)
         self.wake()
 
     def open_session(self, name: str) -> SessionId:
+        self._check_open()
         if name in self._sessions:
             raise SessionHeld(f"session {self._sessions[name]} lives under the name {name!r}")
         self._position_last += 1
@@ -114,6 +123,7 @@ class MemoryLedgerCore:
             raise Fenced(f"session {session} is over")
 
     def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        self._check_open()
         self.check_session(session)
         newest = self._newest[session]
         if not is_next(newest, entries):
@@ -160,12 +170,14 @@ class MemoryLedgerCore:
         return records
 
     def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
+        self._check_open()
         if self.pointer != expected:
             return False
         self.pointer = pointer
         return True
 
     def trim(self, position: Position) -> None:
+        self._check_open()
         covered = Position(0) if self.pointer is None else self.pointer.position
         if position > covered:
             raise LedgerCorrupt(f"trim up to {position} was asked for, but the snapshot covers only up to {covered}")
@@ -184,6 +196,11 @@ class MemoryLedgerCore:
     def changed(self) -> asyncio.Event:
         """Set at the next change. Take it before looking, then wait for it, and no change is missed."""
         return self._changed
+
+    def _check_open(self) -> None:
+        """Raise `LedgerCorrupt` where it is fenced."""
+        if self._is_fenced:
+            raise being_recovered()
 
     def _revision_of(self, session: SessionId, number: int) -> Sequence[LedgerRecord]:
         for revision in self._revisions:
@@ -291,6 +308,9 @@ class MemoryLedger:
     async def pressure(self) -> float:
         self._reach()
         return 0.0
+
+    async def fence(self) -> None:
+        self._reach().fence()
 
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
         self._reach().restart(identity, pointer)

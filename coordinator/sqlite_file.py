@@ -27,7 +27,9 @@ from coordinator.log import (
     SessionHeld,
     SnapshotPointer,
     Trimmed,
+    being_recovered,
     check_restart,
+    not_fenced,
     position_first,
 )
 from coordinator.sqlite_schema import REMEDY, connect, create_if_empty, mapped_errors, read_identity
@@ -52,6 +54,7 @@ class LedgerFile:
         self._position_last = 0  # of an append or a session
         self._trimmed = Position(0)
         self._head = Head(position=Position(0), appends_count=0)
+        self._is_fenced = False
         self._is_stale = False  # what is remembered may differ from the file
         with mapped_errors(path):
             self._connection = connect(path, is_durable=is_durable, connection_type=connection_type)
@@ -74,6 +77,7 @@ class LedgerFile:
         if held is not None:
             raise SessionHeld(f"session {held} lives under the name {name!r} in this process: close it first")
         with self._transaction():
+            self._check_open()
             session = SessionId(self._position_last + 1)
             self._connection.execute("UPDATE head SET position_last = ?", (session,))
         self._position_last = session
@@ -101,6 +105,7 @@ class LedgerFile:
     def append(self, session: SessionId, entries: Sequence[Entry]) -> tuple[Position, bool]:
         """The position of the group, and whether it is new rather than a repeat."""
         with self._statement():
+            self._check_open()
             self.check_session(session)
             newest = self._newest[session]
             if not is_next(newest, entries):
@@ -147,6 +152,7 @@ class LedgerFile:
 
     def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         with self._transaction():
+            self._check_open()
             if self._read_pointer() != expected:
                 return False
             self._write_pointer(pointer)
@@ -158,6 +164,7 @@ class LedgerFile:
         Returns the position up to which everything is dropped now, and whether there may be more to drop.
         """
         with self._transaction():
+            self._check_open()
             pointer = self._read_pointer()
             covered = Position(0) if pointer is None else pointer.position
             if position > covered:
@@ -176,25 +183,38 @@ class LedgerFile:
         self._trimmed = trimmed
         return trimmed, len(rows) == LEDGER_TRIM_RECORDS_STEP
 
+    def fence(self) -> None:
+        if self._sessions:
+            raise SessionHeld(f"agents still run under the names {sorted(self._sessions)}: stop them first")
+        with self._transaction():
+            self._connection.execute("UPDATE meta SET is_fenced = 1")
+        self._is_fenced = True
+
     def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
         check_restart(identity, pointer)
         first = position_first(identity.incarnation)
         with self._transaction():
             if (self.identity, self._read_pointer()) == (identity, pointer):
                 return
-            if self._sessions:
-                raise SessionHeld(f"agents still run under the names {sorted(self._sessions)}: stop them first")
+            if not self._is_fenced:
+                raise not_fenced()
             self._connection.execute("DELETE FROM entries")
             self._connection.execute(
                 "UPDATE head SET position_last = ?, position = ?, appends_count = 0, trimmed = ?", (first, first, first)
             )
             self._connection.execute(
-                "UPDATE meta SET cluster_id = ?, incarnation = ?", (identity.cluster_id, identity.incarnation)
+                "UPDATE meta SET cluster_id = ?, incarnation = ?, is_fenced = 0",
+                (identity.cluster_id, identity.incarnation),
             )
             self._write_pointer(pointer)
-        self._is_stale = True  # identity, head and the trimmed position are others now
+        self._is_stale = True  # identity, fence, head and the trimmed position are others now
         with self._reading():
             pass
+
+    def _check_open(self) -> None:
+        """Raise `LedgerCorrupt` where it is fenced."""
+        if self._is_fenced:
+            raise being_recovered()
 
     # Transactions and errors.
 
@@ -237,6 +257,7 @@ class LedgerFile:
     def _read_again(self) -> None:
         """Remember what the file says. At most one append can be unknown: a revision above the head remembered."""
         self.identity = read_identity(self._connection, self._path)
+        self._is_fenced = bool(self._connection.execute("SELECT is_fenced FROM meta").fetchone()[0])
         rows = self._connection.execute("SELECT position_last, position, appends_count, trimmed FROM head").fetchall()
         if len(rows) != 1:
             raise LedgerCorrupt(f"{self._path} has {len(rows)} heads instead of one: {REMEDY}")

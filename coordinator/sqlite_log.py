@@ -186,6 +186,9 @@ class SqliteLedger:
     async def pressure(self) -> float:
         return 0.0
 
+    async def fence(self) -> None:
+        await self._call(self._file.fence)
+
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
         self._recent.forget()
         await self._call(partial(self._file.restart, identity, pointer))

@@ -20,7 +20,8 @@ INCARNATION_FIRST: Final = 1
 REMEDY: Final = "restore the file from a backup, or move it away and recover the cluster from its bucket"
 
 _TABLES: Final = (
-    "CREATE TABLE meta (cluster_id TEXT NOT NULL, incarnation INTEGER NOT NULL, format_version INTEGER NOT NULL)",
+    "CREATE TABLE meta (cluster_id TEXT NOT NULL, incarnation INTEGER NOT NULL, format_version INTEGER NOT NULL,"
+    " is_fenced INTEGER NOT NULL)",
     "CREATE TABLE entries (position INTEGER NOT NULL, number INTEGER NOT NULL, session INTEGER NOT NULL,"
     " payload BLOB NOT NULL, PRIMARY KEY (position, number)) WITHOUT ROWID",
     # position_last: of an append or a session; position: of the newest append; trimmed: of the newest dropped entry.
@@ -106,7 +107,7 @@ def _create(connection: sqlite3.Connection, cluster_id: str) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for statement in _TABLES:
             connection.execute(statement)
-        connection.execute("INSERT INTO meta VALUES (?, ?, ?)", (cluster_id, INCARNATION_FIRST, FORMAT_VERSION))
+        connection.execute("INSERT INTO meta VALUES (?, ?, ?, 0)", (cluster_id, INCARNATION_FIRST, FORMAT_VERSION))
         connection.execute("INSERT INTO head VALUES (0, 0, 0, 0)")
         connection.execute("COMMIT")
     finally:

@@ -14,7 +14,7 @@ async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     opened = BACKENDS[request.param]()
     await opened.open(tmp_path, request)
     yield opened
-    await opened.ledger.close()
+    await opened.close()
 
 
 @pytest.fixture

@@ -43,6 +43,13 @@ class Backend(ABC):
     @abstractmethod
     async def open(self, folder: Path, request: pytest.FixtureRequest) -> None: ...
 
+    async def close(self) -> None:
+        await self.ledger.close()
+
+    @abstractmethod
+    async def another(self) -> Ledger:
+        """The same ledger as another agent has it open, or the same object where only one process can."""
+
     @abstractmethod
     def lose_next(self, loss: Loss) -> None:
         """Lose the next append."""
@@ -58,6 +65,9 @@ class MemoryBackend(Backend):
         self._core = MemoryLedgerCore(cluster_id=CLUSTER_ID)
         self._losses: deque[Loss] = deque()
         self.ledger = MemoryLedger(self._core, fate_of_append=self._choose)
+
+    async def another(self) -> Ledger:
+        return MemoryLedger(self._core)
 
     async def _choose(self, _session: SessionId, _entries: Sequence[Entry]) -> Fate:
         if not self._losses:
@@ -93,6 +103,9 @@ class SqliteBackend(Backend):
             folder / "ledger.sqlite", new_cluster_id=CLUSTER_ID, connection_type=LosingConnection
         )
 
+    async def another(self) -> Ledger:
+        return self.ledger
+
     def lose_next(self, loss: Loss) -> None:
         self._losses.append(loss)
 
@@ -122,11 +135,23 @@ class EtcdBackend(Backend):
         del folder
         etcd = request.getfixturevalue(self.fixture)
         assert isinstance(etcd, Etcd)
+        self._endpoints = etcd.endpoints
+        self._others: list[Ledger] = []
         client = LosingClient(EtcdAccess(endpoints=etcd.endpoints))
         self._losses: deque[Loss] = deque()
         client.losses = self._losses
         self._client, self._cluster = client, f"contract-{next(cluster_numbers)}"
         self.ledger = await EtcdLedger.open(client, self._cluster, new_cluster_id=CLUSTER_ID)
+
+    async def another(self) -> Ledger:
+        client = EtcdClient(EtcdAccess(endpoints=self._endpoints))
+        ledger = await EtcdLedger.open(client, self._cluster, new_cluster_id=CLUSTER_ID)
+        self._others.append(ledger)
+        return ledger
+
+    async def close(self) -> None:
+        for ledger in (self.ledger, *self._others):
+            await ledger.close()
 
     def lose_next(self, loss: Loss) -> None:
         self._losses.append(loss)

@@ -143,9 +143,10 @@ async def test_a_recovered_cluster_is_not_the_one_that_an_agent_left_open(own_et
     last = (await append_singly(ledger, session, 3))[-1]
     recovery = await open_ledger(own_etcd)
     async with asyncio.TaskGroup() as group:
-        group.create_task(refuses(lambda: read_one(ledger, last), "was the cluster recovered"))
+        group.create_task(refuses(lambda: read_one(ledger, last), "is being recovered"))
         await ledger.close_session(session)
         identity = LedgerIdentity(cluster_id=CLUSTER_ID, incarnation=2)
+        await recovery.fence()
         await recovery.restart(identity, pointer_at(position_first(2), appends_count=0))
     await refuses(lambda: ledger.open_session("a"), "was the cluster recovered")
     await refuses(ledger.load, "was the cluster recovered")

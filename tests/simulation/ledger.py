@@ -158,6 +158,9 @@ class SimulatedLedger:
     async def pressure(self) -> float:
         return await self._ask("pressure", lambda: 0.0)
 
+    async def fence(self) -> None:
+        raise NotImplementedError("no simulation recovers a cluster")
+
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
         raise NotImplementedError("no simulation recovers a cluster")
 

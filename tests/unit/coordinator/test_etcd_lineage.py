@@ -12,11 +12,11 @@ from protocol.types import Position, SessionId
 
 KEYS = EtcdKeys("c1")
 SECOND = position_first(2)
-META = write_meta(LedgerIdentity(cluster_id="mine", incarnation=2))
+IDENTITY = LedgerIdentity(cluster_id="mine", incarnation=2)
 
 
 def lineage() -> Lineage:
-    return Lineage(KEYS, META)
+    return Lineage(KEYS, IDENTITY)
 
 
 def found(*pairs: kv_pb2.KeyValue | None) -> list[rpc_pb2.ResponseOp]:
