@@ -8,6 +8,7 @@ up to what cannot, and that is told to whoever asks for it first of all. What is
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -93,8 +94,11 @@ class ChunkReader:
         chunks: Sequence[ChunkRef],
         compressions: Sequence[Compression],
         share: Share | None = None,
+        *,
+        within: AbstractAsyncContextManager[object] | None = None,
     ) -> list[ServedChunk]:
-        """The chunks, in order, up to the first that cannot be read; at least one.
+        """The chunks, in order, up to the first that cannot be read, or not before `within` raises `TimeoutError`; at
+        least one.
 
         `compressions` says how to re-encode each of those that are archived. `share` is held until the reads that this
         begins are over: to cancel the caller leaves them to the others. Where the very first cannot be read this raises
@@ -103,13 +107,17 @@ class ChunkReader:
         """
         served: list[ServedChunk] = []
         try:
-            for waiting in self.begin(state, chunks, compressions, share):
-                if isinstance(waiting, asyncio.Future):
-                    waiting = await asyncio.shield(waiting)
-                served.append(waiting)
+            async with within or nullcontext():
+                for waiting in self.begin(state, chunks, compressions, share):
+                    if isinstance(waiting, asyncio.Future):
+                        waiting = await asyncio.shield(waiting)
+                    served.append(waiting)
         except StoreError:
             if not served:
                 raise
+        except TimeoutError:
+            if not served:
+                raise StoreUnavailable("the store has not answered in the time that there was") from None
         return served
 
     def holds(self, chunk: ChunkRef, compression: Compression) -> bool:
@@ -158,13 +166,15 @@ class ChunkReader:
         return waiting
 
     def _begin_intake(self, flights: Sequence[_Flight], share: Share | None) -> None:
-        """Each object whole where others want parts of it too and there is room for it, else the ranges alone."""
+        """Each object whole where others want parts of it too and there is room for it, else the ranges alone.
+
+        One object that does not answer holds up nobody who waits for another one.
+        """
         by_object: dict[ObjectId, list[_Flight]] = {}
         for flight in flights:
             by_object.setdefault(flight.chunk.object_id, []).append(flight)
             if flight.stored.object_bytes <= self._whole_bytes_max:
                 self._wants.note(flight.chunk, flight.stored.object_bytes)
-        ranges: list[_Flight] = []
         for object_id, wanted in by_object.items():
             whole, held = self._whole.get(object_id), self._cache.object(object_id)
             if whole is not None:
@@ -174,9 +184,7 @@ class ChunkReader:
             elif held is not None:
                 self._start(self._cut(wanted, held), share)
             elif not self._begin_whole(wanted, share):
-                ranges += wanted
-        if ranges:
-            self._start(self._read_ranges(ranges), share)
+                self._start(self._read_ranges(wanted), share)
 
     def _begin_whole(self, flights: list[_Flight], share: Share | None) -> bool:
         """Begin to read a whole object. False where it should not be, or there is no room for it."""
@@ -218,6 +226,7 @@ class ChunkReader:
             self._cache.was_cut(flight.chunk)
 
     async def _read_ranges(self, flights: Sequence[_Flight]) -> None:
+        """Parts of one object."""
         ranges = [
             ByteRange(key=f.stored.key, byte_first=f.chunk.byte_first, byte_count=f.chunk.byte_count) for f in flights
         ]
@@ -226,7 +235,7 @@ class ChunkReader:
             try:
                 data = memoryview(await self._store.get_range(read.key, read.byte_first, read.byte_count))
             except StoreError as error:
-                # A store that is away is not asked again for the rest: whoever waits asks again.
+                # An object that does not answer is not asked again for the rest: whoever waits asks again.
                 is_away = isinstance(error, StoreUnavailable)
                 for flight in flights if is_away else [flights[piece.wanted] for piece in planned.pieces]:
                     self._crash(flight, error)

@@ -4,6 +4,7 @@ Rule: a fetch beyond the end that this agent knows takes a barrier first, and on
 ledger has not confirmed this agent's session for a lease's time: what it sees may be cut off (safety rule S4). What is
 missing means plan again, never an empty answer (S6). Waiting is for the state's change, not for timers. Whole batches
 only, and at least one however small the limit. What has to be read takes its share of one budget for all fetches first.
+A store that does not answer costs a fetch a bounded time, however many partitions it names.
 The state may be another object after every await: partitions are looked up anew.
 Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
 """
@@ -28,7 +29,13 @@ from coordinator.log import LedgerUnavailable
 from coordinator.state import PartitionState, TopicState
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.limits import FETCH_RESPONSE_BYTES_MAX, LEDGER_SESSION_SECONDS, READ_PLANS_MAX, ROWS_PER_TURN
+from protocol.limits import (
+    FETCH_READ_SECONDS_MAX,
+    FETCH_RESPONSE_BYTES_MAX,
+    LEDGER_SESSION_SECONDS,
+    READ_PLANS_MAX,
+    ROWS_PER_TURN,
+)
 from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
 from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
 
@@ -86,6 +93,10 @@ class _Request:
     bytes_max: int
     wait_s: float
     patience: Patience
+    read_until_s: float = 0.0
+    """The monotonic time after which only what is in memory is answered."""
+    is_store_away: bool = False
+    """Whether the store did not answer a read of it: it waits for what is on its way already and begins no more."""
     is_confirmed: bool | None = None
     """Whether its barrier was answered; None where none was taken so far."""
     steps: list[Step] = field(default_factory=list[Step])
@@ -148,10 +159,11 @@ class FetchPath:
         share = await self._share(request, plan)
         if share is None:
             return await self._read_all(request, None)
+        request.read_until_s = self._clock.monotonic_s() + FETCH_READ_SECONDS_MAX
         with share:
             if len(wanted) > 1:
                 # What fails here fails again where its partition is read, and is answered there.
-                await self._read_counted(share, plan.chunks, plan.compressions, is_more=True)
+                await self._read_counted(request, share, plan.chunks, plan.compressions, is_more=True)
             reads = await self._read_all(request, share)
         self._ahead.answered(self._metadata.state, request.steps, has_read=share.bytes_read > 0)
         return reads
@@ -298,10 +310,11 @@ class FetchPath:
             compression = archive_compression(found.topic, self._broker_configs)
             step = Step(found.key, wanted.fetch_offset, wanted.fetch_offset, bytes_max, compression)
             try:
-                await self._read_chunks(share, step, read, is_first=is_first)
+                await self._read_chunks(request, share, step, read, is_first=is_first)
             except ObjectMissing:
                 if await self._barrier():
                     continue
+                request.is_store_away = True  # nothing can be planned again: this is not waited for once more
                 break
             except StoreUnavailable:
                 break
@@ -316,7 +329,9 @@ class FetchPath:
             return read
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
-    async def _read_chunks(self, share: Share, step: Step, read: PartitionRead, *, is_first: bool) -> None:
+    async def _read_chunks(
+        self, request: "_Request", share: Share, step: Step, read: PartitionRead, *, is_first: bool
+    ) -> None:
         """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
 
         Where a chunk cannot be read, what comes before it is the answer; a fetch that begins with it gets the error.
@@ -326,7 +341,8 @@ class FetchPath:
         offset, bytes_max, mark = step.offset_first, step.bytes_max, read.high_watermark
         while chunks := self._chunks_from(step.key, offset, bytes_max - read.record_bytes, mark):
             is_more = bool(read.records)
-            served_chunks = await self._read_counted(share, chunks, [step.compression] * len(chunks), is_more=is_more)
+            compressions = [step.compression] * len(chunks)
+            served_chunks = await self._read_counted(request, share, chunks, compressions, is_more=is_more)
             for chunk, served in zip(chunks, served_chunks, strict=False):
                 if read.records and chunk.offset_first < offset:
                     # Joined meanwhile with what is in the answer: some clients would take its records a second time.
@@ -351,24 +367,53 @@ class FetchPath:
         return [] if partition is None else chunks_from(partition, offset, bytes_max, offset_end=mark)
 
     async def _read_counted(
-        self, share: Share, chunks: Sequence[ChunkRef], compressions: Sequence[Compression], *, is_more: bool
+        self,
+        request: "_Request",
+        share: Share,
+        chunks: Sequence[ChunkRef],
+        compressions: Sequence[Compression],
+        *,
+        is_more: bool,
     ) -> list[ServedChunk]:
         """`ChunkReader.read`; what was not in memory counts as part of the share.
 
         With `is_more` there is an answer without them: none are returned where the first cannot be read, or where there
-        is no room for them.
+        is no room for them. Raises as that does; `StoreUnavailable` also where the fetch may not wait for the store.
         """
         missing = [n for n, chunk in enumerate(chunks) if not self._reader.holds(chunk, compressions[n])]
-        if is_more and not share.has_room_for(stored_bytes(chunks[n] for n in missing)):
+        within = None
+        if missing:
+            within = self._clock.timeout(max(request.read_until_s - self._clock.monotonic_s(), 0.0))
+            readable_count = self._readable_count(request, chunks, compressions)
+            if readable_count == 0:
+                if is_more:
+                    return []
+                raise StoreUnavailable("the store has not answered what was read before")
+            chunks, compressions = chunks[:readable_count], compressions[:readable_count]
+        if is_more and not share.has_room_for(stored_bytes(chunks[n] for n in missing if n < len(chunks))):
             return []
         try:
-            served_chunks = await self._reader.read(self._metadata.state, chunks, compressions, share)
-        except StoreError:
+            served_chunks = await self._reader.read(self._metadata.state, chunks, compressions, share, within=within)
+        except StoreError as error:
+            request.is_store_away |= isinstance(error, StoreUnavailable)
             if is_more:
                 return []
             raise
         share.count(sum(len(served_chunks[n].buffer) for n in missing if n < len(served_chunks)))
         return served_chunks
+
+    def _readable_count(
+        self, request: "_Request", chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
+    ) -> int:
+        """How many of the chunks, from the first on, the fetch may still wait for."""
+        is_over = self._clock.monotonic_s() >= request.read_until_s
+        if not is_over and not request.is_store_away:
+            return len(chunks)
+        for number, (chunk, compression) in enumerate(zip(chunks, compressions, strict=True)):
+            is_missing = self._reader.is_missing(chunk, compression)
+            if is_missing or (is_over and not self._reader.holds(chunk, compression)):
+                return number
+        return len(chunks)
 
     async def _plan(self, request: "_Request") -> "_Plan":
         """What several partitions want can be read at once, so that neighbours in one object are one request.

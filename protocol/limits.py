@@ -147,6 +147,9 @@ READ_CACHE_BYTES_DEFAULT = 256 * MIB
 FETCH_READS_BYTES_MAX = 256 * MIB
 """What all fetches together may be reading, as it is served; beyond it a fetch waits for its turn, or answers without
 records. While bytes are made ready they are there twice."""
+FETCH_READ_SECONDS_MAX = 10.0
+"""How long one fetch reads at most, once it has waited: clients give up after 30 seconds, and ask for everything again.
+What could not be read by then is an error that they may ask again after; what is in memory is answered."""
 READ_PLANS_MAX = 3
 """How often a read is planned again, its object being gone, before the client is told to ask again itself."""
 OBJECT_BYTES_READ_WHOLE_MAX = 32 * MIB

@@ -116,6 +116,11 @@ def test_a_fetch_can_answer_with_the_greatest_batch() -> None:
     assert limits.MESSAGE_BYTES_MAX_DEFAULT <= limits.FETCH_RESPONSE_BYTES_MAX
 
 
+def test_a_fetch_that_meets_a_store_and_a_ledger_that_are_away_is_answered_before_its_client_gives_up() -> None:
+    clients_request_timeout_s = 30
+    assert clients_request_timeout_s > limits.FETCH_READ_SECONDS_MAX + limits.BARRIER_SECONDS_MAX
+
+
 def test_several_fetches_of_the_greatest_size_can_be_read_at_once() -> None:
     assert 2 * limits.FETCH_RESPONSE_BYTES_MAX <= limits.FETCH_READS_BYTES_MAX
 

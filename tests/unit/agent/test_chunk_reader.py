@@ -9,7 +9,7 @@ from protocol.compression import Compression
 from protocol.record_batch import walk_batches
 from protocol.types import ObjectId
 from storage.failing import Fault, FaultKind, Operation
-from storage.object_store import ObjectDamaged, ObjectMissing
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch
 from tests.unit.agent.data_paths import data_paths
@@ -43,6 +43,24 @@ async def test_what_can_be_read_is_served_up_to_what_cannot() -> None:
         await paths.memory.put(state.objects[damaged.object_id].key, [bytes(damaged.byte_first + len(BATCH))])
         served = await paths.reader.read(state, [first, damaged, last], [Compression.NONE] * 3)
     assert [chunk.buffer for chunk in served] == [BATCH]
+
+
+async def test_an_object_that_does_not_answer_fails_nobody_who_waits_for_another_one() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(BATCH, BATCH)
+        state = paths.parts.metadata.state
+        index = state.topics[TOPIC].partitions[0].index
+        away, good = index.row(0), index.row(1)
+        key = state.objects[away.object_id].key
+        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET, key_prefix=key))
+        both, alone = await asyncio.gather(
+            paths.reader.read(state, [away, good], [Compression.NONE] * 2),
+            paths.reader.read(state, [good], [Compression.NONE]),
+            return_exceptions=True,
+        )
+    assert isinstance(both, StoreUnavailable)
+    assert isinstance(alone, list)
+    assert [header.base_offset for header in walk_batches(alone[0].buffer)] == [3]
 
 
 async def test_a_read_that_meets_an_object_out_of_the_state_leaves_nothing_that_others_wait_for_in_vain() -> None:
