@@ -1,28 +1,34 @@
 """Has records dropped that are older or more than their topics keep.
 
 Rule: the housekeeper alone proposes it, with a time from a checked clock; without one nothing is dropped (safety rule
-S2). What goes is worked out where the entry is applied; nothing is written while nothing is due. Interval and defaults:
-log.retention.check.interval.ms, log.retention.* and log.cleanup.policy, as this agent was given them.
+S2). What goes is worked out where the entry is applied; nothing is written while nothing is due. An entry is small, and
+the next one is written when it was applied: applying one holds up every agent (`agent.entry_shares`).
+Interval and defaults: log.retention.check.interval.ms, log.retention.* and log.cleanup.policy, as this agent was given
+them.
 Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs (Kafka 4.3).
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.clock import Clock
+from agent.entry_shares import shares, steps
 from agent.housekeeper import Housekeeper
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.turns import Turns
-from coordinator.apply_retention import is_due
+from coordinator.apply_retention import due_chunks
 from coordinator.broker_configs import broker_value
 from coordinator.commands import ApplyRetention, Refused
 from coordinator.config_types import split_list
 from coordinator.topic_configs import effective
-from protocol.limits import RETENTION_TOPICS_PER_ENTRY_MAX
+from protocol.limits import DROPPED_CHUNKS_PER_ENTRY_MAX
 from protocol.types import Milliseconds, TopicId
 
 log = logging.getLogger(__name__)
+
+PartitionId = tuple[TopicId, int]
+"""A topic and a partition's index."""
 
 
 class Retention:
@@ -54,36 +60,49 @@ class Retention:
                 await self.retain()
 
     async def retain(self) -> int:
-        """Propose to drop what is due; returns in how many topics something was."""
+        """Propose to drop what is due; returns in how many partitions something was."""
         now_ms = self._proposed_time()
         if now_ms is None:
             return 0
-        topic_ids = await self._due(self._proposal(now_ms, ()))
-        for first in range(0, len(topic_ids), RETENTION_TOPICS_PER_ENTRY_MAX):
-            ids = tuple(topic_ids[first : first + RETENTION_TOPICS_PER_ENTRY_MAX])
-            outcome = await self._writer.submit(self._proposal(now_ms, ids))
+        due = await self._due(self._proposal(now_ms, ()))
+        for share in shares((partition, chunks) for partition, count in due for chunks in steps(count)):
+            outcome = await self._writer.submit(self._proposal(now_ms, share))
             if isinstance(outcome, Refused):
                 log.warning("records that are due stay until the next time", extra={"reason": outcome.reason})
-            else:
-                log.info("dropped records that were too old or too many", extra={"topics": len(ids)})
-        return len(topic_ids)
+        if due:
+            log.info("dropped records that were too old or too many", extra={"partitions": len(due)})
+        return len(due)
 
-    def _proposal(self, now_ms: Milliseconds, topic_ids: tuple[TopicId, ...]) -> ApplyRetention:
+    def _proposal(self, now_ms: Milliseconds, partitions: Sequence[PartitionId]) -> ApplyRetention:
         """With the defaults of this agent, for topics that do not say themselves."""
+        ranges = list(_ranges(partitions))
         return ApplyRetention(
             now_ms=now_ms,
-            topic_ids=topic_ids,
+            topic_ids=tuple(topic_id for topic_id, _, _ in ranges),
             retention_ms=int(effective({}, self._broker_configs, "retention.ms")),
             retention_bytes=int(effective({}, self._broker_configs, "retention.bytes")),
             is_deleting="delete" in split_list(effective({}, self._broker_configs, "cleanup.policy")),
+            partitions=tuple((first, end) for _, first, end in ranges),
+            chunks_max=DROPPED_CHUNKS_PER_ENTRY_MAX,
         )
 
-    async def _due(self, proposed: ApplyRetention) -> list[TopicId]:
+    async def _due(self, proposed: ApplyRetention) -> list[tuple[PartitionId, int]]:
+        """The partitions of which something has to go, with the number of chunks."""
         turns = Turns(self._clock)
-        due: list[TopicId] = []
+        due: list[tuple[PartitionId, int]] = []
         for topic in list(self._metadata.state.topics.values()):
-            if is_due(topic, proposed):
-                due.append(topic.topic_id)
-            for _ in topic.partitions:
+            for index, chunk_count in enumerate(due_chunks(topic, proposed)):
+                if chunk_count is not None:
+                    due.append(((topic.topic_id, index), chunk_count))
                 await turns.row()
         return due
+
+
+def _ranges(partitions: Sequence[PartitionId]) -> Iterator[tuple[TopicId, int, int]]:
+    """Neighbours of one topic together, as the first of them and the end."""
+    first = 0
+    for end in range(1, len(partitions) + 1):
+        topic_id, index = partitions[end - 1]
+        if end == len(partitions) or partitions[end] != (topic_id, index + 1):
+            yield topic_id, partitions[first][1], index + 1
+            first = end

@@ -3,7 +3,10 @@
 Rule: starts only move forward, to the end of a chunk or where a client says, and never beyond the log's end. A chunk
 stays while the log or the table needs it (safety rule S6). What is too old or too much is worked out here, from the
 topic's configs as they are at this position: who proposes it says what time it is and which defaults hold, no more.
-`starts_due` is the same for the proposer, so nothing is written while nothing is due.
+`due_chunks` is the same for the proposer, so nothing is written while nothing is due.
+
+An entry says how many chunks it may let go of, and which partitions it looks at: applying one holds up every agent, so
+whoever proposes it keeps it small, and goes on with another entry.
 
 Producers keep their state, as in Kafka since 2.4 (KIP-360): what goes are records, and a repeat of them is still known.
 So there is nobody to exempt from safety rule S8 here.
@@ -13,6 +16,7 @@ A chunk is to Penstock what a segment is there, with its greatest timestamp and 
 chunk without any timestamp is as old as the next one that has one, where Kafka asks the age of the segment's file.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from coordinator.apply_objects import release_references
@@ -21,6 +25,7 @@ from coordinator.config_types import LONG_MAX, split_list
 from coordinator.state import ClusterState, PartitionState, TopicState
 from coordinator.topic_configs import AS_THE_LOG, TABLE_RETENTION
 from protocol.errors import ErrorCode
+from protocol.limits import PARTITIONS_PER_TOPIC_MAX
 from protocol.types import Milliseconds, Offset
 
 NO_OFFSET: Final = -1
@@ -69,27 +74,45 @@ def apply_retention(state: ClusterState, command: ApplyRetention) -> Outcome:
     """Drop what is too old or too much in the topics that are named; unknown ones were deleted meanwhile."""
     # A clock that is ahead must not empty topics: what other agents said of the time counts too (safety rule S2).
     now_ms = Milliseconds(min(command.now_ms, state.time_ms))
-    for topic_id in command.topic_ids:
+    chunks_left = command.chunks_max
+    ranges = command.partitions or ((0, PARTITIONS_PER_TOPIC_MAX),) * len(command.topic_ids)
+    for topic_id, (first, end) in zip(command.topic_ids, ranges, strict=True):
         topic = state.topics.get(topic_id)
         if topic is None:
             continue
         limits = _limits(topic, command, now_ms)
-        for partition in topic.partitions:
-            _move(state, partition, _starts(partition, limits))
+        for partition in topic.partitions[first:end]:
+            chunks_left -= _move(state, partition, _within(partition, _starts(partition, limits), chunks_left))
     return Done()
 
 
-def is_due(topic: TopicState, proposed: ApplyRetention) -> bool:
-    """Whether the command would move anything of the topic, which need not be among those that it names."""
+def due_chunks(topic: TopicState, proposed: ApplyRetention) -> Iterator[int | None]:
+    """Of each partition how many chunks have to go; None where nothing moves, not even a start.
+
+    The command's defaults and time count, its bounds do not.
+    """
     limits = _limits(topic, proposed, proposed.now_ms)
-    return any(
-        _starts(partition, limits) != (partition.log_start, partition.table_start) for partition in topic.partitions
-    )
+    for partition in topic.partitions:
+        starts = _starts(partition, limits)
+        is_moved = starts != (partition.log_start, partition.table_start)
+        yield partition.index.count_before(min(starts)) if is_moved else None
 
 
-def _move(state: ClusterState, partition: PartitionState, starts: Starts) -> None:
+def _move(state: ClusterState, partition: PartitionState, starts: Starts) -> int:
+    """How many chunks went."""
     partition.log_start, partition.table_start = starts
-    release_references(state, partition.index.truncate_before(Offset(min(starts))))
+    dropped = partition.index.truncate_before(Offset(min(starts)))
+    release_references(state, dropped)
+    return len(dropped)
+
+
+def _within(partition: PartitionState, starts: Starts, chunks_max: int) -> Starts:
+    """The starts, or how far they can move while no more than `chunks_max` chunks go."""
+    if partition.index.count_before(min(starts)) <= chunks_max:
+        return starts
+    end = partition.index.offset_first(chunks_max)
+    log_start, table_start = min(starts.log, end), min(starts.table, end)
+    return Starts(max(partition.log_start, log_start), max(partition.table_start, table_start))
 
 
 def _starts(partition: PartitionState, limits: _Limits) -> Starts:

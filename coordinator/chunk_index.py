@@ -254,6 +254,10 @@ class ChunkIndex:
         for (name, _), column in zip(COLUMNS_OF_CHUNK, self._arrays(), strict=False):
             column[row_first:row_end] = array(column.typecode, [getattr(chunk, name) for chunk in chunks])
 
+    def count_before(self, offset: int) -> int:
+        """How many rows end at or before `offset`."""
+        return bisect_right(self._offset_end, offset)
+
     def truncate_before(self, offset: Offset) -> list[ObjectId]:
         """Drop the rows that end at or before `offset` and return their objects, one for each row."""
         count = bisect_right(self._offset_end, offset)

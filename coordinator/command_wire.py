@@ -33,6 +33,8 @@ from coordinator.commands import (
     StartDrain,
     StartSession,
 )
+from coordinator.config_types import LONG_MAX
+from coordinator.log import LedgerCorrupt
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
 
 Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -243,14 +245,20 @@ class WireApplyRetention(Struct, array_like=True, tag=16):
     retention_ms: Timestamp
     retention_bytes: Timestamp
     is_deleting: bool
+    partitions: list[tuple[Index, Index]] = []
+    chunks_max: Positive = LONG_MAX
 
     def command(self) -> ApplyRetention:
+        if self.partitions and len(self.partitions) != len(self.topic_ids):
+            raise LedgerCorrupt(f"{len(self.partitions)} ranges of partitions for {len(self.topic_ids)} topics")
         return ApplyRetention(
             now_ms=Milliseconds(self.now_ms),
             topic_ids=tuple(map(TopicId, self.topic_ids)),
             retention_ms=self.retention_ms,
             retention_bytes=self.retention_bytes,
             is_deleting=self.is_deleting,
+            partitions=tuple(self.partitions),
+            chunks_max=self.chunks_max,
         )
 
 
@@ -334,6 +342,8 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
                 command.retention_ms,
                 command.retention_bytes,
                 command.is_deleting,
+                list(command.partitions),
+                command.chunks_max,
             )
         case StartDrain():
             return WireStartDrain(command.session)

@@ -8,6 +8,7 @@ entry's position, on every agent alike. A refused command is an outcome, never a
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coordinator.config_types import LONG_MAX
 from protocol.errors import ErrorCode
 from protocol.types import (
     Milliseconds,
@@ -222,6 +223,9 @@ class ApplyRetention:
 
     `now_ms` is from a checked clock; the smaller of it and the state's time counts (S2). The rest are the proposer's
     defaults for topics that do not say: milliseconds and bytes, below 0 without limit; whether old records go at all.
+
+    `partitions` has a first partition and an end for each of `topic_ids`, where a topic may stand several times; left
+    out, all are meant. No more than `chunks_max` chunks go: what is due beyond that needs another entry.
     """
 
     now_ms: Milliseconds
@@ -229,6 +233,8 @@ class ApplyRetention:
     retention_ms: int
     retention_bytes: int
     is_deleting: bool
+    partitions: tuple[tuple[int, int], ...] = ()
+    chunks_max: int = LONG_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,6 +144,8 @@ FETCH_SESSION_PARTITIONS_MAX = 10_000
 FETCH_SESSIONS_PARTITIONS_MAX = 200_000
 """Partitions of all sessions together."""
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
+READ_CACHE_ENTRY_BYTES = KIB
+"""What an entry of the read cache takes beside its payload, about: its key, its index of batches, the allocator's."""
 FETCH_READS_BYTES_MAX = 256 * MIB
 """What all fetches together may be reading, as it is served; beyond it a fetch waits for its turn, or answers without
 records. While bytes are made ready they are there twice."""
@@ -152,6 +154,8 @@ FETCH_READ_SECONDS_MAX = 10.0
 What could not be read by then is an error that they may ask again after; what is in memory is answered."""
 READ_PLANS_MAX = 3
 """How often a read is planned again, its object being gone, before the client is told to ask again itself."""
+LOST_OBJECT_TOLD_INTERVAL_S = 10.0
+"""How often the log names an object that is gone from the bucket; its consumers ask for it many times a second."""
 OBJECT_BYTES_READ_WHOLE_MAX = 32 * MIB
 """A larger intake object is read range by range, however many want parts of it."""
 OBJECT_PART_WANTED_MIN = 1 / 64
@@ -166,6 +170,8 @@ READ_AHEAD_PARTITION_BYTES_MAX = 4 * MIB
 """Intake that is read for a consumer's next fetch of a partition; of the archive it is one row group."""
 READ_AHEAD_SHARE_OF_CACHE_MAX = 1 / 2
 """What may have been read ahead, and was not asked for yet, as a part of the read cache."""
+READ_AHEAD_SHARE_OF_READS_MAX = 1 / 8
+"""What may be on its way ahead of its consumers, as a part of `FETCH_READS_BYTES_MAX`."""
 READ_AHEAD_SECONDS_MAX = 10.0
 """A consumer that has not gone on for so long has stopped."""
 CONSUMER_POSITIONS_REMEMBERED_MAX = 10_000
@@ -220,10 +226,12 @@ CLOCK_CHECK_VALID_S = 900.0
 """A check is believed for a little longer than until the next one is due."""
 
 # Retention.
+DROPPING_PARTITIONS_PER_ENTRY_MAX = 500
+"""Partitions that one entry drops records of, in about 25 ms: it holds up the loop of every agent at once."""
+DROPPED_CHUNKS_PER_ENTRY_MAX = 2_000
+"""Chunks that it lets go of."""
 LOG_STARTS_PER_ENTRY_MAX = 10_000
-"""Partitions whose records one entry deletes."""
-RETENTION_TOPICS_PER_ENTRY_MAX = 10_000
-"""Topics that one entry drops old records of."""
+"""Log starts in an entry that can be read; what is written has fewer."""
 
 # Background roles.
 SESSION_CHECK_INTERVAL_S = 10.0
@@ -261,6 +269,9 @@ READ_GAP_BYTES_MAX = 512 * KIB
 """Unwanted bytes between two wanted ranges that are read along rather than asking twice."""
 READ_BYTES_MAX = 16 * MIB
 """What ranges are read together at most; one range above it is read alone."""
+RECOVERY_READS_MAX = 3
+"""How often a recovery reads what seems to be damaged."""
+RECOVERY_READ_RETRY_S = 1.0
 ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 """How long after a session's end its objects are looked for once more: a put may land late (safety rule S6)."""
 

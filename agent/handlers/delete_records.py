@@ -8,9 +8,10 @@ Source: org.apache.kafka.server.KafkaApis.handleDeleteRecordsRequest, ReplicaMan
 org.apache.kafka.cluster.Partition.deleteRecordsOnLeader (Kafka 4.3).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agent.entry_shares import shares, steps
 from agent.handlers.entities import answer, request_body
 from agent.ledger_writer import OutcomeUnknown
 from agent.services import Request, Services
@@ -19,9 +20,9 @@ from agent.turns import Turns, rows_at_most, work
 from coordinator.commands import AdvanceLogStart, LogStartsAdvanced, Refused
 from coordinator.config_types import split_list
 from coordinator.log import LedgerUnavailable
+from coordinator.state import PartitionState
 from coordinator.topic_configs import effective
 from protocol.errors import ErrorCode
-from protocol.limits import LOG_STARTS_PER_ENTRY_MAX
 from protocol.types import Offset, TopicId
 from storage.object_store import Buffer
 
@@ -76,16 +77,17 @@ async def _delete(
     except (LedgerUnavailable, TopicError):
         return dict.fromkeys(wanted, Answered(ErrorCode.not_leader_or_follower))
     answered: dict[PartitionName, Answered] = {}
-    advances: list[_Advance] = []
+    advances: list[tuple[_Advance, int]] = []
     for name, offset in wanted.items():
         judged = _judge(services, name, offset)
         if isinstance(judged, _Advance):
-            advances.append(judged)
+            partition = services.state.topics[judged.topic_id].partitions[name[1]]
+            advances.extend(_steps(partition, judged))
         else:
             answered[name] = judged
         await turns.row()
-    for first in range(0, len(advances), LOG_STARTS_PER_ENTRY_MAX):
-        answered.update(await _advance(services, advances[first : first + LOG_STARTS_PER_ENTRY_MAX], end_s))
+    for share in shares(advances):
+        answered.update(await _advance(services, share, end_s))
     return answered
 
 
@@ -103,6 +105,15 @@ def _judge(services: Services, name: PartitionName, offset: int) -> Answered | _
     if log_start <= partition.log_start:
         return Answered(ErrorCode.none, partition.log_start)
     return _Advance(name, topic.topic_id, log_start)
+
+
+def _steps(partition: PartitionState, advance: _Advance) -> Iterator[tuple[_Advance, int]]:
+    """The way to the offset by as many chunks as one entry lets go of, each step with their number."""
+    row, row_end = 0, partition.index.count_before(advance.log_start)
+    for chunk_count in steps(row_end):
+        row += chunk_count
+        is_last = row == row_end
+        yield advance if is_last else advance._replace(log_start=partition.index.offset_first(row)), chunk_count
 
 
 async def _advance(services: Services, advances: Sequence[_Advance], end_s: float) -> Mapping[PartitionName, Answered]:

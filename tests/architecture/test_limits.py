@@ -98,8 +98,10 @@ def test_what_is_deleted_or_dropped_at_once_fits_into_one_entry() -> None:
     topic_id_bytes, row_bytes, rest_of_the_entry = 18, 4 + 4 + 8, limits.KIB
     of_log_starts = limits.LOG_STARTS_PER_ENTRY_MAX * (topic_id_bytes + row_bytes)
     assert of_log_starts + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
-    of_topics = limits.RETENTION_TOPICS_PER_ENTRY_MAX * topic_id_bytes
-    assert of_topics + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
+    assert limits.DROPPING_PARTITIONS_PER_ENTRY_MAX <= limits.LOG_STARTS_PER_ENTRY_MAX
+    range_bytes = 1 + 3 + 3
+    of_ranges = limits.DROPPING_PARTITIONS_PER_ENTRY_MAX * (topic_id_bytes + range_bytes)
+    assert of_ranges + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
 
 
 def test_the_configs_of_a_topic_fit_into_one_entry() -> None:

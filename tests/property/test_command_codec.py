@@ -165,6 +165,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
         retention_ms=ints,
         retention_bytes=ints,
         is_deleting=st.booleans(),
+        partitions=st.lists(st.tuples(ints, ints), max_size=2).map(tuple),
+        chunks_max=ints,
     ),
     st.just(ReportTime()),
 )

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from agent import entry_shares
 from agent import retention as retention_module
 from agent.retention import Retention
 from coordinator.memory_log import MemoryLedger
@@ -82,13 +83,28 @@ async def test_s2_an_unchecked_clock_drops_nothing() -> None:
 
 
 async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention_module, "RETENTION_TOPICS_PER_ENTRY_MAX", 1)
+    monkeypatch.setattr(entry_shares, "DROPPING_PARTITIONS_PER_ENTRY_MAX", 1)
     async with running_parts() as parts:
         await produced(parts)
         head = await parts.ledger.head()
         assert await retention(parts, log_retention_bytes="0").retain() == 2
         assert log_starts(parts) == [1, 1]
         assert (await parts.ledger.head()).appends_count == head.appends_count + 2
+
+
+async def test_chunks_that_one_entry_must_not_drop_all_go_by_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (entry_shares, retention_module):
+        monkeypatch.setattr(module, "DROPPED_CHUNKS_PER_ENTRY_MAX", 2)
+    async with running_parts() as parts:
+        await parts.writer.submit(create(partitions=4))
+        for number, partition in enumerate([0, 0, 0, 0, 0, 1, 3]):
+            chunk = Chunk(partition=partition, batches=[Batch(timestamp=BEGAN_MS)])
+            await parts.writer.submit(commit(number, chunk, session=parts.writer.session))
+        head = await parts.ledger.head()
+        assert await retention(parts, log_retention_bytes="0").retain() == 3
+        assert (await parts.ledger.head()).appends_count == head.appends_count + 4
+        partitions = parts.metadata.state.topics[TOPIC].partitions
+        assert [(each.log_start, len(each.index)) for each in partitions] == [(5, 0), (1, 0), (0, 0), (1, 0)]
 
 
 async def turns() -> None:

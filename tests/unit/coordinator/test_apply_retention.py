@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.apply_retention import is_due
+from coordinator.apply_retention import due_chunks
 from coordinator.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
@@ -206,9 +206,32 @@ class TestProposing:
         topic = cluster.state.topics[TOPIC]
         for now_ms, due in ((1_050, False), (1_051, True), (1_060, False), (1_061, True), (1_062, False)):
             proposed = retain(now_ms)
-            assert is_due(topic, proposed) is due
+            assert (list(due_chunks(topic, proposed)) != [None]) is due
             cluster.do(proposed)
-            assert not is_due(topic, proposed)
+            assert list(due_chunks(topic, proposed)) == [None]
+
+    def test_no_more_chunks_go_than_the_entry_says_and_the_rest_is_due_as_before(self) -> None:
+        cluster = filled(1, 2, 3, 4, 5, retention_ms="1000")
+        topic = cluster.state.topics[TOPIC]
+        for log_start in (20, 40, 50, 50):
+            cluster.do(replace(retain(LATE_MS), chunks_max=2))
+            assert starts(cluster) == (log_start, log_start)
+            assert list(due_chunks(topic, retain(LATE_MS))) == [(50 - log_start) // 10 or None]
+
+    def test_a_bound_takes_back_no_start_that_was_ahead(self) -> None:
+        cluster = filled(1, 2, 3, penstock_table_retention_ms="1000")
+        cluster.do(delete_before(25))
+        cluster.do(replace(retain(LATE_MS), chunks_max=1))
+        assert starts(cluster) == (25, 10)
+
+    def test_partitions_out_of_the_range_stay_as_they_are(self) -> None:
+        cluster = filled()
+        cluster.do(create("u", topic_id=OTHER, partitions=4))
+        chunks = [Chunk(topic_id=OTHER, partition=index, batches=[Batch(timestamp=1)]) for index in range(4)]
+        cluster.do(commit(7, *chunks))
+        ranges = ((0, 1), (2, 9))
+        cluster.do(replace(retain(LATE_MS, OTHER, OTHER, retention_bytes=0), partitions=ranges))
+        assert [each.log_start for each in cluster.state.topics[OTHER].partitions] == [1, 0, 1, 1]
 
     def test_a_topic_that_was_deleted_meanwhile_is_passed_over(self) -> None:
         cluster = filled(1, retention_ms="0")

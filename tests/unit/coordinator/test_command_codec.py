@@ -2,6 +2,7 @@
 
 import struct
 from array import array
+from dataclasses import replace
 
 import cramjam
 import msgspec
@@ -89,6 +90,15 @@ COMMANDS: dict[str, Command] = {
         retention_ms=604_800_000,
         retention_bytes=-1,
         is_deleting=True,
+    ),
+    "apply_retention_in_part": ApplyRetention(
+        now_ms=Milliseconds(1_700_000_000_000),
+        topic_ids=(TOPIC, TOPIC),
+        retention_ms=-1,
+        retention_bytes=1_000,
+        is_deleting=False,
+        partitions=((0, 3), (7, 10_000)),
+        chunks_max=2_000,
     ),
     "start_drain": StartDrain(session=SessionId(1 << 40)),
     "claim_housekeeper": ClaimHousekeeper(epoch=3),
@@ -179,6 +189,7 @@ class TestUnwritableCommands:
             (AdvanceLogStart(topic_ids=(TOPIC,), topic=[1], partition=[0], log_start=[0]), "topic 1 where 1 are"),
             (AdvanceLogStart(topic_ids=(), topic=[], partition=[], log_start=[]), "have lengths"),
             (retain(-1), "cannot be read"),
+            (replace(retain(1), partitions=((0, 1), (2, 3))), "2 ranges of partitions for 1 topics"),
             (AllocateProducerIds(count=1 << 64), "AllocateProducerIds cannot be written"),
             (create(retention_ms="1" * LEDGER_ENTRY_UNPACKED_BYTES_MAX), "would unpack to"),
         ],

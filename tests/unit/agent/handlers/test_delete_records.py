@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from agent import entry_shares
 from agent.handlers import delete_records
 from agent.services import Request
 from coordinator.commands import DeleteTopic
@@ -111,10 +112,24 @@ async def test_s4_a_ledger_that_is_away_is_a_retriable_error() -> None:
 
 
 async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delete_records, "LOG_STARTS_PER_ENTRY_MAX", 2)
+    monkeypatch.setattr(entry_shares, "DROPPING_PARTITIONS_PER_ENTRY_MAX", 2)
     async with data_paths(partitions=3) as paths:
         for partition in range(3):
             await paths.produce(BATCH, partition=partition)
         head = await paths.parts.ledger.head()
         assert await deleted(paths, (0, 1), (1, 2), (2, 3)) == {0: (1, 0), 1: (2, 0), 2: (3, 0)}
         assert (await paths.parts.ledger.head()).appends_count == head.appends_count + 2
+
+
+async def test_chunks_that_one_entry_must_not_drop_all_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_shares, "DROPPED_CHUNKS_PER_ENTRY_MAX", 2)
+    async with data_paths(partitions=2) as paths:
+        await paths.produce(*[BATCH] * 5)
+        await paths.produce(BATCH, partition=1)
+        head = await paths.parts.ledger.head()
+        assert await deleted(paths, (0, 13), (1, 1)) == {0: (13, 0), 1: (1, 0)}
+        assert (await paths.parts.ledger.head()).appends_count == head.appends_count + 2
+        first, second = paths.parts.metadata.state.topics[TOPIC].partitions
+        assert (first.log_start, len(first.index), second.log_start) == (13, 1, 1)
+        assert await deleted(paths, (0, -1)) == {0: (15, 0)}
+        assert len(first.index) == 0
