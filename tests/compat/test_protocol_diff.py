@@ -42,7 +42,14 @@ def test_penstock_answers_as_kafka_but_for_what_unsupported_md_lists(
     assert report.is_passed, lines
 
 
-@pytest.mark.parametrize("through", range(3), ids=["the first", "the second", "the third"])
+@pytest.mark.parametrize(
+    "through",
+    [
+        pytest.param(0, id="the first", marks=pytest.mark.slow),
+        pytest.param(1, id="the second"),
+        pytest.param(2, id="the third", marks=pytest.mark.slow),
+    ],
+)
 def test_every_agent_of_a_cluster_answers_as_kafka(clusters: ClusterFactory, kafka_jars: Path, through: int) -> None:
     cluster = clusters()
     names = ["a", "b"]

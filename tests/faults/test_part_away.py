@@ -93,7 +93,7 @@ def check_log(world: World, numbers: Numbers) -> None:
     assert numbers.acknowledged.items() <= offsets.items()
 
 
-@pytest.mark.parametrize("part", ["etcd all", "store"])
+@pytest.mark.parametrize("part", ["etcd all", pytest.param("store", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "act", [pytest.param(Act.KILL, id="killed"), pytest.param(Act.PAUSE, id="paused", marks=pytest.mark.slow)]
 )

@@ -64,7 +64,8 @@ def living_in(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path, signal_number: signal.Signals) -> None:
     folder = tmp_path / "run"
     command: list[str | Path] = [sys.executable, "-m", "tests.torture", "--minutes", "2", "--folder", folder]
