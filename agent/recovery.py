@@ -1,8 +1,10 @@
 """Begins a cluster's next incarnation from what its bucket holds, where the ledger is lost (safety rule S9).
 
-Rule: nothing is deleted, and nothing is written before everything was read. Then: the new snapshot, `cluster.json`, the
-ledger, in this order. After a crash in between no agent starts, for ledger and bucket disagree, and the same is done
-again: an incarnation is higher than everything that the bucket names, so no key is written twice.
+Rule: first the ledger is fenced, then everything is read, then the new snapshot is put, the ledger restarted, and last
+`cluster.json` written. So nothing is acknowledged once the reading began; and after a crash in between no agent starts,
+for the ledger is fenced, or bucket and ledger disagree, and the same is done again. An incarnation is higher than
+everything that the bucket names, so no key is written twice; one that neither `cluster.json` nor the ledger knows never
+began, and its snapshot counts for nothing. What cannot be read is a loss that somebody must accept. Nothing is deleted.
 """
 
 import logging
@@ -12,16 +14,28 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agent.cluster_identity import CLUSTER_KEY, ClusterFile
+from agent.clock import Clock
+from agent.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket, check_reached
+from agent.state_loading import load
 from coordinator.apply_objects import is_key_known
+from coordinator.follower import Follower
 from coordinator.invariants import check
-from coordinator.log import POSITION_REVISION_BITS, Ledger, LedgerCorrupt, LedgerIdentity, SessionHeld, SnapshotPointer
-from coordinator.recovery import FoundObject, Recovery, TopicRecovered, read_object
+from coordinator.log import (
+    POSITION_REVISION_BITS,
+    Ledger,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerIdentity,
+    SessionHeld,
+    SnapshotPointer,
+)
+from coordinator.recovery import Bridge, FoundObject, Recovery, TopicRecovered, is_bridge_session, read_object
 from coordinator.snapshot import decode_snapshot, encode_with_digest
 from coordinator.state import ClusterState
-from protocol.types import SessionId, TopicId
+from protocol.limits import LEDGER_SESSION_SECONDS, RECOVERY_READ_RETRY_S, RECOVERY_READS_MAX
+from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
 from storage.chunk_format import ChunkFormatError
-from storage.object_store import ObjectMeta, ObjectMissing, ObjectStore
+from storage.object_store import ObjectExists, ObjectMeta, ObjectMissing, ObjectStore
 from storage.refs import (
     INTAKE_PREFIX,
     LAKE_PREFIX,
@@ -48,6 +62,8 @@ class RecoveryReport:
     """Empty where no snapshot could be read: then everything comes from the intake."""
     position: int
     """Of the snapshot."""
+    entries: int = 0
+    """Of the ledger, applied to the snapshot: those that the ledger still has whole."""
     is_carried_out: bool = False
     sessions_ended: int = 0
     objects_known: int = 0
@@ -61,6 +77,27 @@ class RecoveryReport:
     damaged: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Snapshots and intake objects that cannot be read, and why."""
 
+    @property
+    def has_losses(self) -> bool:
+        """Whether something was acknowledged, as far as one can tell, and does not come back."""
+        return bool(self.missing or self.damaged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permissions:
+    """What whoever starts a recovery says that it may do."""
+
+    is_dry_run: bool = False
+    """Change nothing, and fence nothing."""
+    is_loss_accepted: bool = False
+    """Go on without what is missing, or cannot be read."""
+    is_forced: bool = False
+    """Go on although agents could simply be started."""
+
+
+class RecoveryNeedless(LedgerError):
+    """Ledger and bucket agree: start the agents."""
+
 
 @dataclass(slots=True)
 class _Bucket:
@@ -73,10 +110,15 @@ class _Bucket:
     positions: list[int] = field(default_factory=list[int])
 
 
-async def recover(ledger: Ledger, store: ObjectStore, *, is_dry_run: bool) -> RecoveryReport:
-    """Recover the cluster that the bucket belongs to onto the ledger, whatever that holds.
+async def recover(
+    ledger: Ledger, store: ObjectStore, clock: Clock, permissions: Permissions, *, store_timeout_s: float = 0.0
+) -> RecoveryReport:
+    """Recover the cluster that the bucket belongs to onto the ledger.
 
-    Raises `SessionHeld` while agents live on the ledger, `LedgerCorrupt` where the bucket names no cluster.
+    `store_timeout_s`: how long a request of an agent to the store takes at most. With losses that are not accepted the
+    report comes back with nothing carried out, and the ledger stays fenced. Raises `SessionHeld` while agents live on
+    the ledger, `RecoveryNeedless` where agents could be started, and `LedgerCorrupt` where the bucket names no cluster,
+    or the ledger is in use by another one.
     """
     names = await ledger.live_names()
     if names:
@@ -85,29 +127,199 @@ async def recover(ledger: Ledger, store: ObjectStore, *, is_dry_run: bool) -> Re
             "lease has run out, a few seconds later. Nothing was changed"
         )
     cluster = await _cluster_file(store)
-    bucket = await _list(store)
-    report = RecoveryReport(cluster_id=cluster.cluster_id, incarnation=0, snapshot_key="", position=0)
-    state = await _newest_state(store, cluster, report)
-    recovery = Recovery(state, bucket.topic_names)
-    report.missing = sorted(known.key for known in state.objects.values() if known.key not in bucket.sizes)
-    report.objects_known = len(state.objects) - len(report.missing)
-    strangers = {session_of_key(key) for key in bucket.sizes if not is_key_known(state, key)}
-    await _commit_intake(store, recovery, bucket, report)
-    recovery.end_sessions({session for session in strangers if session is not None})
-    told = [cluster.incarnation, (await ledger.identity()).incarnation, state.incarnation]
-    told += [(position >> POSITION_REVISION_BITS) + 1 for position in (*bucket.positions, *bucket.sessions)]
-    report.incarnation = max(told) + 1
-    recovery.finish(report.incarnation)
-    report.sessions_ended = recovery.sessions_ended_count
-    report.topics = sorted(recovery.topics.values(), key=lambda topic: topic.topic)
-    report.objects_left = sum(not is_key_known(state, key) for key in bucket.sizes if session_of_key(key) is not None)
-    faults = check(state)
-    if faults:
-        raise LedgerCorrupt(f"the recovered state contradicts itself ({'; '.join(faults)}); nothing was changed")
-    if not is_dry_run:
-        await _begin(ledger, store, state)
-        report.is_carried_out = True
-    return report
+    await _check_ledger(ledger, cluster)
+    if not permissions.is_forced:
+        await _check_needed(ledger, store)
+    if not permissions.is_dry_run:
+        await ledger.fence()
+        # A housekeeper that was cut off deletes until its lease is over, and its last request may land later still.
+        await clock.sleep(LEDGER_SESSION_SECONDS + store_timeout_s)
+    return await _Reading(ledger, store, clock, cluster).run(permissions)
+
+
+async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:
+    """Raise `LedgerCorrupt` where another cluster uses the ledger."""
+    identity, start = await ledger.identity(), await ledger.load()
+    if identity.cluster_id != cluster.cluster_id and (start.pointer is not None or start.head.appends_count):
+        raise LedgerCorrupt(
+            f"the ledger is in use by cluster {identity.cluster_id}, and the bucket belongs to {cluster.cluster_id}: "
+            "name the ledger and the bucket of one cluster, or a ledger that is not in use. Nothing was changed"
+        )
+
+
+async def _check_needed(ledger: Ledger, store: ObjectStore) -> None:
+    """Raise `RecoveryNeedless` where nothing keeps agents from starting, but perhaps the fence."""
+    try:
+        await check_bucket(store, await ledger.identity(), appends_count=1)
+        await check_reached(store, ledger)
+        await load(ledger, store)
+    except LedgerCorrupt:
+        return
+    raise RecoveryNeedless(
+        "ledger and bucket agree, so there is nothing to recover: start the agents. If the ledger was restored from a "
+        "backup all the same, or agents say that it is being recovered, or objects are missing, give "
+        "--force: another incarnation begins then, with all entries of the ledger. Nothing was changed"
+    )
+
+
+class _Reading:
+    """One recovery of a ledger that is fenced, or a dry run of it; `run` once."""
+
+    def __init__(self, ledger: Ledger, store: ObjectStore, clock: Clock, cluster: ClusterFile) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._clock = clock
+        self._cluster = cluster
+        self._report = RecoveryReport(cluster_id=cluster.cluster_id, incarnation=0, snapshot_key="", position=0)
+
+    async def run(self, permissions: Permissions) -> RecoveryReport:
+        store, report = self._store, self._report
+        identity = await self._ledger.identity()
+        bucket = await _list(store)
+        state = await self._newest_state(identity)
+        report.incarnation = self._incarnation(identity, state, bucket)
+        recovery = Recovery(state, bucket.topic_names)
+        report.missing = sorted(known.key for known in state.objects.values() if known.key not in bucket.sizes)
+        bridge = recovery.forget_lost(set(report.missing), report.incarnation) if report.missing else None
+        report.objects_known = len(state.objects) - (bridge is not None)
+        strangers = {session_of_key(key) for key in bucket.sizes if not is_key_known(state, key)}
+        await self._commit_intake(recovery, bucket)
+        recovery.advance_time(await self._now_ms())
+        recovery.end_sessions({session for session in strangers if session is not None})
+        recovery.finish(report.incarnation)
+        report.sessions_ended = recovery.sessions_ended_count
+        report.topics = sorted(recovery.topics.values(), key=lambda topic: topic.topic)
+        report.objects_left = sum(
+            not is_key_known(state, key) for key in bucket.sizes if session_of_key(key) is not None
+        )
+        faults = check(state)
+        if faults:
+            raise LedgerCorrupt(f"the recovered state contradicts itself ({'; '.join(faults)}); nothing was changed")
+        if not permissions.is_dry_run and (permissions.is_loss_accepted or not report.has_losses):
+            await _begin(self._ledger, store, state, bridge)
+            report.is_carried_out = True
+        return report
+
+    def _incarnation(self, identity: LedgerIdentity, state: ClusterState, bucket: "_Bucket") -> int:
+        told = [self._cluster.incarnation, identity.incarnation, state.incarnation]
+        told += [_incarnation_of(position) for position in (*bucket.positions, *bucket.sessions)]
+        return max(told) + 1
+
+    async def _now_ms(self) -> Milliseconds:
+        """The time of the store, which no machine of ours can set wrong; this machine's where the store has none."""
+        store_ms = await self._store.server_time_ms()
+        return self._clock.now_ms() if store_ms is None else Milliseconds(store_ms)
+
+    async def _newest_state(self, identity: LedgerIdentity) -> ClusterState:
+        """The state of the newest snapshot that can be read, the beginning where there is none; and what the ledger
+        still has of the entries that follow.
+        """
+        is_mine = identity.cluster_id == self._cluster.cluster_id
+        begun = max(self._cluster.incarnation, identity.incarnation if is_mine else 0)
+        keys = [meta.key async for meta in self._store.list(SNAPSHOT_PREFIX)]
+        for key in sorted(keys, reverse=True):
+            if _incarnation_of(position_of_key(key) or Position(0)) > begun:
+                continue  # of a recovery that did not come to its end
+            found = await self._snapshot(key)
+            if isinstance(found, str):
+                self._report.damaged.append((key, found))
+                continue
+            self._report.snapshot_key, self._report.position = key, position_of_key(key) or Position(0)
+            return await self._with_entries(identity, found)
+        return await self._with_entries(identity, None)
+
+    async def _snapshot(self, key: str) -> bytes | str:
+        """A snapshot of this cluster that can be read; or why there is none, in words."""
+        fault = ""
+        for number in range(RECOVERY_READS_MAX):
+            await self._clock.sleep(RECOVERY_READ_RETRY_S if number else 0)
+            try:
+                content = await self._store.get(key)
+                state = decode_snapshot(content)
+            except (LedgerCorrupt, ObjectMissing) as error:
+                fault = str(error)
+                continue
+            return content if state.cluster_id == self._cluster.cluster_id else f"it is of cluster {state.cluster_id}"
+        return fault
+
+    async def _with_entries(self, identity: LedgerIdentity, snapshot: bytes | None) -> ClusterState:
+        """The snapshot's state, and what the ledger's entries make of it where they follow without a gap.
+
+        Names, configs and deletions of the time since stay then.
+        """
+        state = self._decoded(snapshot)
+        if (identity.cluster_id, identity.incarnation) != (state.cluster_id, state.incarnation):
+            return state
+        follower = Follower(identity)
+        follower.state = state
+        try:
+            start = await self._ledger.load()
+            if start.pointer is not None and start.pointer.position > state.position:
+                return state
+            self._report.entries = len(follower.receive(start.records))
+            follower.check_head(start.head)
+        except LedgerCorrupt as error:
+            log.warning("the ledger's entries do not follow its snapshot", extra={"reason": str(error)})
+            self._report.entries = 0
+            return self._decoded(snapshot)  # untouched
+        return follower.state
+
+    def _decoded(self, snapshot: bytes | None) -> ClusterState:
+        if snapshot is None:
+            return ClusterState.empty(self._cluster.cluster_id, self._cluster.incarnation)
+        return decode_snapshot(snapshot)
+
+    async def _commit_intake(self, recovery: Recovery, bucket: "_Bucket") -> None:
+        """Commit every intake object that the state does not know: those of a session in their order, sessions as their
+        objects were written, but for one whose batches would come before others of their producer.
+
+        A session that had ended by then left nothing that was acknowledged.
+        """
+        ended = set(recovery.state.sessions_ended)
+        heads: dict[SessionId, FoundObject] = {}
+        readers = {
+            session: self._read(recovery.state, metas)
+            for session, metas in bucket.intake.items()
+            if session not in ended and not is_bridge_session(session)
+        }
+        for session, reader in readers.items():
+            await _advance(session, reader, heads)
+        while heads:
+            waiting = sorted(heads.items(), key=lambda head: (head[1].modified_ms, head[0]))
+            session, found = next((head for head in waiting if recovery.is_in_order(head[1])), waiting[0])
+            recovery.commit(found)
+            self._report.objects_committed += 1
+            self._report.damaged += [(found.key, fault) for fault in found.faults]
+            await _advance(session, readers[session], heads)
+
+    async def _read(self, state: ClusterState, metas: "deque[ObjectMeta]") -> AsyncIterator[FoundObject]:
+        """What of a session's objects the state does not know, in their order."""
+        for meta in metas:
+            session, number = session_of_key(meta.key), number_of_intake_key(meta.key)
+            if session is None or number is None or is_key_known(state, meta.key):
+                continue
+            found = await self._object(meta, session, number)
+            if isinstance(found, str):
+                self._report.damaged.append((meta.key, found))
+            else:
+                yield found
+
+    async def _object(self, meta: ObjectMeta, session: SessionId, number: ObjectNumber) -> FoundObject | str:
+        """The object, read again where something of it is damaged: perhaps only its way here did that. In words why
+        nothing of it can be read.
+        """
+        found: FoundObject | str = ""
+        for attempt in range(RECOVERY_READS_MAX):
+            await self._clock.sleep(RECOVERY_READ_RETRY_S if attempt else 0)
+            try:
+                content = await self._store.get(meta.key)
+                found = read_object(meta.key, content, session=session, number=number, modified_ms=meta.modified_ms)
+            except (ChunkFormatError, ObjectMissing) as error:
+                found = str(error) if isinstance(found, str) else found
+                continue
+            if not found.faults:
+                break
+        return found
 
 
 async def _cluster_file(store: ObjectStore) -> ClusterFile:
@@ -140,39 +352,6 @@ async def _list(store: ObjectStore) -> _Bucket:
     return bucket
 
 
-async def _newest_state(store: ObjectStore, cluster: ClusterFile, report: RecoveryReport) -> ClusterState:
-    """The state of the newest snapshot that can be read; the beginning where there is none."""
-    for key in sorted([meta.key async for meta in store.list(SNAPSHOT_PREFIX)], reverse=True):
-        try:
-            state = decode_snapshot(await store.get(key))
-        except LedgerCorrupt as error:
-            report.damaged.append((key, str(error)))
-            continue
-        if state.cluster_id != cluster.cluster_id:
-            report.damaged.append((key, f"it is of cluster {state.cluster_id}"))
-            continue
-        report.snapshot_key, report.position = key, state.position
-        return state
-    return ClusterState.empty(cluster.cluster_id, cluster.incarnation)
-
-
-async def _commit_intake(store: ObjectStore, recovery: Recovery, bucket: _Bucket, report: RecoveryReport) -> None:
-    """Commit every intake object that the state does not know: those of a session in their order, sessions as their
-    objects were written, but for one whose batches would come before others of their producer.
-    """
-    heads: dict[SessionId, FoundObject] = {}
-    readers = {session: _read(store, recovery.state, metas, report) for session, metas in bucket.intake.items()}
-    for session, reader in readers.items():
-        await _advance(session, reader, heads)
-    while heads:
-        waiting = sorted(heads.items(), key=lambda head: (head[1].modified_ms, head[0]))
-        session, found = next((head for head in waiting if recovery.is_in_order(head[1])), waiting[0])
-        recovery.commit(found)
-        report.objects_committed += 1
-        report.damaged += [(found.key, fault) for fault in found.faults]
-        await _advance(session, readers[session], heads)
-
-
 async def _advance(session: SessionId, reader: AsyncIterator[FoundObject], heads: dict[SessionId, FoundObject]) -> None:
     heads.pop(session, None)
     async for found in reader:
@@ -180,30 +359,29 @@ async def _advance(session: SessionId, reader: AsyncIterator[FoundObject], heads
         return
 
 
-async def _read(
-    store: ObjectStore, state: ClusterState, metas: "deque[ObjectMeta]", report: RecoveryReport
-) -> AsyncIterator[FoundObject]:
-    """What of a session's objects the state does not know, in their order."""
-    for meta in metas:
-        session, number = session_of_key(meta.key), number_of_intake_key(meta.key)
-        if session is None or number is None or is_key_known(state, meta.key):
-            continue
-        try:
-            content = await store.get(meta.key)
-            yield read_object(meta.key, content, session=session, number=number, modified_ms=meta.modified_ms)
-        except ChunkFormatError as error:
-            report.damaged.append((meta.key, str(error)))
+def _incarnation_of(position: int) -> int:
+    """The incarnation that a position, or a session, is of."""
+    return (position >> POSITION_REVISION_BITS) + 1
 
 
-async def _begin(ledger: Ledger, store: ObjectStore, state: ClusterState) -> None:
+async def _begin(ledger: Ledger, store: ObjectStore, state: ClusterState, bridge: Bridge | None) -> None:
+    """Let the incarnation begin: it has, and for good, once the ledger is restarted."""
     content, state_digest = encode_with_digest(state)
     pointer = SnapshotPointer(
         position=state.position, object_key=snapshot_key(state.position), appends_count=0, digest=state_digest
     )
     cluster = ClusterFile(cluster_id=state.cluster_id, incarnation=state.incarnation)
-    await store.put(pointer.object_key, [content])
-    await store.put(CLUSTER_KEY, [msgspec.json.encode(cluster)])
+    try:
+        await store.put(pointer.object_key, [content], if_absent=True)
+        if bridge is not None:
+            await store.put(bridge.key, bridge.parts, if_absent=True)
+    except ObjectExists as error:
+        raise LedgerCorrupt(
+            f"another recovery began incarnation {state.incarnation} meanwhile: let one of them finish, and look what "
+            "it says. The ledger was fenced, nothing else changed"
+        ) from error
     await ledger.restart(LedgerIdentity(cluster_id=state.cluster_id, incarnation=state.incarnation), pointer)
+    await store.put(CLUSTER_KEY, [msgspec.json.encode(cluster)])
     log.info("began an incarnation", extra={"cluster": state.cluster_id, "incarnation": state.incarnation})
 
 
@@ -214,6 +392,7 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "incarnation": report.incarnation,
         "snapshot": report.snapshot_key or "none could be read",
         "position": report.position,
+        "ledger_entries": report.entries,
         "sessions_ended": report.sessions_ended,
         "objects_known": report.objects_known,
         "intake_objects_committed": report.objects_committed,

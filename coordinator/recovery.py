@@ -3,16 +3,20 @@
 Rule: no I/O; `agent.recovery` reads. Offsets, duplicates and refusals come from apply's own code. What was acknowledged
 after the snapshot has lost its entries, so it gets offsets anew, in the order in which the objects were written, as
 far as that is known. A record is rather kept at another offset than lost: a batch whose predecessors are missing is
-kept without its producer's sequence.
+kept without its producer's sequence. Offsets whose objects are lost are never given again: what is left of the log
+stays where it was, and the gap is bridged, as the archive's gaps are (safety rule S5).
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from coordinator.apply_chunks import NO_ERROR, commit_chunks
+from coordinator.apply_objects import add_object
 from coordinator.apply_sessions import end_session
 from coordinator.apply_topics import create_topic
+from coordinator.chunk_index import NO_ROWS, ChunkRef
 from coordinator.commands import (
     BatchColumns,
     ChunkColumns,
@@ -22,12 +26,13 @@ from coordinator.commands import (
     EndSession,
     Refused,
 )
-from coordinator.log import position_first
+from coordinator.log import POSITION_REVISION_BITS, LedgerCorrupt, position_first
 from coordinator.state import ClusterState, PartitionState
-from protocol.errors import InvalidBatch
-from protocol.record_batch import BatchHeader, split_batches
+from protocol.errors import ErrorCode, InvalidBatch
+from protocol.record_batch import BatchHeader, empty_control_batch, split_batches
 from protocol.types import (
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     Milliseconds,
     ObjectNumber,
     PartitionIndex,
@@ -35,13 +40,27 @@ from protocol.types import (
     SessionId,
     TopicId,
 )
-from storage.chunk_format import ChunkFormatError, FooterChunk, check_chunk, describe_object
+from storage.chunk_format import ChunkFormatError, ChunkParts, FooterChunk, check_chunk, describe_object, encode_object
+from storage.object_store import Buffer
+from storage.refs import ObjectKind, intake_key
 from txn.producer_state import OUT_OF_ORDER, ProducerState, decide, sequence_after
 
 PRODUCER_ID_BITS: Final = 40
 """An incarnation has room for so many producer ids: a million a second for twelve days, or a thousand for 34 years."""
 RECOVERED_NAME = "recovered-{}"
 """The name of a topic whose creation is lost, by its id."""
+NAME_REFUSED: Final = (ErrorCode.invalid_topic_exception, ErrorCode.topic_already_exists)
+"""Another name may do."""
+
+
+def bridge_session(incarnation: int) -> SessionId:
+    """The session in the key of what a recovery itself writes: before every session of the incarnation that begins."""
+    return SessionId(position_first(incarnation))
+
+
+def is_bridge_session(session: SessionId) -> bool:
+    """Whether it is a recovery's own: its objects hold no records."""
+    return session % (1 << POSITION_REVISION_BITS) == 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +76,25 @@ class TopicRecovered:
     """Batches that are kept although others of their producer are missing before them."""
     refused: int = 0
     """Batches that no ledger would take: of a stale epoch, of a transaction, or repeats of what is long gone."""
+    offsets_lost: int = 0
+    """Offsets whose objects are not in the bucket any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bridge:
+    """An intake object without records, to put: chunks of the index that lost theirs lead to it."""
+
+    key: str
+    parts: Sequence[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A row of the index whose object is lost."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    row: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +191,96 @@ class Recovery:
         assert isinstance(outcome, ChunksCommitted), outcome
         self._count(command, outcome, gaps, ends)
 
+    def forget_lost(self, keys: Container[str], incarnation: int) -> Bridge | None:
+        """Let go of objects that are not in the bucket any more, and bridge what they held, in `incarnation`.
+
+        A log that begins with a gap begins behind it. A gap behind archived records is part of their chunk, which is
+        served with an empty control batch at its end. What is lost behind other records is led to an object that holds
+        nothing but such batches (safety rule S5); it is returned, to put before the state is used.
+        """
+        lost = {object_id for object_id, found in self.state.objects.items() if found.key in keys}
+        gaps = [
+            _Gap(topic_id, PartitionIndex(number), row)
+            for topic_id, topic in self.state.topics.items()
+            for number, partition in enumerate(topic.partitions)
+            for row in self._close_gaps(topic_id, partition, lost)
+        ]
+        for object_id in lost:
+            del self.state.object_ids[self.state.objects.pop(object_id).key]
+        return self._bridge(gaps, bridge_session(incarnation)) if gaps else None
+
+    def _close_gaps(self, topic_id: TopicId, partition: PartitionState, lost: Container[int]) -> list[int]:
+        """The rows that only a bridge can stand in for."""
+        index = partition.index
+        offsets = [index.row(row) for row in range(len(index)) if index.object_ids[row] in lost]
+        if not offsets:
+            return []
+        told = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
+        told.offsets_lost += sum(chunk.offset_end - chunk.offset_first for chunk in offsets)
+        leading = next((row for row in range(len(index)) if index.object_ids[row] not in lost), len(index))
+        if leading:
+            index.truncate_before(index.row(leading - 1).offset_end)
+            partition.log_start = max(partition.log_start, index.first)
+            partition.table_start = max(partition.table_start, index.first)
+        rows: list[int] = []
+        row = 1
+        while row < len(index):
+            chunk, before = index.row(row), index.row(row - 1)
+            if chunk.object_id in lost and before.is_archived:
+                index.replace(row - 1, row + 1, [before._replace(offset_end=chunk.offset_end)])
+                continue
+            if chunk.object_id in lost:
+                rows.append(row)
+            row += 1
+        return rows
+
+    def _bridge(self, gaps: Sequence[_Gap], session: SessionId) -> Bridge:
+        indexes = [self.state.topics[gap.topic_id].partitions[gap.partition].index for gap in gaps]
+        chunks = [index.row(gap.row) for gap, index in zip(gaps, indexes, strict=True)]
+        batches = [empty_control_batch(0, chunk.offset_end - chunk.offset_first) for chunk in chunks]
+        encoded = encode_object(
+            session,
+            ObjectNumber(0),
+            [
+                ChunkParts(topic_id=gap.topic_id, partition=gap.partition, parts=[batch])
+                for gap, batch in zip(gaps, batches, strict=True)
+            ],
+        )
+        bridge = Bridge(key=intake_key(session, ObjectNumber(0)), parts=encoded.parts)
+        object_id = self.state.object_id_next
+        add_object(
+            self.state,
+            key=bridge.key,
+            kind=ObjectKind.INTAKE,
+            object_bytes=encoded.object_bytes,
+            references=len(gaps),
+        )
+        for gap, index, chunk, batch, byte_first in zip(
+            gaps, indexes, chunks, batches, encoded.byte_firsts, strict=True
+        ):
+            row = ChunkRef(
+                offset_first=chunk.offset_first,
+                offset_end=chunk.offset_end,
+                object_id=object_id,
+                byte_first=byte_first,
+                byte_count=len(batch),
+                max_timestamp=NO_TIMESTAMP,
+                append_time_ms=NO_TIMESTAMP,
+                row_group=NO_ROWS,
+                row_first=NO_ROWS,
+                row_count=NO_ROWS,
+            )
+            index.replace(gap.row, gap.row + 1, [row])
+        self.state.sessions_ended[session] = self.state.time_ms
+        return bridge
+
+    def advance_time(self, now_ms: Milliseconds) -> None:
+        """Let the state's time be no earlier than now, by a checked clock (safety rule S2).
+
+        The grace of what the sessions left that end now begins now: while nothing ran nobody could look at it.
+        """
+        self.state.time_ms = max(self.state.time_ms, now_ms)
+
     def end_sessions(self, others: set[SessionId]) -> None:
         """End every session, and the `others`, which wrote what the state does not know: what is left of it is garbage
         now.
@@ -198,20 +326,31 @@ class Recovery:
                 yield row
 
     def _ensure(self, topic_id: TopicId, partition: int) -> None:
-        """The topic and its partitions, whose entries may be lost."""
+        """The topic and its partitions, whose entries may be lost. Raises `LedgerCorrupt` where it cannot be made."""
         if topic_id not in self.state.topics:
-            known = self.topic_names.get(topic_id)
-            for name in (known, RECOVERED_NAME.format(topic_id.hex())):
-                if name is not None and not isinstance(self._create(topic_id, name), Refused):
-                    self.topics[topic_id] = TopicRecovered(topic=name, is_name_lost=name != known)
-                    break
+            self._name(topic_id)
         topic = self.state.topics[topic_id]
         while len(topic.partitions) <= partition:
             topic.partitions.append(PartitionState(unknown_producers_below=self.state.producers_before_deletion))
             self.state.partitions_count += 1
 
-    def _create(self, topic_id: TopicId, name: str) -> object:
-        return create_topic(self.state, CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
+    def _name(self, topic_id: TopicId) -> None:
+        """Make the topic under the first name that is free."""
+        known, made_up = self.topic_names.get(topic_id), RECOVERED_NAME.format(topic_id.hex())
+        names = (name for name in (known, made_up) if name is not None)
+        further = (f"{made_up}-{number}" for number in itertools.count(2))
+        name = next(names)
+        refused = self._create(topic_id, name)
+        while refused is not None:
+            if refused.error_code not in NAME_REFUSED:
+                raise LedgerCorrupt(f"the topic {topic_id.hex()} cannot be made again: {refused.reason}")
+            name = next(names, None) or next(further)
+            refused = self._create(topic_id, name)
+        self.topics[topic_id] = TopicRecovered(topic=name, is_name_lost=name != known)
+
+    def _create(self, topic_id: TopicId, name: str) -> Refused | None:
+        outcome = create_topic(self.state, CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
+        return outcome if isinstance(outcome, Refused) else None
 
     def _ends(self, topic_id: TopicId) -> list[int]:
         return [partition.log_end for partition in self.state.topics[topic_id].partitions]

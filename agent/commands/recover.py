@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +14,19 @@ from agent.commands.places import ConfigOption, DataDirOption, LedgerOption, Sto
 from agent.settings import Settings
 from protocol.limits import COMMAND_ROWS_MAX
 
+if TYPE_CHECKING:
+    from agent.recovery import Permissions
+
+REFUSED = (
+    "something is missing or cannot be read, so no incarnation was begun. The ledger is fenced: no agent starts on it. "
+    "Bring back what is named above and do this again; or give --accept-loss to begin without it: keep a copy of what "
+    "cannot be read then, agents delete it after gc-grace-s"
+)
 HELP = (
     "Begin a cluster's next incarnation from its newest snapshot and all intake objects in the bucket, where its "
-    "ledger was wiped, restored from a backup or damaged. All agents must be stopped. Deletes nothing."
+    "ledger was wiped, restored from a backup or damaged. All agents must be stopped, and stay so. First the ledger is "
+    "fenced: no agent can use it until a recovery has come to its end. This command deletes nothing. But what it "
+    "cannot read the agents would delete as garbage after gc-grace-s, so it refuses to begin without that."
 )
 
 
@@ -27,24 +37,37 @@ def recover(
     data_dir: DataDirOption = None,
     config: ConfigOption = None,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")] = False,
+    is_loss_accepted: Annotated[
+        bool, typer.Option("--accept-loss", help="Begin without what is missing or cannot be read.")
+    ] = False,
+    is_forced: Annotated[
+        bool, typer.Option("--force", help="Begin another incarnation although agents could simply be started.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
+    from agent.recovery import Permissions
+
     settings = place_settings(ledger=ledger, store=store, data_dir=data_dir, config=config)
-    told = asyncio.run(_recover(settings, is_dry_run=is_dry_run))
+    permissions = Permissions(is_dry_run=is_dry_run, is_loss_accepted=is_loss_accepted, is_forced=is_forced)
+    told = asyncio.run(_recover(settings, permissions))
+    is_refused = not is_dry_run and not told["is_carried_out"]
     if as_json:
         print_json(told)
     else:
-        _show(told)
+        _show(told, is_refused=is_refused)
+    if is_refused:
+        raise CommandFailed(REFUSED)
 
 
-async def _recover(settings: Settings, *, is_dry_run: bool) -> Json:
-    from agent.recovery import recover, report_rows
+async def _recover(settings: Settings, permissions: "Permissions") -> Json:
+    from agent.clock import SystemClock
+    from agent.recovery import RecoveryNeedless, recover, report_rows
     from coordinator.log import SessionHeld
 
     async with opened(settings) as (ledger, store):
         try:
-            report = await recover(ledger, store, is_dry_run=is_dry_run)
-        except SessionHeld as error:
+            report = await recover(ledger, store, SystemClock(), permissions, store_timeout_s=settings.store_timeout_s)
+        except (SessionHeld, RecoveryNeedless) as error:
             raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     return {
         "is_carried_out": report.is_carried_out,
@@ -55,7 +78,7 @@ async def _recover(settings: Settings, *, is_dry_run: bool) -> Json:
     }
 
 
-def _show(told: Json) -> None:
+def _show(told: Json, *, is_refused: bool) -> None:
     topics, missing, damaged = (told.pop(name) for name in ("topics", "missing", "damaged"))
     assert isinstance(topics, list)
     assert isinstance(missing, list)
@@ -63,7 +86,7 @@ def _show(told: Json) -> None:
     is_carried_out = told.pop("is_carried_out")
     print_pairs(told)
     sys.stdout.write("\nwhat came back from the intake:\n")
-    columns = ("topic", "records", "batches", "duplicates", "without_sequence", "refused")
+    columns = ("topic", "records", "batches", "duplicates", "without_sequence", "refused", "offsets_lost")
     print_table(topics, columns, empty="Nothing: the snapshot knew every intake object.")
     renamed = [topic["topic"] for topic in topics if topic["is_name_lost"]]
     if renamed:
@@ -75,6 +98,8 @@ def _show(told: Json) -> None:
         sys.stdout.write("\nwhat could not be read:\n")
         print_table(damaged[:COMMAND_ROWS_MAX], ("object", "reason"), empty="")
     if is_carried_out:
-        sys.stdout.write(f"\nincarnation {told['incarnation']} has begun: start the agents again\n")
-    else:
+        sys.stdout.write(
+            f"\nincarnation {told['incarnation']} has begun: start the agents again, and then run `penstock audit`\n"
+        )
+    elif not is_refused:
         sys.stdout.write("\nnothing was changed: this was a dry run\n")

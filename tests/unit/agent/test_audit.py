@@ -5,15 +5,15 @@ from contextlib import asynccontextmanager
 
 from agent.audit import Audit, AuditReport
 from agent.cluster_identity import CLUSTER_KEY, check_bucket
-from agent.recovery import recover
+from agent.recovery import Permissions, recover
 from agent.snapshots import Snapshots
 from coordinator.commands import ChunksCommitted, DeleteTopic, ReportTime
-from coordinator.memory_log import MemoryLedger
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.types import ObjectNumber, Position, SessionId
 from storage.memory_store import MemoryStore
 from storage.refs import intake_key, reached_key, snapshot_key
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
-from tests.unit.agent.ledger_parts import Parts, running_parts
+from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
 
 GRACE_MS = 60_000
 
@@ -148,9 +148,10 @@ async def test_a_recovered_cluster_agrees() -> None:
             ledger.core.expire(session)
         store = parts.store
     # Objects of one hundred letters are no intake objects: they are damaged, and stay where they are.
-    report = await recover(ledger, store, is_dry_run=False)
+    wiped = MemoryLedger(MemoryLedgerCore(cluster_id="another"))
+    report = await recover(wiped, store, ManualClock(), Permissions(is_loss_accepted=True))
     assert len(report.damaged) == 3
-    audit = await Audit(ledger, store, grace_ms=GRACE_MS).run(is_repairing=False)
+    audit = await Audit(wiped, store, grace_ms=GRACE_MS).run(is_repairing=False)
     assert faults(audit) == []
 
 

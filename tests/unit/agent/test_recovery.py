@@ -1,20 +1,13 @@
 """A cluster comes back out of its bucket: the snapshot, and every intake object (safety rule S9)."""
 
-import struct
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
-from crc32c import crc32c
 
 from agent.cluster_identity import check_bucket, check_reached
-from agent.recovery import RecoveryReport, recover
-from agent.snapshots import Snapshots
-from agent.state_loading import load
+from agent.recovery import Permissions, RecoveryNeedless
 from coordinator.commands import (
     AllocateProducerIds,
-    ChunkColumns,
-    ChunksCommitted,
     CreateTopic,
     DeleteTopic,
     ProducerIdsAllocated,
@@ -29,124 +22,31 @@ from coordinator.log import (
 )
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.recovery import PRODUCER_ID_BITS
-from coordinator.state import ClusterState
-from protocol.types import ObjectNumber, PartitionIndex, ProducerId, SessionId, TopicId
-from storage.chunk_format import ChunkParts, encode_object
+from protocol.limits import LEDGER_SESSION_SECONDS
+from protocol.types import ObjectNumber, ProducerId, SessionId
 from storage.memory_store import MemoryStore
-from storage.object_store import ObjectStore
-from storage.refs import SNAPSHOT_PREFIX, intake_key, parquet_key
-from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
-from tests.made_records import Record, make_batch
-from tests.unit.agent.ledger_parts import Parts, running_parts
-
-OTHER = TopicId(bytes([7] * 16))
-
-
-class TimedStore(MemoryStore):
-    """Each object is a second younger than the one before."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_700_000_000_000
-        super().__init__(now_ms=self._tick)
-
-    def _tick(self) -> int:
-        self.now_ms += 1_000
-        return self.now_ms
-
-
-async def put_intake(
-    store: ObjectStore, session: SessionId, number: int, *batches: tuple[int, int], topic_id: TopicId = TOPIC
-) -> int:
-    """An intake object of one chunk; a batch is (producer id or -1, base sequence). Three records each."""
-    encoded = encode_object(
-        session, ObjectNumber(number), [ChunkParts(topic_id=topic_id, partition=PartitionIndex(0), parts=made(batches))]
-    )
-    await store.put(intake_key(session, ObjectNumber(number)), encoded.parts)
-    return encoded.object_bytes
-
-
-def made(batches: Sequence[tuple[int, int]]) -> list[bytes]:
-    records = [Record(offset=n, timestamp=1_000 + n, key=b"k", value=b"%d" % n) for n in range(3)]
-    return [of_producer(make_batch(records), producer, sequence) for producer, sequence in batches]
-
-
-def of_producer(batch: bytes, producer: int, sequence: int) -> bytes:
-    """The batch with producer id, epoch 0 and base sequence in its header, and the checksum that this makes."""
-    if producer < 0:
-        return batch
-    changed = bytearray(batch)
-    struct.pack_into(">qhi", changed, 43, producer, 0, sequence)
-    struct.pack_into(">I", changed, 17, crc32c(memoryview(changed)[21:]))
-    return bytes(changed)
-
-
-async def produce(parts: Parts, number: int, *batches: tuple[int, int]) -> None:
-    """An intake object, put and committed."""
-    session = parts.writer.session
-    object_bytes = await put_intake(parts.store, session, number, *batches)
-    rows = [
-        Batch(
-            records=3,
-            size=len(batch),
-            timestamp=1_002,
-            producer=producer,
-            epoch=min(producer, 0),
-            sequence=sequence,
-        )
-        for batch, (producer, sequence) in zip(made(batches), batches, strict=True)
-    ]
-    command = commit(number, Chunk(batches=rows), session=session)
-    chunks = ChunkColumns(topic=[0], partition=[0], byte_first=[12], batch_count=[len(batches)])
-    outcome = await parts.writer.submit(replace(command, chunks=chunks, object_bytes=object_bytes))
-    assert isinstance(outcome, ChunksCommitted)
-    assert set(outcome.error_codes) == {0}
-
-
-async def snapshot(parts: Parts) -> None:
-    assert await Snapshots(
-        ledger=parts.ledger,
-        store=parts.store,
-        metadata=parts.metadata,
-        housekeeper=parts.housekeeper,
-        clock=parts.clock,
-        metrics=parts.metrics,
-        entries_interval=1_000,
-        bytes_interval=1 << 20,
-    ).take()
-
-
-async def lived(store: ObjectStore) -> MemoryLedger:
-    """A cluster whose snapshot knows the first object of three; its agent was killed."""
-    ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
-    await check_bucket(store, await ledger.identity())
-    async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
-        await produce(parts, 0, (7, 0))
-        await snapshot(parts)
-        await produce(parts, 1, (7, 3), (-1, -1))
-        await produce(parts, 2, (7, 6))
-        ledger.core.expire(parts.writer.session)
-    return ledger
-
-
-async def all_keys(store: ObjectStore) -> set[str]:
-    return {meta.key async for meta in store.list("")}
-
-
-async def state_of(ledger: MemoryLedger, store: ObjectStore) -> ClusterState:
-    await check_bucket(store, await ledger.identity(), appends_count=(await ledger.head()).appends_count)
-    await check_reached(store, ledger)
-    return (await load(ledger, store)).follower.state
-
-
-def log_end(state: ClusterState, topic_id: TopicId = TOPIC) -> int:
-    found = state.partition(topic_id, PartitionIndex(0))
-    assert found is not None
-    return found.log_end
-
-
-def told(report: RecoveryReport) -> list[tuple[str, int, int, int, int]]:
-    return [(t.topic, t.records, t.duplicates, t.without_sequence, t.refused) for t in report.topics]
+from storage.object_store import Buffer
+from storage.refs import SNAPSHOT_PREFIX, intake_key
+from tests.made_commands import TOPIC, create, start
+from tests.unit.agent.ledger_parts import ManualClock, running_parts
+from tests.unit.agent.recovery_parts import (
+    ACCEPTING,
+    DRY_RUN,
+    FORCED,
+    OTHER,
+    TimedStore,
+    all_keys,
+    lived,
+    lived_whole,
+    log_end,
+    produce,
+    put_intake,
+    recover,
+    snapshot,
+    state_of,
+    told,
+    wiped,
+)
 
 
 async def test_s9_a_wiped_ledger_is_refused_and_everything_comes_back() -> None:
@@ -156,7 +56,7 @@ async def test_s9_a_wiped_ledger_is_refused_and_everything_comes_back() -> None:
     wiped = MemoryLedger(MemoryLedgerCore(cluster_id="another"))
     with pytest.raises(LedgerCorrupt, match="penstock recover"):
         await check_bucket(store, await wiped.identity())
-    report = await recover(wiped, store, is_dry_run=False)
+    report = await recover(wiped, store)
     assert report.is_carried_out
     assert await wiped.identity() == LedgerIdentity(cluster_id="mine", incarnation=2)
     assert told(report) == [("t", 9, 0, 0, 0)]
@@ -173,7 +73,7 @@ async def test_s9_a_wiped_ledger_is_refused_and_everything_comes_back() -> None:
 async def test_no_producer_id_is_given_twice_and_producers_from_before_go_on() -> None:
     store = TimedStore()
     ledger = await lived(store)
-    await recover(ledger, store, is_dry_run=False)
+    await recover(ledger, store)
     async with running_parts(ledger, store=store) as parts:
         given = await parts.writer.submit(AllocateProducerIds(count=10))
         assert given == ProducerIdsAllocated(producer_id_first=ProducerId(1 << PRODUCER_ID_BITS), count=10)
@@ -189,7 +89,7 @@ async def test_s9_a_ledger_restored_from_a_backup_is_refused_and_recovered_alike
         older.core.expire(parts.writer.session)
     with pytest.raises(LedgerCorrupt, match="older copy"):
         await check_reached(store, older)
-    await recover(older, store, is_dry_run=False)
+    await recover(older, store)
     assert log_end(await state_of(older, store)) == 12
 
 
@@ -199,7 +99,7 @@ async def test_nothing_happens_while_agents_live() -> None:
     before = await all_keys(store)
     await ledger.open_session("zombie")
     with pytest.raises(SessionHeld, match="zombie"):
-        await recover(ledger, store, is_dry_run=False)
+        await recover(ledger, store)
     assert await all_keys(store) == before
 
 
@@ -207,10 +107,10 @@ async def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
     store = TimedStore()
     ledger = await lived(store)
     before, identity = await all_keys(store), await ledger.identity()
-    planned = await recover(ledger, store, is_dry_run=True)
+    planned = await recover(ledger, store, DRY_RUN)
     assert not planned.is_carried_out
     assert (await all_keys(store), await ledger.identity()) == (before, identity)
-    carried_out = await recover(ledger, store, is_dry_run=False)
+    carried_out = await recover(ledger, store)
     assert told(planned) == told(carried_out)
     assert planned.incarnation == carried_out.incarnation
 
@@ -232,9 +132,10 @@ async def test_objects_come_in_the_order_in_which_producers_wrote_whatever_sessi
         await produce(one, 1, (7, 6))
         for parts in (one, two):
             ledger.core.expire(parts.writer.session)
-    report = await recover(ledger, store, is_dry_run=False)
+    again = wiped()
+    report = await recover(again, store)
     assert told(report) == [("t", 9, 0, 0, 0)]
-    partition = (await state_of(ledger, store)).topics[TOPIC].partitions[0]
+    partition = (await state_of(again, store)).topics[TOPIC].partitions[0]
     assert partition.producers[7].sequence_next == 9  # type: ignore[index]
 
 
@@ -243,53 +144,8 @@ async def test_repeats_are_recognised_and_what_has_lost_its_predecessor_is_kept(
     ledger = await lived(store)
     dead = SessionId(1)
     await put_intake(store, dead, 3, (7, 6), (7, 12), (7, 15))
-    report = await recover(ledger, store, is_dry_run=False)
+    report = await recover(ledger, store)
     assert told(report) == [("t", 15, 1, 2, 0)]
-
-
-async def test_a_topic_that_is_younger_than_the_snapshot_comes_back_by_the_name_that_the_bucket_knows() -> None:
-    store = TimedStore()
-    ledger = await lived(store)
-    third = TopicId(bytes([9] * 16))
-    dead = SessionId(1)
-    await put_intake(store, dead, 3, (-1, -1), topic_id=OTHER)
-    await put_intake(store, dead, 4, (-1, -1), topic_id=third)
-    await store.put(parquet_key("orders", OTHER, dead, ObjectNumber(0)), [b"a file that the snapshot does not know"])
-    report = await recover(ledger, store, is_dry_run=False)
-    assert [(topic.topic, topic.is_name_lost) for topic in report.topics] == [
-        ("orders", False),
-        (f"recovered-{third.hex()}", True),
-        ("t", False),
-    ]
-    assert report.objects_left == 1
-    state = await state_of(ledger, store)
-    assert (log_end(state, OTHER), log_end(state, third)) == (3, 3)
-
-
-async def test_a_snapshot_that_is_damaged_is_told_and_the_one_before_serves() -> None:
-    store = TimedStore()
-    ledger = await lived(store)
-    await store.put(f"{SNAPSHOT_PREFIX}{100:016x}", [b"not a snapshot"])
-    report = await recover(ledger, store, is_dry_run=False)
-    assert [key for key, _ in report.damaged] == [f"{SNAPSHOT_PREFIX}{100:016x}"]
-    assert log_end(await state_of(ledger, store)) == 12
-
-
-async def test_damaged_and_missing_objects_are_told_and_the_others_come_back() -> None:
-    store = TimedStore()
-    ledger = await lived(store)
-    dead = SessionId(1)
-    await store.delete([intake_key(dead, ObjectNumber(0))])
-    torn = await store.get(intake_key(dead, ObjectNumber(2)))
-    flipped = bytearray(await store.get(intake_key(dead, ObjectNumber(1))))
-    flipped[40] ^= 1
-    await store.put(intake_key(dead, ObjectNumber(1)), [flipped])
-    await store.put(intake_key(dead, ObjectNumber(3)), [torn[:-1]])
-    report = await recover(ledger, store, is_dry_run=False)
-    assert report.missing == [intake_key(dead, ObjectNumber(0))]
-    assert [key for key, _ in report.damaged] == [intake_key(dead, ObjectNumber(n)) for n in (1, 3)]
-    assert told(report) == [("t", 3, 0, 1, 0)]
-    assert await store.get(intake_key(dead, ObjectNumber(3))) == torn[:-1]
 
 
 async def test_without_any_snapshot_everything_that_the_intake_holds_comes_back() -> None:
@@ -297,7 +153,7 @@ async def test_without_any_snapshot_everything_that_the_intake_holds_comes_back(
     await lived(store)
     await store.delete([key for key in await all_keys(store) if key.startswith(SNAPSHOT_PREFIX)])
     wiped = MemoryLedger(MemoryLedgerCore(cluster_id="another"))
-    report = await recover(wiped, store, is_dry_run=False)
+    report = await recover(wiped, store)
     assert (report.snapshot_key, report.objects_committed) == ("", 3)
     assert log_end(await state_of(wiped, store)) == 12
 
@@ -305,10 +161,10 @@ async def test_without_any_snapshot_everything_that_the_intake_holds_comes_back(
 async def test_a_bucket_of_no_cluster_is_left_alone() -> None:
     store = MemoryStore()
     with pytest.raises(LedgerCorrupt, match=r"no cluster\.json"):
-        await recover(MemoryLedger(), store, is_dry_run=False)
+        await recover(MemoryLedger(), store)
     await store.put("cluster.json", [b"{"])
     with pytest.raises(LedgerCorrupt, match="cannot be read"):
-        await recover(MemoryLedger(), store, is_dry_run=False)
+        await recover(MemoryLedger(), store)
 
 
 class LostAnswers(MemoryLedger):
@@ -320,11 +176,11 @@ async def test_after_a_crash_no_agent_starts_and_the_same_is_done_again() -> Non
     store = TimedStore()
     ledger = await lived(store)
     with pytest.raises(LedgerUnavailable):
-        await recover(LostAnswers(ledger.core), store, is_dry_run=False)
+        await recover(LostAnswers(ledger.core), store)
     with pytest.raises(LedgerCorrupt, match="penstock recover"):
-        await check_bucket(store, await ledger.identity(), appends_count=1)
-    report = await recover(ledger, store, is_dry_run=False)
-    assert (report.incarnation, report.objects_committed) == (3, 0)
+        await ledger.open_session("too early")
+    report = await recover(ledger, store)
+    assert (report.incarnation, report.objects_committed) == (3, 2)
     assert log_end(await state_of(ledger, store)) == 12
 
 
@@ -339,8 +195,114 @@ async def test_what_the_snapshot_calls_released_stays_released() -> None:
         await parts.writer.submit(CreateTopic(name="t", topic_id=OTHER, partition_count=1, configs=()))
         await snapshot(parts)
         ledger.core.expire(parts.writer.session)
-    report = await recover(ledger, store, is_dry_run=False)
+    again = wiped()
+    report = await recover(again, store)
     assert (report.objects_committed, report.topics) == (0, [])
-    state = await state_of(ledger, store)
+    state = await state_of(again, store)
     assert list(state.released) == [intake_key(SessionId(1), ObjectNumber(0))]
     assert list(state.topics) == [OTHER]
+
+
+async def test_s9_nothing_is_acknowledged_once_the_reading_began() -> None:
+    class WokenAgent(TimedStore):
+        """An agent comes back as soon as the bucket is read."""
+
+        async def server_time_ms(self) -> int | None:
+            with pytest.raises(LedgerCorrupt, match="being recovered"):
+                await MemoryLedger(ledger.core).open_session("a")
+            return None
+
+    store = WokenAgent()
+    ledger = await lived(store)
+    clock = ManualClock()
+    report = await recover(ledger, store, clock=clock)
+    assert report.is_carried_out
+    assert clock.slept[0] == LEDGER_SESSION_SECONDS + 30.0  # until nobody deletes any more
+    assert await ledger.open_session("a") > position_first(2)
+
+
+async def test_s9_a_snapshot_of_an_incarnation_that_never_began_counts_for_nothing() -> None:
+    store = TimedStore()
+    ledger = await lived_whole(store)
+    with pytest.raises(LedgerUnavailable):
+        await recover(LostAnswers(wiped().core), store)
+    # The old ledger was found again after all, and more is acknowledged on it.
+    async with running_parts(ledger, store=store) as parts:
+        await produce(parts, 0, (7, 9))
+        await snapshot(parts)
+        ledger.core.expire(parts.writer.session)
+    again = wiped()
+    report = await recover(again, store)
+    assert report.incarnation == 3
+    assert report.position < position_first(2)
+    assert log_end(await state_of(again, store)) == 15
+
+
+async def test_a_ledger_that_is_whole_needs_no_recovery_and_where_it_is_forced_its_entries_count() -> None:
+    store = TimedStore()
+    ledger = await lived_whole(store)
+    async with running_parts(ledger, store=store) as parts:
+        await parts.writer.submit(CreateTopic(name="young", topic_id=OTHER, partition_count=3, configs=()))
+        ledger.core.expire(parts.writer.session)
+    with pytest.raises(RecoveryNeedless, match="start the agents"):
+        await recover(ledger, store)
+    await ledger.open_session("a")
+    ledger.core.expire(SessionId((await ledger.head()).position + 1))
+    report = await recover(ledger, store, FORCED)
+    assert (report.objects_committed, report.topics) == (0, [])
+    assert report.entries > 0
+    state = await state_of(ledger, store)
+    assert (state.topics[OTHER].name, len(state.topics[OTHER].partitions), log_end(state)) == ("young", 3, 12)
+
+
+async def test_the_ledger_of_another_cluster_in_use_is_left_alone() -> None:
+    store = TimedStore()
+    await lived(store)
+    other = MemoryLedger(MemoryLedgerCore(cluster_id="healthy"))
+    async with running_parts(other) as parts:
+        await parts.writer.submit(create())
+        other.core.expire(parts.writer.session)
+    before = await other.head()
+    for permissions in (Permissions(), FORCED, ACCEPTING):
+        with pytest.raises(LedgerCorrupt, match="in use by cluster healthy"):
+            await recover(other, store, permissions)
+    assert (await other.identity(), await other.head()) == (LedgerIdentity(cluster_id="healthy", incarnation=1), before)
+
+
+async def test_what_a_session_that_had_ended_left_behind_stays_garbage() -> None:
+    store = TimedStore()
+    ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
+    await check_bucket(store, await ledger.identity())
+    async with running_parts(ledger, store=store) as parts:
+        await parts.writer.submit(create())
+        await put_intake(store, parts.writer.session, 5, (-1, -1))  # never committed
+        ledger.core.expire(parts.writer.session)
+    async with running_parts(ledger, store=store) as parts:
+        await produce(parts, 0, (-1, -1))
+        await snapshot(parts)
+        ledger.core.expire(parts.writer.session)
+    again = wiped()
+    report = await recover(again, store)
+    assert (report.objects_committed, report.objects_left) == (0, 1)
+    assert log_end(await state_of(again, store)) == 3
+
+
+async def test_two_recoveries_at_once_cannot_write_one_snapshot() -> None:
+    class Second(TimedStore):
+        """Another recovery puts its snapshot just before this one does."""
+
+        is_late = False
+
+        async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+            if self.is_late and key.startswith(SNAPSHOT_PREFIX):
+                await super().put(key, [b"of another recovery"], if_absent=True)
+            await super().put(key, parts, if_absent=if_absent)
+
+    store = Second()
+    ledger = await lived(store)
+    store.is_late = True
+    with pytest.raises(LedgerCorrupt, match="another recovery"):
+        await recover(ledger, store)
+    assert await ledger.identity() == LedgerIdentity(cluster_id="another", incarnation=1)
+    store.is_late = False
+    assert (await recover(ledger, store)).incarnation == 3
