@@ -142,8 +142,9 @@ class Agent:
     async def _send_clients_away(self) -> None:
         """What is not achieved costs clients a lost connection, and nothing else."""
         try:
-            async with self._clock.timeout(min(DRAIN_MOVE_SECONDS_MAX, self._settings.drain_timeout_s / 4)):
-                await self._broker.send_clients_away()
+            await self._broker.send_clients_away(
+                seconds_max=min(DRAIN_MOVE_SECONDS_MAX, self._settings.drain_timeout_s / 4)
+            )
         except (TimeoutError, OutcomeUnknown) as error:
             log.warning("not all clients moved to other agents", extra={"reason": str(error) or "out of time"})
 

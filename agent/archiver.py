@@ -138,7 +138,7 @@ class Archiver:
                 return None
             self._schedule.passed(topic_id, self._now_ms())
             began_s = self._clock.monotonic_s()
-            session, number = self._next_object()
+            session, number = await self._next_object()
             try:
                 archived = await archive(
                     planned, store=self._store, session=session, number=number, run_in_thread=run_in_thread
@@ -173,12 +173,14 @@ class Archiver:
         self._metrics.archive_records.inc(archived.row_count)
         self._metrics.archive_seconds.observe(seconds)
 
-    def _next_object(self) -> tuple[SessionId, ObjectNumber]:
-        if self._session != self._writer.session:
-            self._session, self._number_next = self._writer.session, 0
+    async def _next_object(self) -> tuple[SessionId, ObjectNumber]:
+        """A name for a file, once this agent's session is in the ledger (safety rule S9)."""
+        session = await self._writer.until_live()
+        if self._session != session:
+            self._session, self._number_next = session, 0
         number = ObjectNumber(self._number_next)
         self._number_next += 1
-        return self._writer.session, number
+        return session, number
 
     def _now_ms(self) -> Milliseconds:
         return Milliseconds(int(self._clock.monotonic_s() * 1000))

@@ -123,29 +123,21 @@ class Audit:
             released=state.released,
             sessions_live=state.sessions,
             sessions_ended=state.sessions_ended,
+            time_ms=state.time_ms,
+            grace_ms=self._grace_ms,
         )
         known = sum(key in state.object_ids or key in state.released for key in keys)
-        self._report.leftovers = len(verdict.deletable)
-        self._report.in_flight = len(keys) - known - len(verdict.deletable) - len(verdict.unknown)
+        self._report.leftovers = len(verdict.deletable) + len(verdict.waiting)
+        self._report.in_flight = len(keys) - known - self._report.leftovers - len(verdict.unknown)
         for key in verdict.unknown:
             if await self._size(key) is not None:
                 self._disagree("unknown", key, "no entry names it, nor its session: nobody will ever delete it")
         if is_repairing:
-            await self._delete_leftovers(state, verdict.deletable)
+            await self._delete(verdict.deletable)
 
-    async def _delete_leftovers(self, state: ClusterState, keys: Sequence[str]) -> None:
-        """Those of sessions whose grace has passed."""
-        due = [session for session, ms in state.sessions_ended.items() if state.time_ms - ms >= self._grace_ms]
-        deletable = judge_listed(
-            keys,
-            position=state.position,
-            referenced=state.object_ids,
-            released=state.released,
-            sessions_live=state.sessions,
-            sessions_ended=set(due),
-        ).deletable
-        for first in range(0, len(deletable), GC_DELETIONS_PER_STEP_MAX):
-            step = deletable[first : first + GC_DELETIONS_PER_STEP_MAX]
+    async def _delete(self, keys: Sequence[str]) -> None:
+        for first in range(0, len(keys), GC_DELETIONS_PER_STEP_MAX):
+            step = keys[first : first + GC_DELETIONS_PER_STEP_MAX]
             await self._store.delete(step)
             self._report.deleted += len(step)
 

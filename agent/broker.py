@@ -5,6 +5,7 @@ this very code. Everything that runs in the background is started here, under a 
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 
 from agent.archiver import Archiver
@@ -41,7 +42,7 @@ from agent.supervisor import Run, Supervisor
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from coordinator.broker_configs import broker_value
-from coordinator.commands import RULES_VERSION, Endpoint, StartDrain, StartSession
+from coordinator.commands import RULES_VERSION, Endpoint, StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerIdentity
 from coordinator.state import ClusterState
@@ -52,6 +53,8 @@ from protocol.limits import FETCH_READS_BYTES_MAX, READ_AHEAD_SHARE_OF_CACHE_MAX
 from protocol.types import SessionId
 from storage.object_store import ObjectStore
 from storage.refs import topic_of_parquet_key
+
+log = logging.getLogger(__name__)
 
 
 class Broker:
@@ -287,20 +290,30 @@ class Broker:
         configs = {} if topic is None else topic.configs
         return int(effective(configs, self._settings.broker_configs, "max.message.bytes"))
 
-    async def send_clients_away(self) -> None:
+    async def send_clients_away(self, *, seconds_max: float) -> None:
         """Let clients move to the other agents; at once where there are none, else once none comes here any more.
 
-        What was accepted is committed before others are told to lead (safety rule S8). Raises as `drain` does.
+        What was accepted is committed before others are told to lead (safety rule S8), unless half of the time goes by:
+        then they lead all the same, or all clients would stay until their connections end. Raises as `drain` does, and
+        `TimeoutError` after `seconds_max`.
         """
         if all(session.is_draining for number, session in self.state.sessions.items() if number != self.session):
             return
         self.services.draining.begin()
+        async with self._clock.timeout(seconds_max):
+            try:
+                await self._commit_accepted(seconds_max / 2)
+                await self._writer.start_drain()
+            finally:
+                self.services.draining.tell()
+            await self.services.draining.until_quiet(self._clock)
+
+    async def _commit_accepted(self, seconds_max: float) -> None:
         try:
-            await self._produce.drain()
-            await self._writer.submit(StartDrain(session=self.session))
-        finally:
-            self.services.draining.tell()
-        await self.services.draining.until_quiet(self._clock)
+            async with self._clock.timeout(seconds_max):
+                await self._produce.drain()
+        except TimeoutError:
+            log.warning("records that were accepted are not committed yet; others are told to lead nevertheless")
 
     async def drain(self) -> None:
         """End the background roles, put and commit what was accepted, and end the session.

@@ -1,7 +1,8 @@
 """Deletes what nobody refers to any more (safety rule S6): released objects after a grace, and what dead sessions left.
 
 Rule: what may be deleted is decided by `storage.gc_plan` from the state alone; here it is carried out, and the state is
-told what is gone. Time is the state's: while garbage waits, this loop keeps the state's time moving.
+told what is gone. Time is the state's: while garbage waits, this loop keeps the state's time moving. An agent that may
+have lost its session deletes nothing: the ledger may be another one by now, in which its garbage is in use (S9).
 """
 
 import logging
@@ -26,6 +27,10 @@ CHECK_INTERVAL_S = 10.0
 SNAPSHOTS_PER_GRACE = 4
 """How often in the time of a grace a snapshot is asked for at most, so that released objects become deletable."""
 PREFIXES = (INTAKE_PREFIX, LAKE_PREFIX)
+
+
+class NotTheHousekeeper(Exception):
+    """The role is another agent's, or the ledger has not confirmed the session for a lease's time."""
 
 
 class Cleaner:
@@ -58,11 +63,17 @@ class Cleaner:
         """Clean again and again, for ever."""
         while True:
             if self._housekeeper.is_mine:
-                await self.clean()
+                try:
+                    await self.clean()
+                except NotTheHousekeeper as stopped:
+                    log.info("stopped cleaning", extra={"reason": str(stopped)})
             await self._clock.sleep(min(CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)))
 
     async def clean(self) -> int:
-        """Delete everything that may go now, and return how many objects that were."""
+        """Delete everything that may go now, and return how many objects that were.
+
+        Raises `NotTheHousekeeper` as soon as it is not this agent's work any more.
+        """
         state = self._metadata.state
         if state.released or state.sessions_ended:
             await self._writer.submit(ReportTime())
@@ -130,9 +141,16 @@ class Cleaner:
             released=state.released,
             sessions_live=state.sessions,
             sessions_ended=state.sessions_ended,
+            time_ms=state.time_ms,
+            grace_ms=self._grace_ms,
         )
 
     async def _delete(self, keys: Sequence[str]) -> None:
+        """The last moment to find that a recovery may have begun: it waits until no session lives (safety rule S9)."""
+        if not self._housekeeper.is_mine:
+            raise NotTheHousekeeper("another agent keeps house, or nobody")
+        if not self._writer.is_confirmed:
+            raise NotTheHousekeeper("the ledger has not confirmed this agent's session for a lease's time")
         await self._store.delete(keys)
         self._metrics.gc_deleted_objects.inc(len(keys))
         log.info("deleted objects that nobody refers to", extra={"count": len(keys), "first": keys[0]})

@@ -2,12 +2,14 @@
 
 Rule: an append whose outcome is unknown is repeated, the same bytes under the same numbers, until the ledger answers
 (safety rule S10). A session that was fenced is replaced; what it left undecided is answered as unknown and never
-appended under another session (safety rule S1). A command that no ledger can take is refused to its own submitter; it
-gets no number, and the others of its group are appended. So is one that comes when too many wait; one whose submitter
-gave up before it had a number is not appended.
+appended under another session (safety rule S1). Nothing is written into the bucket under a session before its start
+is applied, so that the bucket names no session that the ledger does not (safety rule S9). A command that no ledger can
+take is refused to its own submitter; it gets no number, and the others of its group are appended. So is one that comes
+when too many wait; one whose submitter gave up before it had a number is not appended.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from agent.clock import Clock
 from agent.metadata_loop import MetadataLoop, OutcomeUnknown
 from agent.metrics import Metrics
 from coordinator.command_codec import Unwritable, encode
-from coordinator.commands import Command, EndSession, Outcome, Proposal, Refused, StartSession
+from coordinator.commands import Command, EndSession, Outcome, Proposal, Refused, StartDrain, StartSession
 from coordinator.log import Entry, Fenced, Ledger, LedgerUnavailable, SessionHeld
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -68,7 +70,11 @@ class LedgerWriter:
         self._wanted = asyncio.Event()
         self._number_next = 0
         self._is_session_lost = False
+        self._is_live = asyncio.Event()
+        self._is_draining = False
+        self._is_closed = False
         self.session = SessionId(-1)
+        """The newest session that the ledger gave. For what it writes into the bucket, see `until_live`."""
         self.confirmed_s = 0.0
         """The monotonic clock's time when the ledger was asked last that then confirmed the session."""
 
@@ -93,6 +99,14 @@ class LedgerWriter:
 
     async def open(self) -> None:
         """Begin a session, and return once its first entry is applied (it ends a predecessor of the same name, S12)."""
+        self._is_live.clear()
+        await self._open_session()
+        while not await self._start_session():
+            await self._open_session()
+        if not self._is_session_lost:
+            self._is_live.set()
+
+    async def _open_session(self) -> None:
         delay_s, is_held = RETRY_SECONDS_FIRST, False
         while True:
             asked_s = self._clock.monotonic_s()
@@ -103,24 +117,45 @@ class LedgerWriter:
                 is_held = isinstance(error, SessionHeld)
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
-                continue
-            self._number_next, self._is_session_lost, self.confirmed_s = 0, False, asked_s
-            future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-            try:
-                await self._append([_Pending(self._start, future)])
-            except Fenced:
-                self._metadata.abandon(self.session)
-                continue
-            try:
-                outcome = await future
-            except OutcomeUnknown:
-                # A snapshot covers the entry: the state says whether the session began, and lives.
-                if self.session not in self._metadata.state.sessions:
-                    continue
+            else:
+                self._number_next, self._is_session_lost, self.confirmed_s = 0, False, asked_s
                 return
-            if isinstance(outcome, Refused):
-                raise RuntimeError(f"the cluster refused this agent's session: {outcome.reason}")
-            return
+
+    async def _start_session(self) -> bool:
+        """Append the session's first entry, and return once it is applied; False where the session ended before."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        group = [_Pending(self._start, future)]
+        if self._is_draining:
+            nobody: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            nobody.cancel()
+            group.append(_Pending(StartDrain(session=self.session), nobody))
+        try:
+            await self._append(group)
+        except Fenced:
+            self._metadata.abandon(self.session)
+            return False
+        try:
+            outcome = await future
+        except OutcomeUnknown:
+            # A snapshot covers the entry: the state says whether the session began, and lives.
+            return self.session in self._metadata.state.sessions
+        if isinstance(outcome, Refused):
+            raise RuntimeError(f"the cluster refused this agent's session: {outcome.reason}")
+        return True
+
+    async def until_live(self) -> SessionId:
+        """The session that objects are written under now, once there is one: its start is in the ledger (S9).
+
+        While a lost session is being replaced there is none, and whoever asks waits.
+        """
+        while not self._is_live.is_set():
+            await self._is_live.wait()
+        return self.session
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the ledger confirmed the live session within a lease's time; if not, it may be over already."""
+        return self._is_live.is_set() and self._clock.monotonic_s() - self.confirmed_s < LEDGER_SESSION_SECONDS
 
     def _tell_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
         agent = self._start.name
@@ -133,10 +168,24 @@ class LedgerWriter:
                 extra={"agent": agent, "reason": str(error)},
             )
 
+    async def start_drain(self) -> None:
+        """Let clients be sent to the other agents, from this session and from each that replaces it.
+
+        Raises `OutcomeUnknown` where the session was replaced meanwhile: the new one is draining.
+        """
+        self._is_draining = True
+        await self.submit(StartDrain(session=await self.until_live()))
+
     async def close(self) -> None:
-        """End the session cleanly, after everything submitted was appended."""
-        future = self._queued(EndSession(session=self.session))
-        await future
+        """End the session cleanly, after everything submitted was appended; if it was lost, the one in its place."""
+        is_over = False
+        while not is_over:
+            session = self.session
+            with contextlib.suppress(OutcomeUnknown):
+                await self._queued(EndSession(session=session))
+            is_over = session == self.session and session not in self._metadata.state.sessions
+        self._is_closed = True
+        self._is_live.clear()
         await self._ledger.close_session(self.session)
 
     async def run(self) -> None:
@@ -168,8 +217,9 @@ class LedgerWriter:
                 log.warning("the session's lease was not renewed, trying again", extra={"reason": str(error)})
                 pause_s = RENEWAL_RETRY_SECONDS
             except Fenced:
-                if session == self.session:
+                if session == self.session and not self._is_closed:
                     self._is_session_lost = True
+                    self._is_live.clear()
                     self._wanted.set()
             else:
                 self._confirm(session, asked_s)

@@ -1,8 +1,9 @@
 """From checked record batches to acknowledged offsets: gather, put, commit, answer.
 
 Rule: nothing is acknowledged before its ledger entry is applied. Puts overlap; commits are submitted in the order in
-which the intakes were sealed, so that one producer's batches never overtake each other within this agent. An error
-always has base offset -1.
+which the intakes were taken, so that one producer's batches never overtake each other within this agent. An error
+always has base offset -1. An intake gets its place in the bucket once this agent's session is in the ledger (safety
+rule S9); one that is put under a session which was lost before its commit is answered as unknown (safety rule S1).
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from protocol.limits import (
     INTAKE_PUTS_IN_FLIGHT_MAX,
 )
 from protocol.record_batch import patch_offsets, set_log_append_time
-from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex
+from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketPlace
 from storage.object_store import ObjectStore, StoreError
 
@@ -57,10 +58,11 @@ class Ticket(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Flush:
-    """A sealed intake on its way: put, then committed when it is the oldest."""
+    """An intake on its way: sealed under a session and put, then committed when it is the oldest."""
 
-    intake: SealedIntake
-    is_put: bool = False
+    gathered: Batcher
+    intake: SealedIntake | None = None
+    """Once it was put, or could not be."""
     error: StoreError | None = None
 
 
@@ -98,7 +100,8 @@ class ProducePath:
         self._pause_s = self._flush_interval_s * INTAKE_PAUSE_SHARE
         self._is_store_cheap = is_store_cheap
         bytes_target = CHEAP_OBJECT_BYTES_TARGET if is_store_cheap else INTAKE_OBJECT_BYTES_TARGET
-        self._batcher = Batcher(BatchLimits(age_ns_max=flush_interval_ms * 1_000_000, object_bytes_target=bytes_target))
+        self._limits = BatchLimits(age_ns_max=flush_interval_ms * 1_000_000, object_bytes_target=bytes_target)
+        self._batcher = Batcher(self._limits)
         self._flushes: deque[_Flush] = deque()
         self._unsettled_count = 0
         self._number_next = 0
@@ -201,37 +204,41 @@ class ProducePath:
 
     def _seal(self) -> None:
         self._cancel_timers()
-        session = self._writer.session
-        if session != self._session:
-            self._session, self._number_next = session, 0
-        intake = self._batcher.seal(session=session, number=ObjectNumber(self._number_next))
-        self._number_next += 1
-        flush = _Flush(intake=intake)
+        flush = _Flush(gathered=self._batcher)
+        self._batcher = Batcher(self._limits)
         self._flushes.append(flush)
         self._unsettled_count += 1
         self._tasks.create_task(self._put(flush))
 
+    def _next_number(self, session: SessionId) -> ObjectNumber:
+        if session != self._session:
+            self._session, self._number_next = session, 0
+        self._number_next += 1
+        return ObjectNumber(self._number_next - 1)
+
     async def _put(self, flush: _Flush) -> None:
+        session = await self._writer.until_live()
+        intake = flush.gathered.seal(session=session, number=self._next_number(session))
         began_s = self._clock.monotonic_s()
         try:
-            await self._store.put(flush.intake.key, flush.intake.parts)
+            await self._store.put(intake.key, intake.parts)
         except StoreError as error:
-            log.warning("an intake object could not be put", extra={"key": flush.intake.key, "reason": str(error)})
+            log.warning("an intake object could not be put", extra={"key": intake.key, "reason": str(error)})
             flush.error = error
         self._metrics.intake_objects.inc()
-        self._metrics.intake_object_bytes.observe(flush.intake.object_bytes)
+        self._metrics.intake_object_bytes.observe(intake.object_bytes)
         self._metrics.intake_flush_seconds.observe(self._clock.monotonic_s() - began_s)
-        flush.is_put = True
-        while self._flushes and self._flushes[0].is_put:
-            self._commit(self._flushes.popleft())
+        flush.intake = intake
+        while self._flushes and (oldest := self._flushes[0].intake) is not None:
+            self._commit(oldest, self._flushes.popleft().error)
         self._schedule()
 
-    def _commit(self, flush: _Flush) -> None:
-        if flush.error is not None:
-            self._answer_all(flush.intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
+    def _commit(self, intake: SealedIntake, error: StoreError | None) -> None:
+        if error is not None:
+            self._answer_all(intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
             return
-        outcome = self._writer.submit(commit_command(flush.intake))
-        outcome.add_done_callback(lambda future: self._settle(flush.intake, future))
+        outcome = self._writer.submit(commit_command(intake))
+        outcome.add_done_callback(lambda future: self._settle(intake, future))
 
     def _settle(self, intake: SealedIntake, future: "asyncio.Future[Outcome]") -> None:
         if future.cancelled() or isinstance(future.exception(), OutcomeUnknown):

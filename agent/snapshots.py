@@ -2,7 +2,9 @@
 
 Rule: object first, then the pointer by compare-and-set, then the trim: a crash in between leaves an object that nobody
 refers to and the next snapshot removes, never a pointer to nothing. The pointer carries the state's digest (safety rule
-S3). The snapshot before the newest is kept until there is another, so that a recovery has one to fall back on.
+S3). An object is written once: agents of two versions may write one state in other bytes, and the pointer of one must
+not lead to the object of the other. The snapshot before the newest is kept until there is another, so that a recovery
+has one to fall back on.
 
 The housekeeper takes them; where two agents believe that they are it, the pointer is one's, and the other looks it up.
 """
@@ -21,7 +23,7 @@ from coordinator.snapshot import encode_with_digest
 from coordinator.state import NO_TIME
 from protocol.limits import LEDGER_PRESSURE_HIGH, SNAPSHOT_EARLY_INTERVAL_S
 from protocol.types import Milliseconds, TopicId
-from storage.object_store import ObjectStore
+from storage.object_store import ObjectExists, ObjectMissing, ObjectStore
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
 log = logging.getLogger(__name__)
@@ -73,7 +75,12 @@ class Snapshots:
                 await self.take()
 
     async def cover(self, *, interval_s: float) -> bool:
-        """Take a snapshot for whoever needs the present to be covered, unless the last is younger than `interval_s`."""
+        """Take a snapshot for whoever needs the present to be covered, unless the last is younger than `interval_s`.
+
+        False also where this agent does not keep house any more.
+        """
+        if not self._housekeeper.is_mine:
+            return False
         now_s = self._clock.monotonic_s()
         if self._taken_s is not None and now_s - self._taken_s < interval_s:
             return False
@@ -109,7 +116,7 @@ class Snapshots:
     async def take(self) -> bool:
         """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshots.
 
-        False where another agent moved the pointer meanwhile: then that is its work.
+        False where another agent moved the pointer meanwhile, or is about to: then that is its work.
         """
         await self._look_up_once()
         state, previous = self._metadata.state, self._pointer
@@ -126,7 +133,10 @@ class Snapshots:
             appends_count=state.appends_count,
             digest=state_digest,
         )
-        await self._store.put(pointer.object_key, [content])
+        if not await self._put_once(pointer.object_key, content):
+            log.warning("another agent wrote this snapshot in other bytes", extra={"key": pointer.object_key})
+            self._look_at(await self._ledger.load())
+            return False
         if not await self._ledger.set_snapshot(previous, pointer):
             log.warning("another agent moved the snapshot pointer first", extra={"position": pointer.position})
             self._look_at(await self._ledger.load())
@@ -139,6 +149,17 @@ class Snapshots:
         await self._drop_older(pointer, [] if previous is None else [previous.object_key])
         self._metrics.snapshots.inc()
         log.info("wrote a snapshot", extra={"position": pointer.position, "bytes": len(content)})
+        return True
+
+    async def _put_once(self, key: str, content: bytes) -> bool:
+        """Whether the bucket holds `content` under `key` now. What another one holds already is never replaced."""
+        try:
+            await self._store.put(key, [content], if_absent=True)
+        except ObjectExists:
+            try:
+                return await self._store.get(key) == content
+            except ObjectMissing:
+                return False
         return True
 
     async def _drop_older(self, pointer: SnapshotPointer, kept: Sequence[str]) -> None:

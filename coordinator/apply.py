@@ -12,7 +12,14 @@ from coordinator.apply_chunks import commit_chunks
 from coordinator.apply_housekeeper import claim_housekeeper
 from coordinator.apply_replace import forget_objects, replace_chunks
 from coordinator.apply_retention import advance_log_start, apply_retention
-from coordinator.apply_sessions import end_session, forget_sessions, raise_rules, start_drain, start_session
+from coordinator.apply_sessions import (
+    check_start,
+    end_session,
+    forget_sessions,
+    raise_rules,
+    start_drain,
+    start_session,
+)
 from coordinator.apply_topics import allocate_producer_ids, create_topic, delete_topic, expire_producers
 from coordinator.command_codec import decode
 from coordinator.commands import (
@@ -85,10 +92,12 @@ def _apply_unopened(state: ClusterState, session_id: SessionId, number: int, pro
     command = proposal.command
     if session_id in state.sessions_ended or number != 0 or not isinstance(command, StartSession):
         return Refused(error_code=ErrorCode.not_leader_or_follower, reason=f"session {session_id} is not live")
-    outcome = start_session(state, session_id, command)
-    if isinstance(outcome, Done):
-        _advance_time(state, proposal.time_ms)
-    return outcome
+    refused = check_start(state, command)
+    if refused is not None:
+        return refused
+    # First, so that the end of a predecessor, from which its grace counts, is this entry's time (safety rule S6).
+    _advance_time(state, proposal.time_ms)
+    return start_session(state, session_id, command)
 
 
 def _advance_time(state: ClusterState, time_ms: Milliseconds | None) -> None:

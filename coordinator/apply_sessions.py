@@ -15,8 +15,8 @@ from protocol.errors import ErrorCode
 from protocol.types import SessionId
 
 
-def start_session(state: ClusterState, session_id: SessionId, command: StartSession) -> Outcome:
-    """Open a session; its predecessor of the same name is over, as the ledger's lease says (safety rule S12)."""
+def check_start(state: ClusterState, command: StartSession) -> Refused | None:
+    """Why no session may start so; None where one may."""
     if command.rules_version < state.rules_version:
         return Refused(
             error_code=ErrorCode.unsupported_version,
@@ -28,6 +28,11 @@ def start_session(state: ClusterState, session_id: SessionId, command: StartSess
                 error_code=ErrorCode.duplicate_broker_registration,
                 reason=f"node id {command.node_id} is taken by the agent {session.name!r}: choose another one",
             )
+    return None
+
+
+def start_session(state: ClusterState, session_id: SessionId, command: StartSession) -> Outcome:
+    """Open a session that `check_start` allows; its predecessor of the same name is over, as the lease says (S12)."""
     predecessors = [other for other, session in state.sessions.items() if session.name == command.name]
     for predecessor in predecessors:
         _end(state, predecessor)

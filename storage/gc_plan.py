@@ -15,10 +15,12 @@ from storage.refs import session_of_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedVerdict:
-    """What becomes of listed keys. Those in neither tuple stay, and need no word."""
+    """What becomes of listed keys. Those in no tuple stay, and need no word."""
 
     deletable: tuple[str, ...]
-    """Left behind by ended sessions, never committed."""
+    """Left behind by ended sessions whose grace has passed, never committed."""
+    waiting: tuple[str, ...]
+    """The same of sessions whose grace has not passed."""
     unknown: tuple[str, ...]
     """Of no shape that Penstock writes, or of a session that this state never had or has forgotten: report them."""
 
@@ -69,15 +71,19 @@ def judge_listed(
     referenced: Container[str],
     released: Container[str],
     sessions_live: Container[SessionId],
-    sessions_ended: Container[SessionId],
+    sessions_ended: Mapping[SessionId, Milliseconds],
+    time_ms: Milliseconds,
+    grace_ms: int,
 ) -> ListedVerdict:
     """What becomes of `keys`, found in the bucket, by the state at `position`. The state may be older or newer than the
     list.
 
-    An ended session commits nothing any more, so what it wrote and the state does not name is garbage for ever. A
-    session that began above `position` is younger than the state: its objects stay.
+    An ended session commits nothing any more, so what it wrote and the state does not name is garbage for ever; it goes
+    once the grace of that very session has passed (`is_session_due`). A session that began above `position` is younger
+    than the state: its objects stay.
     """
     deletable: list[str] = []
+    waiting: list[str] = []
     unknown: list[str] = []
     for key in keys:
         if key in referenced or key in released:
@@ -85,11 +91,21 @@ def judge_listed(
         session = session_of_key(key)
         if session is None:
             unknown.append(key)
-        elif session in sessions_ended:
-            deletable.append(key)
+        elif (ended_ms := sessions_ended.get(session)) is not None:
+            is_due = is_session_due(ended_ms, time_ms=time_ms, grace_ms=grace_ms)
+            (deletable if is_due else waiting).append(key)
         elif session not in sessions_live and session <= position:
             unknown.append(key)
-    return ListedVerdict(deletable=tuple(deletable), unknown=tuple(unknown))
+    return ListedVerdict(deletable=tuple(deletable), waiting=tuple(waiting), unknown=tuple(unknown))
+
+
+def is_session_due(ended_ms: Milliseconds, *, time_ms: Milliseconds, grace_ms: int) -> bool:
+    """Whether the grace of a session that ended at `ended_ms` has passed at the state's `time_ms`.
+
+    The grace costs nothing, and leaves people the time to notice that a ledger was restored from a backup, in which an
+    object looks left behind that was committed later (safety rule S9).
+    """
+    return time_ms - ended_ms >= grace_ms
 
 
 def plan_sessions(
@@ -103,15 +119,14 @@ def plan_sessions(
     """Which ended sessions to look for now: each once `grace_ms` after its end, and once more when late puts must have
     landed, `again_after_ms` after that.
 
-    The grace costs nothing, and leaves people the time to notice that a ledger was restored from a backup, in which an
-    object looks left behind that was committed later (safety rule S9). `sessions_ended` says when each ended;
-    `already_listed` are those that this process has looked for since (looking again after a restart does no harm).
+    `sessions_ended` says when each ended; `already_listed` are those that this process has looked for since (looking
+    again after a restart does no harm).
     """
     first: list[SessionId] = []
     last: list[SessionId] = []
     for session, ended_ms in sorted(sessions_ended.items()):
-        if time_ms - ended_ms >= grace_ms + again_after_ms:
+        if is_session_due(ended_ms, time_ms=time_ms, grace_ms=grace_ms + again_after_ms):
             last.append(session)
-        elif time_ms - ended_ms >= grace_ms and session not in already_listed:
+        elif is_session_due(ended_ms, time_ms=time_ms, grace_ms=grace_ms) and session not in already_listed:
             first.append(session)
     return SessionsPlan(first=tuple(first), last=tuple(last))

@@ -17,6 +17,8 @@ from agent.archiver import Archiver
 from agent.audit import Audit
 from agent.cleaner import Cleaner
 from agent.cluster_identity import check_bucket
+from agent.housekeeper import Housekeeper
+from agent.ids import SystemIds
 from agent.ledger_writer import OutcomeUnknown
 from agent.session_reaper import SessionReaper
 from agent.snapshots import Snapshots
@@ -96,6 +98,14 @@ class Agent:
     number: int = 0
 
 
+class SelfAppointed(Housekeeper):
+    """Always takes the role for its own."""
+
+    @property
+    def is_mine(self) -> bool:
+        return True
+
+
 class World:
     """A ledger, a bucket, and agents that come and go."""
 
@@ -115,11 +125,12 @@ class World:
             running_parts(MemoryLedger(self.core), start(f"agent{self.names}", node=self.names), store=self.store)
         )
         parts.clock.seconds = self.seconds
+        housekeeper = SelfAppointed(metadata=parts.metadata, writer=parts.writer, clock=parts.clock, ids=SystemIds())
         snapshots = Snapshots(
             ledger=parts.ledger,
             store=self.store,
             metadata=parts.metadata,
-            housekeeper=parts.housekeeper,
+            housekeeper=housekeeper,
             clock=parts.clock,
             metrics=parts.metrics,
             entries_interval=20,
@@ -137,7 +148,7 @@ class World:
             store=self.store,
             metadata=parts.metadata,
             writer=parts.writer,
-            housekeeper=parts.housekeeper,
+            housekeeper=housekeeper,
             snapshots=snapshots,
             clock=parts.clock,
             metrics=parts.metrics,

@@ -264,8 +264,7 @@ class Life:
         try:
             async with clock.timeout(DRAIN_SECONDS_MAX):
                 try:
-                    async with clock.timeout(DRAIN_SECONDS_MAX / 4):
-                        await broker.send_clients_away()
+                    await broker.send_clients_away(seconds_max=DRAIN_SECONDS_MAX / 4)
                 except (TimeoutError, OutcomeUnknown):
                     self._around.history.note(self._agent.name, "clients stay")
                 self.broker = None

@@ -32,7 +32,7 @@ from coordinator.commands import (
 from coordinator.follower import Follower
 from coordinator.log import Entry, Head, LedgerRecord, LedgerStart, LedgerUnavailable
 from coordinator.memory_log import MemoryLedgerCore
-from coordinator.state import ClusterState, PartitionState
+from coordinator.state import NO_TIME, ClusterState, PartitionState
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
 from storage.gc_plan import ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
 from tests.simulation.ledger import SimulatedLedger
@@ -258,7 +258,7 @@ def s6_what_a_live_session_wrote_is_garbage() -> Iterator[None]:
     """Objects that may still be committed are deleted with those of ended sessions."""
 
     def judge(keys: Any, **others: Any) -> ListedVerdict:
-        over = others["sessions_ended"].keys() | others["sessions_live"].keys()
+        over = dict.fromkeys(others["sessions_live"], NO_TIME) | others["sessions_ended"]
         return judge_listed(keys, **(others | {"sessions_ended": over, "sessions_live": ()}))
 
     with patched(cleaner, "judge_listed", judge):

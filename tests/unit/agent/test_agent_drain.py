@@ -1,5 +1,6 @@
 """How an agent stops: it sends clients to the others, where there are others, and ends its session at last."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from agent.agent import Agent
 from agent.clock import SystemClock
 from agent.ids import SystemIds
 from agent.metrics import Metrics
+from agent.produce_path import ProducePath
 from agent.settings import Command, load_settings
 from agent.state_loading import load
 from coordinator.command_codec import decode
@@ -96,4 +98,25 @@ async def test_clients_that_do_not_leave_hold_nothing_up_for_long(
     async with agent_named("a", tmp_path, core, store) as staying, agent_named("b", tmp_path, core, store) as leaving:
         await leaving.drain()
         assert isinstance(drains_and_ends(core)[-1], EndSession)
+        await staying.drain()
+
+
+async def test_others_are_told_to_lead_although_what_was_accepted_cannot_be_committed(
+    tmp_path: Path, core: MemoryLedgerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bucket is away when the agent begins to drain, and back before it ends its session."""
+    calls: list[ProducePath] = []
+
+    async def drain(self: ProducePath) -> None:
+        calls.append(self)
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(ProducePath, "drain", drain)
+    monkeypatch.setattr(agent_module, "DRAIN_MOVE_SECONDS_MAX", 0.2)
+    store = MemoryStore()
+    async with agent_named("a", tmp_path, core, store) as staying, agent_named("b", tmp_path, core, store) as leaving:
+        session = SessionId(int(str(leaving.status()["session"])))
+        await leaving.drain()
+        assert drains_and_ends(core) == [StartDrain(session=session), EndSession(session=session)]
         await staying.drain()

@@ -1,20 +1,20 @@
 """The cleaner deletes what nobody refers to, after its grace, and nothing else (safety rule S6)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from agent.cleaner import SNAPSHOTS_PER_GRACE, Cleaner
+from agent.cleaner import SNAPSHOTS_PER_GRACE, Cleaner, NotTheHousekeeper
 from agent.snapshots import Snapshots
-from coordinator.commands import ChunksCommitted, DeleteTopic, ReportTime
+from coordinator.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.state import NO_TIME
-from protocol.limits import GC_DELETIONS_PER_STEP_MAX
+from protocol.limits import GC_DELETIONS_PER_STEP_MAX, LEDGER_SESSION_SECONDS
 from protocol.types import ObjectNumber, SessionId
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
-from storage.object_store import ObjectStore, StoreUnavailable
+from storage.object_store import ObjectMeta, ObjectStore, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, intake_key
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.unit.agent.ledger_parts import DAY_MS, Parts, running_parts
@@ -75,6 +75,7 @@ async def test_what_is_referred_to_stays() -> None:
     async with running_parts() as parts:
         await produced(parts, store, 0, 1)
         parts.clock.seconds += 10 * DAY_MS / 1000
+        assert await parts.housekeeper.claim()
         assert await cleaner(parts, store).clean() == 0
         assert len(await keys(store)) == 2
 
@@ -84,6 +85,7 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
     async with running_parts() as parts:
         await produced(parts, store, 0)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        assert await parts.housekeeper.claim()
         cleaning = cleaner(parts, store)
         parts.clock.seconds += GRACE_MS / 1000 - 1
         assert await cleaning.clean() == 0
@@ -99,6 +101,7 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
         await produced(parts, store, 0)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
+        assert await parts.housekeeper.claim()
         cleaning = cleaner(parts, store)
         for kind in (FaultKind.BEFORE, FaultKind.AFTER):
             store.script(Fault(kind=kind, operation=Operation.DELETE))
@@ -125,6 +128,7 @@ async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one
         await store.put(live, [b"on its way"])
         stranger = intake_key(SessionId(1 << 40), ObjectNumber(0))
         await store.put(stranger, [b"of a session that this ledger has not seen yet"])
+        assert await parts.housekeeper.claim()
         assert await cleaner(parts, store).clean() == 0
         parts.clock.seconds += GRACE_MS / 1000
         assert await cleaner(parts, store).clean() == 1
@@ -137,6 +141,7 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
         dead = parts.writer.session
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
+        assert await parts.housekeeper.claim()
         cleaning = cleaner(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         assert await cleaning.clean() == 0
@@ -161,6 +166,7 @@ async def test_leftovers_are_judged_page_by_page() -> None:
     async with running_parts(ledger) as parts:
         steps: list[int] = []
         parts.clock.seconds += GRACE_MS / 1000
+        assert await parts.housekeeper.claim()
         cleaning = cleaner(parts, CountingStore(store, steps))
         assert await cleaning.clean() == count
         assert steps == [GC_DELETIONS_PER_STEP_MAX, GC_DELETIONS_PER_STEP_MAX, 1]
@@ -173,6 +179,7 @@ async def test_what_others_put_is_reported_once_and_left_alone(caplog: pytest.Lo
     async with running_parts(ledger) as parts:
         ledger.core.expire(parts.writer.session)
     async with running_parts(ledger) as parts:
+        assert await parts.housekeeper.claim()
         cleaning = cleaner(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         for _ in range(2):
@@ -189,6 +196,7 @@ async def test_s9_an_object_that_the_newest_snapshot_refers_to_stays_until_there
     store = FailingStore(MemoryStore())
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0)
+        assert await parts.housekeeper.claim()
         cleaning = cleaner(parts, store)
         await cleaning._snapshots.take()
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
@@ -205,6 +213,7 @@ async def test_snapshots_for_the_cleaner_s_sake_are_bounded_in_how_often() -> No
     store = MemoryStore()
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0)
+        assert await parts.housekeeper.claim()
         cleaning = cleaner(parts, store)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 - 1
@@ -236,3 +245,69 @@ async def test_only_the_housekeeper_cleans() -> None:
                 loop.cancel()
         assert parts.metrics.gc_deleted_objects._value.get() == 1
         assert others.metrics.gc_deleted_objects._value.get() == 0
+
+
+async def test_s6_a_session_that_ended_later_keeps_its_leftovers_for_its_own_grace() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with running_parts(MemoryLedger(core)) as parts:
+        async with running_parts(MemoryLedger(core), start("b", node=2)) as early:
+            await store.put(intake_key(early.writer.session, ObjectNumber(0)), [b"never committed"])
+        async with running_parts(MemoryLedger(core), start("c", node=3)) as late:
+            kept = intake_key(late.writer.session, ObjectNumber(0))
+            await store.put(kept, [b"never committed"])
+        await parts.writer.submit(EndSession(session=early.writer.session))
+        parts.clock.seconds += GRACE_MS / 1000
+        await parts.writer.submit(ReportTime())
+        await parts.writer.submit(EndSession(session=late.writer.session))
+        assert await parts.housekeeper.claim()
+        assert await cleaner(parts, store).clean() == 1
+        assert await keys(store) == [kept]
+        parts.clock.seconds += GRACE_MS / 1000
+        assert await cleaner(parts, store).clean() == 1
+
+
+class SlowListing(MemoryStore):
+    """Another view of a store; something happens while it is listed."""
+
+    def __init__(self, store: MemoryStore, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self._objects = store._objects
+        self._meanwhile = meanwhile
+
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
+        async for meta in super().list(prefix, after=after):
+            await self._meanwhile()
+            yield meta
+
+
+async def test_s9_an_agent_whose_session_was_not_confirmed_for_a_lease_s_time_deletes_nothing() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        dead = parts.writer.session
+        await store.put(intake_key(dead, ObjectNumber(0)), [b"a recovery would read it"])
+        ledger.core.expire(dead)
+    async with running_parts(ledger) as parts:
+        parts.clock.seconds += GRACE_MS / 1000
+        assert await parts.housekeeper.claim()
+
+        async def stand_still() -> None:
+            parts.clock.seconds += LEDGER_SESSION_SECONDS
+
+        with pytest.raises(NotTheHousekeeper, match="not confirmed"):
+            await cleaner(parts, SlowListing(store, stand_still)).clean()
+        assert len(await keys(store)) == 1
+        assert await cleaner(parts, store).clean() == 1
+
+
+async def test_an_agent_that_lost_the_role_stops_before_its_next_deletion() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        dead = parts.writer.session
+        await store.put(intake_key(dead, ObjectNumber(0)), [b"never committed"])
+        ledger.core.expire(dead)
+    async with running_parts(ledger) as parts:
+        parts.clock.seconds += GRACE_MS / 1000
+        assert await parts.housekeeper.claim()
+        with pytest.raises(NotTheHousekeeper, match="keeps house"):
+            await cleaner(parts, SlowListing(store, parts.writer.start_drain)).clean()
+        assert len(await keys(store)) == 1

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from agent.ledger_writer import OutcomeUnknown
-from coordinator.commands import AllocateProducerIds, ChunksCommitted, ProducerIdsAllocated
+from coordinator.commands import AllocateProducerIds, ChunksCommitted, EndSession, ProducerIdsAllocated, ReportTime
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
 from protocol.types import SessionId
-from tests.made_commands import Batch, Chunk, commit, create
+from tests.made_commands import Batch, Chunk, commit, create, start
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
 SECONDS_MAX = 10.0
@@ -136,3 +136,94 @@ async def test_a_session_that_ends_before_its_first_entry_leaves_nobody_waiting(
     async with running_parts(ledger) as parts:
         assert parts.writer.session > first[0]
         assert list(parts.metadata.abandon(first[0])) == []
+
+
+class SlowStart:
+    """Holds up appends while it is closed, and tells when one waits."""
+
+    def __init__(self) -> None:
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.waits = asyncio.Event()
+
+    async def __call__(self, _session: SessionId, _entries: Sequence[Entry]) -> Fate:
+        if not self.is_open.is_set():
+            self.waits.set()
+            await self.is_open.wait()
+        return Fate.APPLIED
+
+
+async def test_s9_a_session_is_live_once_its_start_is_applied() -> None:
+    slow = SlowStart()
+    ledger = MemoryLedger(fate_of_append=slow)
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
+        ended = parts.writer.session
+        assert await parts.writer.until_live() == ended
+        slow.is_open.clear()
+        ledger.core.expire(ended)
+        undecided = [parts.writer.submit(ReportTime())]
+        await slow.waits.wait()  # the append that will be fenced
+        slow.waits.clear()
+        slow.is_open.set()
+        slow.is_open.clear()
+        await slow.waits.wait()  # the new session's start
+        assert parts.writer.session not in parts.metadata.state.sessions
+        waiting = asyncio.ensure_future(parts.writer.until_live())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        was_confirmed = parts.writer.is_confirmed
+        slow.is_open.set()
+        assert await waiting in parts.metadata.state.sessions
+        assert (was_confirmed, parts.writer.is_confirmed) == (False, True)
+        for told in await asyncio.gather(*undecided, return_exceptions=True):
+            assert isinstance(told, OutcomeUnknown)
+
+
+async def test_a_session_that_was_lost_before_the_end_leaves_none_behind() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
+        lost = parts.writer.session
+        ledger.core.expire(lost)
+        await parts.writer.close()
+        assert ledger.core.live_names() == []
+        assert not parts.metadata.state.sessions
+        assert lost in parts.metadata.state.sessions_ended
+
+
+async def test_a_lost_session_that_another_agent_has_ended_leaves_none_behind() -> None:
+    ledger = MemoryLedger()
+    async with (
+        running_parts(ledger) as parts,
+        running_parts(MemoryLedger(ledger.core), start("b", node=2)) as other,
+        asyncio.timeout(SECONDS_MAX),
+    ):
+        ledger.core.expire(parts.writer.session)
+        await other.writer.submit(EndSession(session=parts.writer.session))
+        await parts.metadata.barrier()
+        await parts.writer.close()
+        assert ledger.core.live_names() == ["b"]
+        assert list(parts.metadata.state.sessions) == [other.writer.session]
+
+
+async def test_a_session_that_is_replaced_while_its_agent_drains_is_draining() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
+        first = parts.writer.session
+        await parts.writer.start_drain()
+        assert parts.metadata.state.sessions[first].is_draining
+        ledger.core.expire(first)
+        with pytest.raises(OutcomeUnknown):
+            await parts.writer.submit(ReportTime())
+        second = await parts.writer.until_live()
+        assert second != first
+        assert parts.metadata.state.sessions[second].is_draining
+        assert await first_id(parts) == 0
+
+
+async def test_a_session_that_is_lost_as_its_agent_begins_to_drain_is_replaced_by_one_that_drains() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
+        ledger.core.expire(parts.writer.session)
+        with pytest.raises(OutcomeUnknown):
+            await parts.writer.start_drain()
+        assert parts.metadata.state.sessions[await parts.writer.until_live()].is_draining

@@ -2,11 +2,16 @@
 
 import asyncio
 import struct
+from collections.abc import Sequence
 
 import pytest
 from crc32c import crc32c
 
+from agent.ledger_writer import OutcomeUnknown
 from agent.produce_path import NO_OFFSET, ProducePath
+from coordinator.commands import ReportTime
+from coordinator.log import Entry
+from coordinator.memory_log import Fate, MemoryLedger
 from protocol.errors import ErrorCode
 from protocol.limits import (
     INTAKE_BUFFER_BYTES_MAX,
@@ -14,13 +19,15 @@ from protocol.limits import (
     INTAKE_OBJECT_BYTES_TARGET,
 )
 from protocol.record_batch import split_batches
-from protocol.types import PartitionIndex
+from protocol.types import ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import BatchGroup
 from storage.failing import Fault, FaultKind, Operation
+from storage.refs import intake_key
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths
 
+SECONDS_MAX = 10.0
 PRODUCER_AT = 43
 CRC_AT = 17
 """Where a batch holds its producer and its CRC, which covers all behind it (KIP-98)."""
@@ -162,3 +169,44 @@ async def test_what_comes_meanwhile_is_no_pause(monkeypatch: pytest.MonkeyPatch)
         assert path._pause_timer is not None, "more came, so it is waited for the next pause"
         assert [(await ticket.settled).base_offset for ticket in (first, second)] == [0, 1]
         assert len([meta async for meta in paths.memory.list("intake/")]) == 1
+
+
+async def test_s9_an_intake_waits_for_a_session_that_the_ledger_names() -> None:
+    """While a lost session is replaced nothing is put; then everything is, in its order and under the new one."""
+    is_open, waits = asyncio.Event(), asyncio.Event()
+    is_open.set()
+
+    async def slow(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+        if not is_open.is_set():
+            waits.set()
+            await is_open.wait()
+        return Fate.APPLIED
+
+    ledger = MemoryLedger(fate_of_append=slow)
+    async with data_paths(ledger=ledger) as paths, asyncio.timeout(SECONDS_MAX):
+        writer = paths.parts.writer
+        ended = writer.session
+        ledger.core.expire(ended)
+        is_open.clear()
+        lost = writer.submit(ReportTime())
+        await waits.wait()
+        waits.clear()
+        is_open.set()
+        is_open.clear()
+        await waits.wait()  # the new session's start
+        assert writer.session != ended
+        tickets = [Ticket(), Ticket()]
+        for ticket, sequence in zip(tickets, (0, 1), strict=True):
+            view = memoryview(idempotent(b"a", sequence))
+            paths.produce_path.add(BatchGroup(TOPIC, PartitionIndex(0), view, split_batches(view), ticket))
+            paths.produce_path._seal_open()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [meta.key async for meta in paths.memory.list("intake/")] == []
+        is_open.set()
+        answers = [await ticket.settled for ticket in tickets]
+        assert [answer.base_offset for answer in answers] == [0, 1]
+        keys = [meta.key async for meta in paths.memory.list("intake/")]
+        assert keys == [intake_key(writer.session, ObjectNumber(number)) for number in (0, 1)]
+        with pytest.raises(OutcomeUnknown):
+            await lost

@@ -9,7 +9,7 @@ from coordinator.commands import ReportTime, StartDrain
 from coordinator.follower import Follower
 from coordinator.log import SnapshotPointer
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
-from coordinator.snapshot import digest
+from coordinator.snapshot import digest, encode_with_digest
 from coordinator.state import ClusterState
 from protocol.limits import SNAPSHOT_EARLY_INTERVAL_S
 from protocol.types import Milliseconds, Position, TopicId
@@ -195,6 +195,7 @@ async def test_only_the_housekeeper_takes_them_and_its_successor_goes_on_where_i
 async def test_what_is_covered_is_known_by_the_state_s_time() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
+        assert await parts.housekeeper.claim()
         taking = snapshots(parts, store)
         parts.clock.seconds = 5
         await parts.writer.submit(ReportTime())
@@ -264,3 +265,34 @@ class TestEarlySnapshots:
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 1
             await parts.writer.submit(ReportTime())
             assert await self.one(parts, taking, 0) == 2
+
+
+async def test_a_snapshot_that_another_version_wrote_in_other_bytes_is_not_replaced() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger, store=store) as parts:
+        key = snapshot_key(parts.metadata.state.position)
+        await store.put(key, [b"by another version"])
+        taking = snapshots(parts, store)
+        assert not await taking.take()
+        assert await store.get(key) == b"by another version"
+        assert (await ledger.load()).pointer is None
+        await parts.writer.submit(ReportTime())
+        assert await taking.take()
+
+
+async def test_a_snapshot_that_is_there_already_is_pointed_to() -> None:
+    """Its put was repeated, or whoever wrote it did not live to move the pointer."""
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger, store=store) as parts:
+        state = parts.metadata.state
+        await store.put(snapshot_key(state.position), [encode_with_digest(state)[0]])
+        assert await snapshots(parts, store).take()
+        assert (await pointer_of(ledger)).position == state.position
+
+
+async def test_nobody_but_the_housekeeper_covers_the_present() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        assert not await snapshots(parts, store).cover(interval_s=0)
+        assert await parts.housekeeper.claim()
+        assert await snapshots(parts, store).cover(interval_s=0)

@@ -111,6 +111,18 @@ class TestS12Sessions:
         assert list(cluster.state.sessions) == [2]
         assert cluster.state.sessions_ended == {1: 50}
 
+    def test_s6_a_predecessor_ends_at_the_time_of_the_entry_that_ends_it(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(ReportTime(), time_ms=50)
+        cluster.do(start(), session=2, time_ms=90)
+        assert cluster.state.sessions_ended == {1: 90}
+
+    def test_a_start_that_is_refused_moves_no_time(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(ReportTime(), time_ms=50)
+        assert refusal(cluster.do(start("b", node=1), session=2, time_ms=90)) is ErrorCode.duplicate_broker_registration
+        assert cluster.state.time_ms == 50
+
     def test_what_an_ended_session_left_in_flight_is_refused(self) -> None:
         cluster = Cluster.started()
         cluster.do(start(), session=2)

@@ -9,7 +9,7 @@ from storage.refs import intake_key, parquet_key
 
 DAY_MS = 24 * 60 * 60 * 1000
 GRACE_MS = 500
-LIVE, ENDED, FORGOTTEN, YOUNGER = SessionId(10), SessionId(5), SessionId(3), SessionId(200)
+LIVE, ENDED, ENDED_LATER, FORGOTTEN, YOUNGER = map(SessionId, (10, 5, 6, 3, 200))
 POSITION = Position(100)
 
 
@@ -28,7 +28,9 @@ def judge(*keys: str, referenced: tuple[str, ...] = (), released: tuple[str, ...
         referenced=set(referenced),
         released=set(released),
         sessions_live={LIVE},
-        sessions_ended={ENDED},
+        sessions_ended={ENDED: Milliseconds(1000), ENDED_LATER: Milliseconds(1001)},
+        time_ms=Milliseconds(1000 + GRACE_MS),
+        grace_ms=GRACE_MS,
     )
 
 
@@ -71,27 +73,32 @@ class TestReleased:
 class TestListed:
     def test_s6_what_an_ended_session_left_uncommitted_goes(self) -> None:
         assert judge(intake(ENDED), parquet(ENDED)) == ListedVerdict(
-            deletable=(intake(ENDED), parquet(ENDED)), unknown=()
+            deletable=(intake(ENDED), parquet(ENDED)), waiting=(), unknown=()
+        )
+
+    def test_s6_each_session_has_a_grace_of_its_own(self) -> None:
+        assert judge(intake(ENDED), intake(ENDED_LATER)) == ListedVerdict(
+            deletable=(intake(ENDED),), waiting=(intake(ENDED_LATER),), unknown=()
         )
 
     def test_s6_what_a_live_session_wrote_stays(self) -> None:
-        assert judge(intake(LIVE), parquet(LIVE)) == ListedVerdict(deletable=(), unknown=())
+        assert judge(intake(LIVE), parquet(LIVE)) == ListedVerdict(deletable=(), waiting=(), unknown=())
 
     def test_s6_what_the_state_refers_to_stays(self) -> None:
-        assert judge(intake(ENDED), referenced=(intake(ENDED),)) == ListedVerdict(deletable=(), unknown=())
+        assert judge(intake(ENDED), referenced=(intake(ENDED),)) == ListedVerdict(deletable=(), waiting=(), unknown=())
 
     def test_s6_what_was_released_waits_for_its_grace(self) -> None:
-        assert judge(intake(ENDED), released=(intake(ENDED),)) == ListedVerdict(deletable=(), unknown=())
+        assert judge(intake(ENDED), released=(intake(ENDED),)) == ListedVerdict(deletable=(), waiting=(), unknown=())
 
     def test_a_session_younger_than_the_state_may_still_commit(self) -> None:
-        assert judge(intake(YOUNGER)) == ListedVerdict(deletable=(), unknown=())
+        assert judge(intake(YOUNGER)) == ListedVerdict(deletable=(), waiting=(), unknown=())
 
     def test_what_belongs_to_no_known_session_is_reported(self) -> None:
-        assert judge(intake(FORGOTTEN)) == ListedVerdict(deletable=(), unknown=(intake(FORGOTTEN),))
+        assert judge(intake(FORGOTTEN)) == ListedVerdict(deletable=(), waiting=(), unknown=(intake(FORGOTTEN),))
 
     def test_what_has_no_known_shape_is_reported(self) -> None:
         assert judge("intake/readme.txt", "holiday.jpg") == ListedVerdict(
-            deletable=(), unknown=("intake/readme.txt", "holiday.jpg")
+            deletable=(), waiting=(), unknown=("intake/readme.txt", "holiday.jpg")
         )
 
 
