@@ -3,8 +3,8 @@
 make cluster        (or: .venv/bin/python -m tools.local_cluster [FOLDER]; after make setup-test)
 
 Rule: everything lies in FOLDER (`./penstock-cluster`) and is there again at the next start. Kill an agent, etcd or
-MinIO by the process id that is shown, or let it stop (`kill -STOP`), and see what clients notice. What ends is not
-started again: paste the agent's line.
+MinIO by the process id that is shown, or let it stop (`kill -STOP`), and see what clients notice. What ends is told
+and not started again: FOLDER holds a script for each program, which starts it as it was.
 """
 
 import os
@@ -40,7 +40,10 @@ STORE = {
 def start(
     stack: ExitStack, folder: Path, name: str, command: Sequence[str], env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a program with its log in `folder`, to be ended with the stack."""
+    """Start a program with its log in `folder`, to be ended with the stack; leave a script that starts it again."""
+    settings = " ".join(shlex.quote(f"{key}={value}") for key, value in env.items())
+    script = folder / f"start-{name}.sh"
+    script.write_text(f"cd {shlex.quote(str(folder))} && exec env {settings} {shlex.join(command)}\n")
     with (folder / f"{name}.log").open("ab") as log:
         process = subprocess.Popen(
             command, cwd=folder, env={**os.environ, **env}, stdout=log, stderr=log, start_new_session=True
@@ -73,8 +76,8 @@ def wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
         time.sleep(0.1)
 
 
-def services(stack: ExitStack, folder: Path) -> None:
-    """Etcd and MinIO, with an empty bucket where there is none."""
+def services(stack: ExitStack, folder: Path) -> dict[str, subprocess.Popen[bytes]]:
+    """Etcd and MinIO, with an empty bucket where there is none; by name."""
     client, peer = f"http://127.0.0.1:{ETCD_PORT}", f"http://127.0.0.1:{ETCD_PEER_PORT}"
     etcd = [str(go_servers.etcd_program()), "--data-dir", str(folder / "etcd"), "--log-level", "error"]
     etcd += ["--listen-client-urls", client, "--advertise-client-urls", client]
@@ -82,12 +85,13 @@ def services(stack: ExitStack, folder: Path) -> None:
     (folder / "minio" / BUCKET).mkdir(parents=True, exist_ok=True)
     minio = [str(go_servers.minio_program()), "server", "--quiet", "--address", f"127.0.0.1:{MINIO_PORT}"]
     root = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_UPDATE": "off", "MINIO_BROWSER": "off"}
-    process = start(stack, folder, "etcd", etcd, {})
-    wait(process, f"{client}/health", folder / "etcd.log")
-    print(f"etcd      127.0.0.1:{ETCD_PORT}   process {process.pid}", flush=True)
-    process = start(stack, folder, "minio", [*minio, str(folder / "minio")], root)
-    wait(process, f"{STORE['AWS_ENDPOINT_URL']}/minio/health/ready", folder / "minio.log")
-    print(f"MinIO     127.0.0.1:{MINIO_PORT}   process {process.pid}", flush=True)
+    running = {"etcd": start(stack, folder, "etcd", etcd, {})}
+    wait(running["etcd"], f"{client}/health", folder / "etcd.log")
+    print(f"etcd      127.0.0.1:{ETCD_PORT}   process {running['etcd'].pid}", flush=True)
+    running["minio"] = start(stack, folder, "minio", [*minio, str(folder / "minio")], root)
+    wait(running["minio"], f"{STORE['AWS_ENDPOINT_URL']}/minio/health/ready", folder / "minio.log")
+    print(f"MinIO     127.0.0.1:{MINIO_PORT}   process {running['minio'].pid}", flush=True)
+    return running
 
 
 def agent_command(row: int, name: str) -> list[str]:
@@ -104,21 +108,27 @@ def main() -> None:
     for program in (go_servers.etcd_program(), go_servers.minio_program()):
         if not program.exists():
             sys.exit("etcd or MinIO is missing: run make setup-test")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with ExitStack() as stack:
-        services(stack, folder)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started this with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    with ExitStack() as stack, suppress(KeyboardInterrupt):
+        running = services(stack, folder)
         for row, name in enumerate(AGENTS):
-            process = start(stack, folder, name, agent_command(row, name), STORE)
+            running[name] = start(stack, folder, name, agent_command(row, name), STORE)
             http = f"127.0.0.1:{HTTP_PORT + row}"
-            wait(process, f"http://{http}/ready", folder / f"{name}.log")
+            wait(running[name], f"http://{http}/ready", folder / f"{name}.log")
             address = f"127.0.0.1:{KAFKA_PORT + row}"
-            print(f"agent {name}   {address}   process {process.pid}   zone {name}   http {http}", flush=True)
-        print(f"\nLogs are in {folder}. To start an agent that you ended:\n")
-        print(f"    export {' '.join(f'{name}={value}' for name, value in STORE.items())}")
-        print(f"    {shlex.join(agent_command(0, AGENTS[0]))}\n\nCtrl-C ends everything.", flush=True)
-        with suppress(KeyboardInterrupt):
-            signal.pause()
-        print("ending", flush=True)
+            print(f"agent {name}   {address}   process {running[name].pid}   zone {name}   http {http}", flush=True)
+        print(f"\nLogs are in {folder}. Ctrl-C ends all of these, but not what you start again yourself.", flush=True)
+        while True:
+            for name, process in list(running.items()):
+                if process.poll() is not None:
+                    del running[name]
+                    again = f"start it again by: sh {folder / f'start-{name}.sh'}"
+                    print(
+                        f"{name}, process {process.pid}, has ended with status {process.returncode}; {again}",
+                        flush=True,
+                    )
+            time.sleep(0.5)
 
 
 if __name__ == "__main__":
