@@ -1,6 +1,7 @@
 """etcd wiped, and etcd restored from an older copy: agents refuse, nothing is deleted, and a recovery brings all back.
 
-Rule: real agents over an etcd of this test's own and MinIO; what the bucket holds is read from MinIO's folder.
+Rule: real agents over an etcd of this test's own and MinIO; what the bucket holds is read from MinIO's folder. And one
+broker with a folder of its own, whose ledger is gone.
 """
 
 import json
@@ -16,14 +17,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.etcd_service import Etcd
-from tests.services import PENSTOCK, Minio
+from tests.services import PENSTOCK, Minio, Penstock, PenstockFactory
 
 SECONDS_MAX = 60.0
 LEASE_SECONDS_MAX = 40.0
 OPTIONS = {"snapshot-entries": "10", "archive-interval-s": "3600", "flush-interval-ms": "0"}
 
 
-def produce(agent: ClusterAgent, topic: str, values: list[bytes]) -> None:
+def produce(agent: ClusterAgent | Penstock, topic: str, values: list[bytes]) -> None:
     """One after the other, so that each is an entry of its own."""
     producer = Producer({"bootstrap.servers": agent.bootstrap, "linger.ms": 0, "enable.idempotence": True})
     for value in values:
@@ -31,7 +32,7 @@ def produce(agent: ClusterAgent, topic: str, values: list[bytes]) -> None:
         assert producer.flush(SECONDS_MAX) == 0
 
 
-def consume(agent: ClusterAgent, topic: str, count: int) -> list[bytes]:
+def consume(agent: ClusterAgent | Penstock, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": agent.bootstrap, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
@@ -78,6 +79,7 @@ def recovered(cluster: Cluster) -> dict[str, object]:
             told = json.loads(done.stdout)
             assert isinstance(told, dict)
             return told
+        # It was refused, before anything was fenced.
         assert "agents run on this ledger" in done.stderr, done.stderr
         assert time.monotonic() < deadline, done.stderr
 
@@ -150,3 +152,31 @@ def test_s9_agents_refuse_nothing_is_deleted_and_a_recovery_brings_back_everythi
         assert found.returncode == 1
         told = json.loads(found.stdout)
         assert [(fault["what"], fault["subject"]) for fault in told["disagreements"]] == [("missing", intake)]
+
+
+@pytest.mark.slow
+def test_s9_a_broker_whose_ledger_file_is_gone_gets_its_records_back(penstock: PenstockFactory) -> None:
+    broker = penstock()
+    values = [b"%d" % row for row in range(20)]
+    produce(broker, "kept", values)
+    assert broker.process.stop() == 0
+
+    def recover(*options: str) -> subprocess.CompletedProcess[str]:
+        command: list[str | Path] = [PENSTOCK, "recover", "--data-dir", broker.data, *options]
+        return subprocess.run(
+            command, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    needless = recover("--json")
+    assert needless.returncode == 2
+    assert "start the agents" in needless.stderr
+    for path in broker.data.glob("ledger.sqlite*"):
+        path.unlink()
+    done = recover("--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["is_carried_out"], told["incarnation"], told["missing"], told["damaged"]) == (True, 2, [], [])
+    (topic,) = told["topics"]
+    assert topic["records"] == len(values)
+    again = penstock(data=broker.data)
+    assert sorted(consume(again, topic["topic"], len(values)), key=int) == values
