@@ -3,6 +3,7 @@
 Rule: what is cached is what is sent. A chunk's bytes never change once it is in the index, so nothing is invalidated;
 the least recently used go first when the bound is reached. Whole intake objects are held under the same bound until
 all their chunks have been cut out of them; those are copies, so whoever is slow to send one holds no more than that.
+What an entry takes beside its payload counts too: of small chunks that is most of their memory.
 """
 
 from array import array
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from coordinator.chunk_index import ChunkRef
 from protocol.compression import Compression
+from protocol.limits import READ_CACHE_ENTRY_BYTES
 from protocol.record_batch import read_header
 from protocol.types import ObjectId
 
@@ -115,7 +117,7 @@ class ChunkCache:
         return chunk_key(chunk, compression) in self._chunks
 
     def put(self, chunk: ChunkRef, served: ServedChunk, compression: Compression = Compression.NONE) -> None:
-        """Keep a chunk; one larger than the bound is not kept."""
+        """Keep a chunk; one that takes more than the bound is not kept."""
         self._keep(chunk_key(chunk, compression), served)
 
     def object(self, object_id: ObjectId) -> memoryview | None:
@@ -134,7 +136,7 @@ class ChunkCache:
         """Let a whole object go, where it is held."""
         found = self._chunks.pop(object_id, None)
         if found is not None:
-            self.bytes_held -= len(found.buffer)
+            self.bytes_held -= _entry_bytes(found)
 
     def was_cut(self, chunk: ChunkRef) -> None:
         """The chunk was cut out of its whole object; the last one lets the object go."""
@@ -145,10 +147,15 @@ class ChunkCache:
                 self.drop_object(chunk.object_id)
 
     def _keep(self, key: ChunkKey, held: ServedChunk | _WholeObject) -> None:
-        if key in self._chunks or len(held.buffer) > self.bytes_max:
+        if key in self._chunks or _entry_bytes(held) > self.bytes_max:
             return
         self._chunks[key] = held
-        self.bytes_held += len(held.buffer)
+        self.bytes_held += _entry_bytes(held)
         while self.bytes_held > self.bytes_max:
             _, dropped = self._chunks.popitem(last=False)
-            self.bytes_held -= len(dropped.buffer)
+            self.bytes_held -= _entry_bytes(dropped)
+
+
+def _entry_bytes(held: ServedChunk | _WholeObject) -> int:
+    """What an entry takes of the bound."""
+    return len(held.buffer) + READ_CACHE_ENTRY_BYTES

@@ -47,6 +47,11 @@ def expected_bytes(chunk: ChunkRef, bytes_max: int) -> int:
     return max(chunk.byte_count, min(bytes_max, SERVED_PER_STORED * chunk.byte_count))
 
 
+def served_bytes(chunk: ChunkRef) -> int:
+    """About what a chunk comes to in memory."""
+    return SERVED_PER_STORED * chunk.byte_count if chunk.is_archived else chunk.byte_count
+
+
 def stored_bytes(chunks: Iterable[ChunkRef]) -> int:
     """How many bytes of objects hold the chunks: a row group that several partitions share is read once."""
     return sum(byte_count for _, _, byte_count in {(c.object_id, c.byte_first, c.byte_count) for c in chunks})

@@ -20,6 +20,7 @@ from agent.clock import Clock
 from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
 from agent.fetch_sessions import WantedPartition
 from agent.metadata_loop import MetadataLoop, PartitionKey
+from agent.metrics import Metrics
 from agent.patience import Patience
 from agent.read_ahead import ReadAhead, Step
 from agent.read_budget import ReadBudget, Share
@@ -33,6 +34,7 @@ from protocol.limits import (
     FETCH_READ_SECONDS_MAX,
     FETCH_RESPONSE_BYTES_MAX,
     LEDGER_SESSION_SECONDS,
+    LOST_OBJECT_TOLD_INTERVAL_S,
     READ_PLANS_MAX,
     ROWS_PER_TURN,
 )
@@ -91,7 +93,8 @@ class _Request:
     wanted: Sequence[WantedPartition]
     bytes_min: int
     bytes_max: int
-    wait_s: float
+    deadline_s: float
+    """The monotonic time until which it waits, for records and then for its turn to read them."""
     patience: Patience
     read_until_s: float = 0.0
     """The monotonic time after which only what is in memory is answered."""
@@ -127,6 +130,7 @@ class FetchPath:
         clock: Clock,
         broker_configs: dict[str, str],
         confirmed_s: Callable[[], float],
+        metrics: Metrics,
     ) -> None:
         """`confirmed_s`: the monotonic time when the ledger was asked last that then confirmed this agent's session."""
         self._metadata = metadata
@@ -137,6 +141,8 @@ class FetchPath:
         self._clock = clock
         self._broker_configs = broker_configs
         self._confirmed_s = confirmed_s
+        self._lost_objects = metrics.fetch_lost_objects
+        self._lost_told_s = -LOST_OBJECT_TOLD_INTERVAL_S
 
     async def fetch(
         self,
@@ -153,8 +159,9 @@ class FetchPath:
         errors and marks, and no records. When `patience` ends it waits for neither.
         """
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
-        request = _Request(wanted, min(bytes_min, bytes_max), bytes_max, max_wait_ms / 1000, patience or Patience())
-        await self._wait(request, self._clock.monotonic_s() + request.wait_s)
+        deadline_s = self._clock.monotonic_s() + max_wait_ms / 1000
+        request = _Request(wanted, min(bytes_min, bytes_max), bytes_max, deadline_s, patience or Patience())
+        await self._wait(request)
         plan = await self._plan(request)
         share = await self._share(request, plan)
         if share is None:
@@ -175,11 +182,12 @@ class FetchPath:
     async def _share(self, request: "_Request", plan: "_Plan") -> Share | None:
         """Room for what is to be read, in turn; None if its turn does not come in as long as the fetch may wait."""
         share = self._budget.take_now(plan.bytes_to_read)
-        if share is not None or request.wait_s <= 0 or request.patience.is_over:
+        wait_s = request.deadline_s - self._clock.monotonic_s()
+        if share is not None or wait_s <= 0 or request.patience.is_over:
             return share
         try:
-            async with self._clock.timeout(request.wait_s):
-                return await self._budget.take(plan.bytes_to_read)
+            async with self._clock.timeout(wait_s):
+                return await self._budget.take(plan.bytes_to_read, request.patience)
         except TimeoutError:
             return None
 
@@ -198,7 +206,7 @@ class FetchPath:
         if number % ROWS_PER_TURN == 0:
             await self._clock.sleep(0)
 
-    async def _wait(self, request: "_Request", deadline_s: float) -> None:
+    async def _wait(self, request: "_Request") -> None:
         """Return when there is something to say: an error, enough bytes, the end of the wait, or of this agent's trust
         in what it sees.
         """
@@ -213,7 +221,7 @@ class FetchPath:
             if not keys or request.patience.is_over:
                 return
             now_s = self._clock.monotonic_s()
-            wait_s = min(deadline_s, self._trusted_until_s()) - now_s
+            wait_s = min(request.deadline_s, self._trusted_until_s()) - now_s
             if wait_s <= 0:
                 return
             # Watched before it is counted: what is committed in between wakes the wait.
@@ -327,7 +335,30 @@ class FetchPath:
             if read.records:
                 request.steps.append(step._replace(offset_next=read.offset_next))
             return read
+        else:
+            self._tell_lost(wanted)
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
+
+    def _tell_lost(self, wanted: WantedPartition) -> None:
+        """Each time that it was planned, from a barrier on, an object that it needs was not in the bucket."""
+        self._lost_objects.inc()
+        now_s = self._clock.monotonic_s()
+        found = self._find_now(wanted)
+        if isinstance(found, ErrorCode) or now_s < self._lost_told_s + LOST_OBJECT_TOLD_INTERVAL_S:
+            return
+        self._lost_told_s = now_s
+        chunk = next(iter(chunks_from(found.partition, wanted.fetch_offset, 0)), None)
+        stored = None if chunk is None else self._metadata.state.objects.get(chunk.object_id)
+        log.error(
+            "records are lost: an object that the ledger refers to is not in the bucket, and its consumers go no "
+            "further; put it back, or run `penstock audit` to learn what else is missing",
+            extra={
+                "topic": found.topic.name,
+                "partition": wanted.partition,
+                "offset": wanted.fetch_offset,
+                "key": None if stored is None else stored.key,
+            },
+        )
 
     async def _read_chunks(
         self, request: "_Request", share: Share, step: Step, read: PartitionRead, *, is_first: bool

@@ -130,6 +130,9 @@ class Metrics:
         self.produce_records = self._counter("produce_records", "Records acknowledged.")
         self.produce_batches_rejected = self._counter("produce_batches_rejected", "Batches refused.", ("error",))
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches served.")
+        self.fetch_lost_objects = self._counter(
+            "fetch_lost_objects", "Fetches of a partition that met an object which is gone from the bucket."
+        )
         self.intake_objects = self._counter("intake_objects", "Intake objects written.")
         self.intake_object_bytes = self._histogram(
             "intake_object_bytes",

@@ -1,20 +1,20 @@
 """Who reads on, and what is read for them before they ask.
 
 Rule: only after two fetches one after the other that did not find everything in memory, no further than the next fetch
-reaches, and only where there is room at once: nobody waits for it. What was read ahead counts until its consumer goes
-on, or for some seconds where it never does: a consumer that stops costs one fetch's worth. Consumers are told apart by
-their positions alone, so those who read side by side share what is read ahead.
+reaches, and only where there is room at once, of which it takes a small part: nobody waits for it. What was read ahead
+counts until its consumer goes on, or for some seconds where it never does: a consumer that stops costs one fetch's
+worth. Consumers are told apart by their positions alone, so those who read side by side share what is read ahead.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.chunk_plan import SERVED_PER_STORED
+from agent.chunk_plan import served_bytes
 from agent.chunk_reader import ChunkReader
 from agent.clock import Clock
 from agent.metadata_loop import PartitionKey
-from agent.read_budget import ReadBudget
+from agent.read_budget import ReadBudget, Share
 from coordinator.chunk_index import ChunkRef
 from coordinator.state import ClusterState, PartitionState
 from protocol.compression import Compression
@@ -23,6 +23,7 @@ from protocol.limits import (
     FETCHES_IN_A_ROW_MIN,
     READ_AHEAD_PARTITION_BYTES_MAX,
     READ_AHEAD_SECONDS_MAX,
+    READ_AHEAD_SHARE_OF_READS_MAX,
 )
 
 _Place = tuple[PartitionKey, int]
@@ -54,6 +55,8 @@ class ReadAhead:
         self._bytes_max = bytes_max
         self._positions: OrderedDict[_Place, _Position] = OrderedDict()
         """Where consumers are about to go on, in the order in which they came there."""
+        self._shares: list[Share] = []
+        """Of what is being read ahead."""
         self.bytes_ahead = 0
         """What was read for positions where nobody went on yet, about."""
 
@@ -63,20 +66,42 @@ class ReadAhead:
         """
         now_s = self._clock.monotonic_s()
         self._forget_until(now_s - READ_AHEAD_SECONDS_MAX)
+        room_bytes = self._room_bytes()
+        positions: list[tuple[_Place, _Position]] = []
         missing: list[tuple[ChunkRef, Compression]] = []
         for step in steps:
             before = self._leave((step.key, step.offset_first))
             position = _Position(before.fetches_in_a_row + 1, 0, now_s)
             if position.fetches_in_a_row >= FETCHES_IN_A_ROW_MIN and (has_read or before.bytes_ahead):
                 ahead, bytes_ahead = self._ahead(state, step)
-                if self.bytes_ahead + bytes_ahead <= self._bytes_max:
+                bytes_to_read = sum(served_bytes(chunk) for chunk in ahead)
+                if bytes_to_read <= room_bytes and self.bytes_ahead + bytes_ahead <= self._bytes_max:
+                    room_bytes -= bytes_to_read
                     position = position._replace(bytes_ahead=bytes_ahead)
                     missing += [(chunk, step.compression) for chunk in ahead]
-            self._come((step.key, step.offset_next), position)
-        share = self._budget.take_now(sum(_bytes_of(chunk) for chunk, _ in missing)) if missing else None
-        if share is not None:
-            with share:
+                    self.bytes_ahead += bytes_ahead
+            positions.append(((step.key, step.offset_next), position))
+        is_begun = self._begin(state, missing)
+        for place, position in positions:
+            self.bytes_ahead -= position.bytes_ahead
+            self._come(place, position if is_begun else position._replace(bytes_ahead=0))
+
+    def _room_bytes(self) -> float:
+        """How much more may be on its way ahead of its consumers."""
+        self._shares = [share for share in self._shares if share.is_held]
+        bytes_max = READ_AHEAD_SHARE_OF_READS_MAX * self._budget.bytes_max
+        return bytes_max - sum(share.bytes_taken for share in self._shares)
+
+    def _begin(self, state: ClusterState, missing: Sequence[tuple[ChunkRef, Compression]]) -> bool:
+        """Begin to read all of it. False where there is no room for it at once."""
+        share = self._budget.take_now(sum(served_bytes(chunk) for chunk, _ in missing))
+        if share is None:
+            return False
+        with share:
+            if missing:
+                self._shares.append(share)
                 self._reader.begin(state, [chunk for chunk, _ in missing], [codec for _, codec in missing], share)
+        return True
 
     def _ahead(self, state: ClusterState, step: Step) -> tuple[list[ChunkRef], int]:
         """What is missing of the next fetch's chunks, and how many bytes are there, or will be, for its sake alone."""
@@ -90,7 +115,7 @@ class ReadAhead:
             if is_missing:
                 missing.append(chunk)
             if chunk.offset_first >= step.offset_next and (is_missing or chunk.is_archived):
-                bytes_ahead += _bytes_of(chunk)
+                bytes_ahead += served_bytes(chunk)
         return missing, bytes_ahead
 
     def _leave(self, place: _Place) -> _Position:
@@ -140,8 +165,3 @@ def chunks_ahead(partition: PartitionState, offset: int, bytes_max: int) -> list
         byte_count += 0 if chunk.is_archived else chunk.byte_count
         row += 1
     return chunks
-
-
-def _bytes_of(chunk: ChunkRef) -> int:
-    """About what it comes to in memory."""
-    return SERVED_PER_STORED * chunk.byte_count if chunk.is_archived else chunk.byte_count

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from agent.patience import Patience
+
 
 @dataclass(eq=False, slots=True)
 class Share:
@@ -19,6 +21,11 @@ class Share:
     bytes_taken: int
     bytes_read: int = 0
     _holders_count: int = 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its reader is in the block, or something that it began is being read."""
+        return self._holders_count > 0
 
     def has_room_for(self, byte_count: int) -> bool:
         """Whether so much more can be read now without going past those who wait."""
@@ -56,7 +63,7 @@ class ReadBudget:
     """So many bytes for all reads in progress together."""
 
     def __init__(self, *, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._waiting: dict[asyncio.Future[None], int] = {}
         """Turns that did not come yet, in order, and the bytes that each is for."""
         self.bytes_held = 0
@@ -75,23 +82,35 @@ class ReadBudget:
         self.bytes_held += byte_count
         return Share(self, byte_count)
 
-    async def take(self, byte_count: int) -> Share:
-        """A share of `byte_count` bytes, in turn. A cancellation leaves no place taken and nothing held."""
+    async def take(self, byte_count: int, patience: Patience | None = None) -> Share:
+        """A share of `byte_count` bytes, in turn. A cancellation leaves no place taken and nothing held.
+
+        Raises `TimeoutError` where `patience` ends before its turn comes.
+        """
         share = self.take_now(byte_count)
         if share is not None:
             return share
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = byte_count
+        if patience is not None:
+            patience.wakes(lambda: self._give_up(turn))
         try:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._waiting.pop(turn, None)
                 self._let_in()
-            else:
+            elif turn.exception() is None:
                 self.give_back(byte_count)
             raise
         return Share(self, byte_count)
+
+    def _give_up(self, turn: asyncio.Future[None]) -> None:
+        """Whoever waits for this turn waits no longer, unless it has come."""
+        if not turn.done():
+            del self._waiting[turn]
+            turn.set_exception(TimeoutError())
+            self._let_in()
 
     def give_back(self, byte_count: int) -> None:
         self.bytes_held -= byte_count
@@ -109,4 +128,4 @@ class ReadBudget:
             del self._waiting[turn]
 
     def _fits(self, byte_count: int) -> bool:
-        return self.bytes_held == 0 or self.bytes_held + byte_count <= self._bytes_max
+        return self.bytes_held == 0 or self.bytes_held + byte_count <= self.bytes_max

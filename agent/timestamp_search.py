@@ -1,7 +1,8 @@
 """Finds the record that stands for a time: the index names the chunk, its records name the offset.
 
 Rule: the chunk is chosen by the index's largest timestamps alone, so one chunk is read, or two where the log starts
-inside the first: the record that the index promises may lie before the log's start. A chunk that is replaced meanwhile
+inside the first: the record that the index promises may lie before the log's start. What is read takes its share of the
+budget for all reads, in turn. A chunk that is replaced meanwhile
 is looked up again, in the state of that moment (safety rule S6).
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3), KIP-734. Differs from
 Kafka: its answer to the greatest timestamp may be a record that DeleteRecords hid.
@@ -11,13 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.chunk_cache import ServedChunk
+from agent.chunk_plan import served_bytes
 from agent.chunk_reader import ChunkReader
+from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.metadata_loop import MetadataLoop, PartitionKey
+from agent.read_budget import ReadBudget, Share
 from coordinator.chunk_index import OFFSET_FIRST, ChunkRef
 from protocol.compression import Compression
 from protocol.errors import InvalidBatch
-from protocol.limits import READ_PLANS_MAX
+from protocol.limits import FETCH_READ_SECONDS_MAX, READ_PLANS_MAX
 from protocol.record_batch import BatchHeader, walk_batches
 from protocol.records import decode_records
 from protocol.types import NO_TIMESTAMP, Offset
@@ -33,16 +37,18 @@ class RecordAt:
 
 
 class TimestampSearch:
-    def __init__(self, *, metadata: MetadataLoop, reader: ChunkReader) -> None:
+    def __init__(self, *, metadata: MetadataLoop, reader: ChunkReader, budget: ReadBudget, clock: Clock) -> None:
         self._metadata = metadata
         self._reader = reader
+        self._budget = budget
+        self._clock = clock
 
     async def find(self, key: PartitionKey, timestamp: int | None) -> RecordAt | None:
         """The first record at or after `timestamp`; with None the first of those with the greatest timestamp.
 
         None if there is no such record, or no such partition. Raises `StoreUnavailable` when the chunk cannot be read
-        now, `ObjectDamaged` or another `StoreError` when it never can, `LedgerUnavailable` where it has to be looked up
-        again and the ledger is away.
+        now or soon, `ObjectDamaged` or another `StoreError` when it never can, `LedgerUnavailable` where it has to be
+        looked up again and the ledger is away.
         """
         best: RecordAt | None = None
         offset_min = 0
@@ -51,22 +57,45 @@ class TimestampSearch:
             if chunk is None or (best is not None and chunk.max_timestamp <= best.timestamp):
                 return best
             try:
-                served = (await self._reader.read(self._metadata.state, [chunk], [Compression.NONE]))[0]
+                found, best = await self._look_into(chunk, timestamp, log_start)
             except ObjectMissing:
                 await self._metadata.barrier()
                 continue
+            if found is not None:
+                return found
+            # What the index promises is not to be seen any more: what follows the chunk may have it.
+            offset_min = chunk.offset_end
+        raise StoreUnavailable("the chunk was replaced each time it was looked up")
+
+    async def _look_into(
+        self, chunk: ChunkRef, timestamp: int | None, log_start: Offset
+    ) -> tuple[RecordAt | None, RecordAt | None]:
+        """The record that the index promises; where it is not to be seen and `timestamp` is None, instead of it the
+        best that is.
+        """
+        is_held = self._reader.holds(chunk, Compression.NONE)
+        with await self._share(0 if is_held else served_bytes(chunk)) as share:
+            within = self._clock.timeout(FETCH_READ_SECONDS_MAX)
+            (served,) = await self._reader.read(self._metadata.state, [chunk], [Compression.NONE], share, within=within)
+            if not is_held:
+                share.count(len(served.buffer))
             try:
                 found = await run_in_thread(
                     first_at_or_after, served, chunk.max_timestamp if timestamp is None else timestamp, log_start
                 )
-                if found is not None:
-                    return found
-                # What the index promises is not to be seen any more: what follows the chunk may have it.
-                offset_min = chunk.offset_end
-                best = await run_in_thread(latest, served, log_start) if timestamp is None else None
+                if found is not None or timestamp is not None:
+                    return found, None
+                return None, await run_in_thread(latest, served, log_start)
             except InvalidBatch as error:
                 raise ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}") from error
-        raise StoreUnavailable("the chunk was replaced each time it was looked up")
+
+    async def _share(self, byte_count: int) -> Share:
+        """Room for so much, in turn. Raises `StoreUnavailable` where its turn does not come for long."""
+        try:
+            async with self._clock.timeout(FETCH_READ_SECONDS_MAX):
+                return await self._budget.take(byte_count)
+        except TimeoutError:
+            raise StoreUnavailable("others read as much as may be read at a time") from None
 
     def _chunk(self, key: PartitionKey, timestamp: int | None, offset_min: int) -> tuple[ChunkRef | None, Offset]:
         """The chunk to be read, from that of `offset_min` on, None where there is none; and where the log starts."""

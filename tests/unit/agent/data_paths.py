@@ -100,6 +100,7 @@ class DataPaths:
             clock=parts.clock,
             broker_configs={},
             confirmed_s=lambda: parts.clock.monotonic_s() if self.confirmed_s is None else self.confirmed_s,
+            metrics=parts.metrics,
         )
         self.archiver = Archiver(
             store=self.store,
@@ -211,7 +212,7 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         record_rules=RecordRulesOfTopics({}),
         fetch=paths.fetch_path,
         fetch_sessions=FetchSessions(),
-        timestamps=TimestampSearch(metadata=parts.metadata, reader=reader),
+        timestamps=TimestampSearch(metadata=parts.metadata, reader=reader, budget=paths.budget, clock=clock),
         producer_ids=ProducerIdBlock(writer=parts.writer),
         topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
         broker_configs={},

@@ -1,11 +1,14 @@
 """Chunks in memory: cut at whole batches, kept within a bound, the least recently used dropped first."""
 
+import tracemalloc
+
 import pytest
 
 from agent.chunk_cache import ChunkCache, ServedChunk
 from coordinator.chunk_index import ChunkIndex, ChunkRef
+from protocol.limits import MIB, READ_CACHE_ENTRY_BYTES
 from protocol.record_batch import patch_offsets, walk_batches
-from protocol.types import Offset
+from protocol.types import ObjectId, Offset
 from tests.made_records import Record, make_batch
 
 COUNTS = (3, 1, 5)
@@ -18,6 +21,11 @@ def served(first: int = 10) -> ServedChunk:
         batches += make_batch([Record(offset=n, timestamp=n, value=b"v" * 10) for n in range(count)])
     patch_offsets(batches, first)
     return ServedChunk(memoryview(batches))
+
+
+def entry_bytes(chunk: ServedChunk) -> int:
+    """What a chunk takes of the bound."""
+    return len(chunk.buffer) + READ_CACHE_ENTRY_BYTES
 
 
 def refs(count: int) -> list[ChunkRef]:
@@ -71,7 +79,7 @@ def test_a_chunk_is_found_again_and_counted() -> None:
 
 def test_to_look_whether_a_chunk_is_held_is_no_use_of_it() -> None:
     chunk = served()
-    cache, (first, second, third) = ChunkCache(bytes_max=2 * len(chunk.buffer)), refs(3)
+    cache, (first, second, third) = ChunkCache(bytes_max=2 * entry_bytes(chunk)), refs(3)
     cache.put(first, chunk)
     cache.put(second, chunk)
     assert [cache.holds(ref) for ref in (first, second, third)] == [True, True, False]
@@ -94,21 +102,42 @@ def test_chunks_of_one_file_that_hold_no_rows_are_told_apart_by_their_offsets(of
 
 def test_the_least_recently_used_chunk_goes_first() -> None:
     chunk = served()
-    cache, (first, second, third) = ChunkCache(bytes_max=2 * len(chunk.buffer)), refs(3)
+    cache, (first, second, third) = ChunkCache(bytes_max=2 * entry_bytes(chunk)), refs(3)
     cache.put(first, chunk)
     cache.put(second, chunk)
     cache.get(first)
     cache.put(third, chunk)
     assert [cache.get(ref) is not None for ref in (first, second, third)] == [True, False, True]
-    assert cache.bytes_held == 2 * len(chunk.buffer)
+    assert cache.bytes_held == 2 * entry_bytes(chunk)
 
 
 def test_the_same_chunk_is_counted_once_and_one_above_the_bound_is_not_kept() -> None:
     chunk = served()
-    cache, (ref,) = ChunkCache(bytes_max=len(chunk.buffer)), refs(1)
+    cache, (ref,) = ChunkCache(bytes_max=entry_bytes(chunk)), refs(1)
     cache.put(ref, chunk)
     cache.put(ref, chunk)
-    assert cache.bytes_held == len(chunk.buffer)
-    small = ChunkCache(bytes_max=len(chunk.buffer) - 1)
+    assert cache.bytes_held == entry_bytes(chunk)
+    small = ChunkCache(bytes_max=entry_bytes(chunk) - 1)
     small.put(ref, chunk)
     assert (small.get(ref), small.bytes_held) == (None, 0)
+
+
+def test_many_small_chunks_take_no_more_memory_than_the_bound_says() -> None:
+    bytes_max = 4 * MIB
+    cache, ref = ChunkCache(bytes_max=bytes_max), refs(1)[0]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(20_000):
+        cache.put(ref._replace(object_id=ObjectId(number)), ServedChunk(memoryview(bytearray(150))))
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert 0 < cache.bytes_held <= bytes_max
+    assert bytes_max / 4 < taken < bytes_max
+
+
+def test_a_whole_object_counts_with_its_entry_until_it_is_dropped() -> None:
+    cache = ChunkCache(bytes_max=1 << 20)
+    cache.put_object(ObjectId(7), memoryview(bytes(100)), chunks_count=1)
+    assert cache.bytes_held == 100 + READ_CACHE_ENTRY_BYTES
+    cache.drop_object(ObjectId(7))
+    assert cache.bytes_held == 0

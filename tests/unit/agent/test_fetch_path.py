@@ -12,12 +12,13 @@ from agent.clock import Clock, SystemClock
 from agent.fetch_path import FetchPath, PartitionRead
 from agent.fetch_sessions import WantedPartition
 from agent.ids import SystemIds
+from agent.patience import Patience
 from agent.topics import TopicAdmin
 from coordinator.log import Head
 from coordinator.memory_log import MemoryLedger
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.limits import LEDGER_SESSION_SECONDS, ROWS_PER_TURN
+from protocol.limits import LEDGER_SESSION_SECONDS, LOST_OBJECT_TOLD_INTERVAL_S, ROWS_PER_TURN
 from protocol.types import TopicId
 from storage.failing import Fault, FaultKind, Operation
 from storage.object_store import ObjectMeta
@@ -127,6 +128,30 @@ async def test_a_missing_object_is_an_error_and_not_an_end() -> None:
         await paths.memory.delete([meta.key for meta in await intake_objects(paths)])
         read = await paths.fetch(0)
     assert (read.error_code, read.record_bytes) == (ErrorCode.not_leader_or_follower, 0)
+
+
+async def test_a_lost_object_is_named_in_the_log_from_time_to_time_and_counted_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(3))
+        (lost,) = await intake_objects(paths)
+        await paths.memory.delete([lost.key])
+        for _ in range(3):
+            await paths.fetch(1)
+        told = [record for record in caplog.records if "penstock audit" in record.message]
+        paths.parts.clock.seconds += LOST_OBJECT_TOLD_INTERVAL_S
+        await paths.fetch(1)
+        told_later = [record for record in caplog.records if "penstock audit" in record.message]
+        exposition = paths.parts.metrics.exposition().decode()
+    assert [(record.levelname, len(told), len(told_later)) for record in told] == [("ERROR", 1, 2)]
+    assert {key: told[0].__dict__[key] for key in ("topic", "partition", "offset", "key")} == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 1,
+        "key": lost.key,
+    }
+    assert "penstock_fetch_lost_objects_total 4.0" in exposition
 
 
 async def test_a_store_that_is_away_is_a_retriable_error() -> None:
@@ -243,6 +268,7 @@ def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], floa
         clock=clock,
         broker_configs={},
         confirmed_s=confirmed_s,
+        metrics=parts.metrics,
     )
 
 
@@ -330,6 +356,37 @@ async def test_a_fetch_whose_turn_does_not_come_in_time_answers_without_records(
             waiting = paths.budget.waiting_count
     assert (read.error_code, read.record_bytes, read.high_watermark) == (ErrorCode.none, 0, 3)
     assert waiting == 0
+
+
+async def test_a_fetch_whose_patience_ends_waits_for_its_turn_no_longer() -> None:
+    patience = Patience()
+    async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths, asyncio.TaskGroup() as tasks:
+        await paths.produce(batch(3))
+        with await paths.budget.take(1_000):
+            fetching = tasks.create_task(
+                paths.fetch_path.fetch(
+                    [consumer_of("t")], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20, patience=patience
+                )
+            )
+            while not paths.budget.waiting_count:
+                await paths.parts.clock.sleep(0)
+            patience.end()
+            async with asyncio.timeout(5):
+                (read,) = await fetching
+            waiting = paths.budget.waiting_count
+    assert (read.error_code, read.record_bytes, read.high_watermark) == (ErrorCode.none, 0, 3)
+    assert waiting == 0
+
+
+async def test_a_fetch_waits_for_records_and_for_its_turn_together_no_longer_than_it_may() -> None:
+    clock = SteppedClock()
+    async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths:
+        await paths.produce(batch(3))
+        path = fetch_path_of(paths, clock, lambda: clock.seconds)
+        with await paths.budget.take(1_000):
+            (read,) = await path.fetch([consumer_of("t")], max_wait_ms=3_000, bytes_min=1 << 19, bytes_max=1 << 20)
+    assert (read.error_code, read.record_bytes) == (ErrorCode.none, 0)
+    assert clock.waits == [3.0]
 
 
 async def test_fetches_read_as_their_turn_comes_and_one_that_is_cancelled_holds_up_nobody() -> None:

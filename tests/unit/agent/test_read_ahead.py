@@ -8,7 +8,7 @@ from agent.fetch_path import PartitionRead
 from agent.read_ahead import Step, chunks_ahead
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.limits import CONSUMER_POSITIONS_REMEMBERED_MAX, READ_AHEAD_SECONDS_MAX
+from protocol.limits import CONSUMER_POSITIONS_REMEMBERED_MAX, READ_AHEAD_SECONDS_MAX, READ_AHEAD_SHARE_OF_READS_MAX
 from protocol.types import PartitionIndex
 from storage.failing import Fault, FaultKind, Operation
 from tests.made_commands import TOPIC
@@ -124,13 +124,30 @@ async def test_no_more_is_read_ahead_than_a_part_of_the_cache() -> None:
 
 
 async def test_where_others_read_all_that_may_be_read_nothing_is_read_ahead_and_nobody_waits_for_it() -> None:
-    async with cold(budget_bytes=len(BATCH)) as paths:
-        await fetched(paths, 0)
-        await paths.fetch(RECORDS, partition_bytes_max=len(BATCH))
-        with await paths.budget.take(len(BATCH)):
+    async with cold(budget_bytes=16 * len(BATCH)) as paths:
+        for number in range(2):
+            await fetched(paths, number * RECORDS)
+        assert (held(paths), paths.ahead.bytes_ahead) == ([0, 1, 2], len(BATCH))
+        with await paths.budget.take(16 * len(BATCH)):
             async with asyncio.timeout(5):
-                await paths.fetch(RECORDS, partition_bytes_max=len(BATCH))
-            assert 3 not in held(paths)
+                await paths.fetch(2 * RECORDS, partition_bytes_max=len(BATCH))
+            assert (held(paths), paths.ahead.bytes_ahead) == ([0, 1, 2], 0)
+
+
+async def test_what_is_on_its_way_ahead_takes_a_small_part_of_what_may_be_read() -> None:
+    async with cold(budget_bytes=int(len(BATCH) / READ_AHEAD_SHARE_OF_READS_MAX)) as paths:
+        for offset in (0, 4 * RECORDS):
+            await fetched(paths, offset)
+        back = asyncio.Event()
+        paths.during_pause = back.wait
+        each_ahead = []
+        for number in (1, 5):
+            step = Step((TOPIC, PartitionIndex(0)), number * RECORDS, (number + 1) * RECORDS, 1, Compression.NONE)
+            paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+            paths.ahead.answered(paths.parts.metadata.state, [step], has_read=True)
+            each_ahead.append((paths.ahead.bytes_ahead, paths.budget.bytes_held))
+        back.set()
+    assert each_ahead == [(len(BATCH), len(BATCH))] * 2
 
 
 async def test_a_read_ahead_that_fails_is_nobodys_error() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.patience import Patience
 from agent.read_budget import ReadBudget, Share
 from tests.unit.agent.ledger_parts import ManualClock
 
@@ -128,6 +129,47 @@ async def test_one_that_gives_up_as_its_turn_comes_gives_its_share_to_the_next()
         waiting.cancel()
         await readers.settle()
         assert (readers.let_in, readers.budget.bytes_held, readers.budget.waiting_count) == ([60, 80], 80, 0)
+
+
+async def test_one_whose_patience_ends_leaves_its_place_to_the_next_and_one_that_was_let_in_keeps_its_share() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        await readers.begin(90)
+        patience, unneeded = Patience(), Patience()
+        impatient = tasks.create_task(gives_up(readers.budget, 50, patience))
+        await readers.settle()
+        await readers.begin(10)
+        assert readers.budget.waiting_count == 2
+        patience.end()
+        await readers.settle()
+        assert (impatient.result(), readers.let_in, readers.budget.bytes_held) == (True, [90, 10], 100)
+        let_in = tasks.create_task(gives_up(readers.budget, 20, unneeded))
+        await readers.settle()
+        await readers.end(90)
+        unneeded.end()
+        assert (let_in.result(), readers.budget.bytes_held, readers.budget.waiting_count) == (False, 10, 0)
+
+
+async def test_one_that_is_cancelled_as_its_patience_ends_gives_back_nothing() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        readers = Readers(tasks)
+        await readers.begin(90)
+        patience = Patience()
+        impatient = tasks.create_task(gives_up(readers.budget, 50, patience))
+        await readers.settle()
+        patience.end()
+        impatient.cancel()
+        await readers.settle()
+        assert (readers.budget.bytes_held, readers.budget.waiting_count) == (90, 0)
+
+
+async def gives_up(budget: ReadBudget, byte_count: int, patience: Patience) -> bool:
+    """Whether patience ended before the share was there, which is given back at once."""
+    try:
+        with await budget.take(byte_count, patience):
+            return False
+    except TimeoutError:
+        return True
 
 
 async def test_a_share_is_given_back_by_a_reader_that_fails() -> None:

@@ -6,6 +6,8 @@ import struct
 
 import pytest
 
+from agent import timestamp_search
+from agent.clock import SystemClock
 from agent.handlers import list_offsets
 from agent.handlers.list_offsets import MAX_TIMESTAMP, NOTHING, offset_at
 from agent.services import Request
@@ -29,7 +31,7 @@ Answer = tuple[ErrorCode, tuple[int, int, int]]
 async def latest_in_time(paths: DataPaths) -> Answer:
     metadata = paths.parts.metadata
     partition = metadata.state.topics[TOPIC].partitions[0]
-    timestamps = TimestampSearch(metadata=metadata, reader=paths.reader)
+    timestamps = TimestampSearch(metadata=metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock)
     return await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP)
 
 
@@ -45,6 +47,38 @@ async def with_object(payload: bytes) -> Answer:
 
 async def test_the_record_with_the_greatest_time_is_found() -> None:
     assert await with_object(BATCH) == (ErrorCode.none, (1_002, 2, LEADER_EPOCH))
+
+
+async def test_a_lookup_by_time_reads_in_its_turn_and_what_it_reads_counts_until_it_is_answered() -> None:
+    async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths, asyncio.TaskGroup() as tasks:
+        await paths.produce(BATCH)
+        each_held = list[int]()
+
+        async def pause() -> None:
+            each_held.append(paths.budget.bytes_held)
+
+        paths.during_pause = pause
+        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        with await paths.budget.take(1_000):
+            lookup = tasks.create_task(latest_in_time(paths))
+            while not paths.budget.waiting_count:
+                await paths.parts.clock.sleep(0)
+        answer = await lookup
+        held_after = paths.budget.bytes_held
+    assert answer == (ErrorCode.none, (1_002, 2, LEADER_EPOCH))
+    assert (each_held, held_after) == ([len(BATCH)], 0)
+
+
+async def test_a_lookup_by_time_whose_turn_does_not_come_may_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timestamp_search, "FETCH_READ_SECONDS_MAX", 0.01)
+    async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths:
+        await paths.produce(BATCH)
+        metadata = paths.parts.metadata
+        search = TimestampSearch(metadata=metadata, reader=paths.reader, budget=paths.budget, clock=SystemClock())
+        with await paths.budget.take(1_000):
+            partition = metadata.state.topics[TOPIC].partitions[0]
+            answer = await offset_at(search, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP)
+    assert answer == (ErrorCode.not_leader_or_follower, NOTHING)
 
 
 async def test_a_damaged_object_is_a_storage_error() -> None:
@@ -97,7 +131,9 @@ async def test_deleted_records_are_found_by_no_time(
             await paths.produce(make_batch([Record(offset=n, timestamp=time) for n, time in enumerate(times)]))
         await paths.parts.writer.submit(delete_before(log_start))
         metadata = paths.parts.metadata
-        timestamps = TimestampSearch(metadata=metadata, reader=paths.reader)
+        timestamps = TimestampSearch(
+            metadata=metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock
+        )
         partition = metadata.state.topics[TOPIC].partitions[0]
         assert await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, timestamp) == (ErrorCode.none, found)
 
