@@ -32,7 +32,7 @@ class RetryPolicy:
     deadline_s: float = 60.0
     """No try begins later than this after the first one."""
     pause_first_s: float = 0.05
-    pause_s_max: float = 5.0
+    pause_s_max: float = 2.0
 
     def pause_s(self, tries: int, elapsed_s: float, chance: float) -> float | None:
         """How long to pause after `tries` failed tries; None to give up. `chance` is uniform in [0, 1)."""
