@@ -5,7 +5,7 @@ decided at apply; what is checked here spares the ledger an entry that would be 
 Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import CreateTopic, DeleteTopic, Refused
 from coordinator.config_types import shorten
+from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
 from coordinator.topic_configs import InvalidConfig, broker_value, overrides_at_creation, validate_topic_configs
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
@@ -23,6 +24,7 @@ from protocol.limits import LEDGER_WAIT_SECONDS_MAX, PARTITIONS_PER_TOPIC_MAX
 from protocol.types import TopicId
 
 T = TypeVar("T")
+K = TypeVar("K", str, TopicId)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,10 @@ class TopicAdmin:
         topic_id = state.topic_ids.get(name)
         return None if topic_id is None else state.topics[topic_id]
 
+    def known_id(self, topic_id: TopicId) -> TopicState | None:
+        """Like `known`, by topic id."""
+        return self._metadata.state.topics.get(topic_id)
+
     async def by_name(self, name: str) -> TopicState | None:
         """The topic, or None once a barrier confirmed that there is none (safety rule S4)."""
         topic = self.known(name)
@@ -77,10 +83,10 @@ class TopicAdmin:
 
     async def by_id(self, topic_id: TopicId) -> TopicState | None:
         """Like `by_name`, by topic id."""
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self.known_id(topic_id)
         if topic is None:
             await self._metadata.barrier()
-            topic = self._metadata.state.topics.get(topic_id)
+            topic = self.known_id(topic_id)
         return topic
 
     @property
@@ -153,6 +159,31 @@ class TopicAdmin:
         if isinstance(outcome, Refused):
             is_gone = topic.topic_id not in self._metadata.state.topics
             raise TopicError(unknown if is_gone else outcome.error_code, outcome.reason)
+
+
+class TopicLookup:
+    """Looks up the topics of one request. A ledger that is away is waited for once, not for each of its topics."""
+
+    def __init__(self, topics: TopicAdmin) -> None:
+        self._topics = topics
+        self._is_ledger_away = False
+
+    async def by_name(self, name: str) -> TopicState | None:
+        """As `TopicAdmin.by_name`; raises `LedgerUnavailable` for a topic of which nothing can be said."""
+        return self._topics.known(name) or await self._asked(self._topics.by_name, name)
+
+    async def by_id(self, topic_id: TopicId) -> TopicState | None:
+        """Like `by_name`, by topic id."""
+        return self._topics.known_id(topic_id) or await self._asked(self._topics.by_id, topic_id)
+
+    async def _asked(self, look_up: Callable[[K], Awaitable[TopicState | None]], key: K) -> TopicState | None:
+        if self._is_ledger_away:
+            raise LedgerUnavailable("the ledger did not answer this request's barrier")
+        try:
+            return await look_up(key)
+        except LedgerUnavailable:
+            self._is_ledger_away = True
+            raise
 
 
 def _given(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -2,22 +2,27 @@
 
 Version 0 lists every topic for an empty list, later versions for null. A topic that does not exist is created if both
 the request (version 4 and later) and `auto.create.topics.enable` allow it, and the answer comes when it exists: never
-LEADER_NOT_AVAILABLE, which kafka-go takes as final. Topic ids: version 10 and later (KIP-516). Leaders and replicas
-are rendezvous agents (`coordinator.rendezvous`), in the client's zone where that is known; all replicas are in sync.
+LEADER_NOT_AVAILABLE, which kafka-go takes as final. While the ledger does not answer, what is known is told all the
+same: of a topic that may be new the client is told to ask again, REQUEST_TIMED_OUT, never that it is unknown (safety
+rule S4); a list of all topics may lack the newest. Topic ids: version 10 and later (KIP-516). Leaders and replicas are
+rendezvous agents (`coordinator.rendezvous`), in the client's zone where that is known; all replicas are in sync.
 Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3).
 """
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from agent.cluster_view import brokers
 from agent.handlers.authorized_operations import on_cluster, on_topic
 from agent.handlers.entities import answer, request_body
+from agent.ledger_writer import OutcomeUnknown
 from agent.services import Request, Services
-from agent.topics import TopicError, before, deadline_s
+from agent.topics import TopicError, TopicLookup, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
+from coordinator.log import LedgerUnavailable
 from coordinator.rendezvous import Assignment
 from coordinator.state import TopicState
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
@@ -50,17 +55,20 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
     zone = services.zone_of(request)
     if body.topics is None or (version == 0 and not body.topics):
-        await services.metadata.barrier()
+        # A topic that was created through another agent is there at once; so little is not worth an outage, though.
+        with suppress(LedgerUnavailable):
+            await services.metadata.barrier()
         topics = []
         for topic in list(services.state.topics.values()):
             topics.append(_told(services, topic, zone))
             await turns.row()
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
+        lookup = TopicLookup(services.topics)
         creation_end_s = deadline_s(services.clock) if may_create else None
         told = []
         for wanted in once.values():
-            told.append(await _wanted(services, wanted, version, creation_end_s, zone))
+            told.append(await _wanted(services, lookup, wanted, version, creation_end_s, zone))
             await turns.row()
         topics = list({(topic.name, topic.topic_id): topic for topic in told}.values())
     alive = brokers(services.state, request.listener)
@@ -111,6 +119,7 @@ def _answer(
 
 async def _wanted(
     services: Services,
+    lookup: TopicLookup,
     wanted: Any,
     version: int,
     creation_end_s: float | None,
@@ -119,26 +128,39 @@ async def _wanted(
     """What the client is told of one topic; without a deadline none is created."""
     topic_id = wanted.topic_id if version >= 10 else None
     nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
-    if topic_id is not None:
-        topic = await services.topics.by_id(TopicId(topic_id.bytes))
-        if topic is None:
-            return _Told(nameless, topic_id, ErrorCode.unknown_topic_id)
-        return _told(services, topic, zone)
-    if wanted.name is None:
+    try:
+        if topic_id is None:
+            return await _named(services, lookup, wanted.name, nameless, creation_end_s, zone)
+        topic = await lookup.by_id(TopicId(topic_id.bytes))
+    except (LedgerUnavailable, OutcomeUnknown):
+        name = nameless if wanted.name is None else wanted.name
+        return _Told(name, topic_id, ErrorCode.request_timed_out)
+    return _Told(nameless, topic_id, ErrorCode.unknown_topic_id) if topic is None else _told(services, topic, zone)
+
+
+async def _named(
+    services: Services,
+    lookup: TopicLookup,
+    name: str | None,
+    nameless: str | None,
+    creation_end_s: float | None,
+    zone: str | None,
+) -> _Told:
+    if name is None:
         return _Told(nameless, None, ErrorCode.unknown_topic_id)
-    topic = await services.topics.by_name(wanted.name)
+    topic = await lookup.by_name(name)
     if topic is None:
         try:
-            validate_topic_name(wanted.name)
+            validate_topic_name(name)
         except InvalidTopicName:
-            return _Told(wanted.name, None, ErrorCode.invalid_topic_exception)
+            return _Told(name, None, ErrorCode.invalid_topic_exception)
         if creation_end_s is None:
-            return _Told(wanted.name, None, ErrorCode.unknown_topic_or_partition)
+            return _Told(name, None, ErrorCode.unknown_topic_or_partition)
         try:
-            creation = services.topics.auto_create(wanted.name)
+            creation = services.topics.auto_create(name)
             topic = await before(creation_end_s, services.clock, creation)
         except TopicError as error:
-            return _Told(wanted.name, None, error.error_code)
+            return _Told(name, None, error.error_code)
     return _told(services, topic, zone)
 
 

@@ -1,7 +1,8 @@
 """Produce 3-13: records in, offsets out.
 
 `acks=1` means `acks=all`: nothing is acknowledged before it is durable and ordered. acks=0 is written all the same and
-answered by nothing, but by a closed connection where an error is known at once. A bad batch fails alone. Versions 11
+answered by nothing, but by a closed connection where an error is known at once. A bad batch fails alone, and so does a
+topic that may be new while the ledger does not tell (NOT_LEADER_OR_FOLLOWER, safety rule S4). Versions 11
 and 12 carry the transactional protocol of KIP-890 in the same bytes; version 13 names topics by id (KIP-516).
 Source: org.apache.kafka.server.KafkaApis.handleProduceRequest, ProduceRequestUtils.validateRecords,
 org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
@@ -9,12 +10,15 @@ org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 from agent.cpu import run_in_thread
 from agent.produce_path import NO_OFFSET, Acknowledgement
 from agent.record_checks import CheckedRecords, check_records
 from agent.services import Answer, NoAnswer, Request, Services
+from agent.topics import TopicLookup
 from agent.turns import Turns
+from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
@@ -54,9 +58,10 @@ async def handle(services: Services, request: Request) -> Answer:
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
     turns = Turns(services.clock)
+    lookup = TopicLookup(services.topics)
     accepted: list[BatchGroup] = []
     for topic_row, topic in enumerate(body.topics):
-        found, unknown = await _find_topic(services, topic)
+        found, unknown = await _find_topic(lookup, topic)
         for partition in topic.partitions:
             place = Place(pending, topic_row, partition.index)
             if has_room:
@@ -68,15 +73,14 @@ async def handle(services: Services, request: Request) -> Answer:
             partition.records = None
             await turns.row()
         await turns.row()
+    # Checks and the wait for room take time: a drain that began meanwhile may have told others to lead (S8).
+    if body.acks != ACKS_NONE and await services.draining.sends_away():
+        for group in accepted:
+            cast("Place", group.ticket).settle(SENT_AWAY)
+        accepted = []
     _take_in(services, request, accepted)
     if body.acks == ACKS_NONE:
-        if not has_room:
-            raise NoAnswer("the intake is full, and nobody waits for an error")
-        refused = pending.refused
-        if refused is not None:
-            raise NoAnswer(f"{refused.name} for records that nobody waits for")
-        if services.draining.is_sending_away:
-            raise NoAnswer("this agent is stopping, and nobody waits for an error")
+        _end_where_due(services, pending, has_room=has_room)
         return None
     pending.begin()
     # A large one is answered before the next request of its connection is taken up: none shares its flush anyway.
@@ -84,6 +88,16 @@ async def handle(services: Services, request: Request) -> Answer:
         return pending.answer
     await pending.answer
     return await run_in_thread(pending.response)
+
+
+def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: bool) -> None:
+    """Raise `NoAnswer` where a client that gets no answers (acks=0) has to look again."""
+    if not has_room:
+        raise NoAnswer("the intake is full, and nobody waits for an error")
+    if pending.refused is not None:
+        raise NoAnswer(f"{pending.refused.name} for records that nobody waits for")
+    if services.draining.is_sending_away:
+        raise NoAnswer("this agent is stopping, and nobody waits for an error")
 
 
 def _sent_away(request: Request, body: ProduceRequest) -> Answer:
@@ -174,15 +188,15 @@ class Place:
         pending.place_settled()
 
 
-async def _find_topic(services: Services, topic: ProduceTopic) -> tuple[TopicState | None, ErrorCode]:
+async def _find_topic(lookup: TopicLookup, topic: ProduceTopic) -> tuple[TopicState | None, ErrorCode]:
     """The topic, and what to answer where it is None."""
-    if topic.topic_id is not None:
-        topic_id = TopicId(topic.topic_id)
-        found = services.state.topics.get(topic_id) or await services.topics.by_id(topic_id)
-        return found, ErrorCode.unknown_topic_id
-    assert topic.name is not None
-    found = services.topics.known(topic.name) or await services.topics.by_name(topic.name)
-    return found, ErrorCode.unknown_topic_or_partition
+    try:
+        if topic.topic_id is not None:
+            return await lookup.by_id(TopicId(topic.topic_id)), ErrorCode.unknown_topic_id
+        assert topic.name is not None
+        return await lookup.by_name(topic.name), ErrorCode.unknown_topic_or_partition
+    except LedgerUnavailable:
+        return None, ErrorCode.not_leader_or_follower
 
 
 async def _check(

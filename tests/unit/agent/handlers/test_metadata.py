@@ -1,16 +1,25 @@
 """Many partitions are answered in a thread, with the bytes that the loop would have made."""
 
+import asyncio
 import threading
 from collections.abc import Sequence
 
 import pytest
+from kio.schema.metadata.v4.response import MetadataResponse
 
 from agent import turns
 from agent.handlers import metadata
 from agent.handlers.entities import Values, answer
+from coordinator.memory_log import MemoryLedger
 from protocol.connection import RequestFrame
+from protocol.errors import ErrorCode
+from protocol.types import TopicId
 from storage.object_store import Buffer
+from tests.made_commands import create
+from tests.unit.agent.data_paths import another_agent, data_paths, services_of
 from tests.unit.agent.handlers.test_ledger_waits import Impatient, joined, request, stalled
+from tests.unit.agent.handlers.test_placement import read
+from tests.unit.agent.ledger_parts import ManualClock
 
 BY_NAME = b"\0\0\0\2\0\1t\0\1u\0"
 
@@ -31,3 +40,30 @@ async def test_many_partitions_are_answered_in_a_thread_and_few_on_the_loop(monk
     assert b"\0\1t" in inline
     assert threads[0] == threading.current_thread().name
     assert threads[1].startswith("cpu")
+
+
+async def test_s4_while_the_ledger_is_away_what_is_known_is_told_and_the_rest_is_to_be_asked_again() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        ledger = paths.parts.ledger
+        assert isinstance(ledger, MemoryLedger)
+        services = services_of(paths, ManualClock(), tasks)
+        known = joined(await metadata.handle(services, request(3, 4, b"\0\0\0\1\0\1t\0")))
+        ledger.is_reachable = False
+        for may_create in (b"\0", b"\1"):
+            asked = request(3, 4, b"\0\0\0\3\0\1u\0\1t\0\1v" + may_create)
+            answer = read(MetadataResponse, await metadata.handle(services, asked))
+            timed_out = ErrorCode.request_timed_out
+            codes = {topic.name: topic.error_code for topic in answer.topics}
+            assert codes == {"u": timed_out, "t": ErrorCode.none, "v": timed_out}
+            assert [len(topic.partitions) for topic in answer.topics] == [0, 1, 0]
+        every = joined(await metadata.handle(services, request(3, 4, b"\xff\xff\xff\xff\0")))
+        ledger.is_reachable = True
+    assert every == known
+
+
+async def test_s4_all_topics_are_told_with_those_that_another_agent_has_just_created() -> None:
+    async with data_paths() as paths, another_agent(paths) as other, asyncio.TaskGroup() as tasks:
+        await paths.parts.writer.submit(create("u", topic_id=TopicId(bytes([1] * 16))))
+        services = services_of(other, ManualClock(), tasks)
+        answer = read(MetadataResponse, await metadata.handle(services, request(3, 4, b"\xff\xff\xff\xff\0")))
+    assert [topic.name for topic in answer.topics] == ["t", "u"]

@@ -7,12 +7,16 @@ import pytest
 
 from agent.handlers import produce
 from agent.handlers.produce import _refusal
-from agent.services import Request
+from agent.record_checks import CheckedRecords, check_records
+from agent.services import Answer, Request, Services
+from coordinator.log import LedgerUnavailable
+from coordinator.state import TopicState
 from protocol.compression import Compression
 from protocol.connection import read_request_frame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import MIB
 from storage.failing import Fault, FaultKind, Operation
+from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch
 from tests.unit.agent.data_paths import data_paths, services_of
 from tests.unit.agent.ledger_parts import ManualClock
@@ -65,3 +69,64 @@ async def test_accepted_records_move_out_of_a_request_that_was_refused_for_the_m
     assert is_shared == [is_memory_shared]
     codes = struct.unpack(">h", told[19:21]) + struct.unpack(">h", told[41:43])
     assert codes == (ErrorCode.none, ErrorCode.unknown_topic_or_partition)
+
+
+BATCH = make_batch([Record(offset=0, timestamp=1_700_000_000_000, value=b"v")], Compression.NONE)
+
+
+def request(*topics: bytes) -> Request:
+    """Produce 3 of a batch for the first partition of each topic."""
+    data = [struct.pack(">h", len(name)) + name + struct.pack(">iii", 1, 0, len(BATCH)) + BATCH for name in topics]
+    head = HEAD[: -len(b"\0\0\0\1\0\1t")] + struct.pack(">i", len(topics))
+    return Request(frame=read_request_frame(0, memoryview(head + b"".join(data))), listener="PLAINTEXT", peer="test")
+
+
+async def told(answer: Answer) -> bytes:
+    assert isinstance(answer, asyncio.Future)
+    return b"".join(await answer)
+
+
+async def test_s8_what_is_checked_while_a_drain_lets_others_lead_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_checking, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(services: Services, topic: TopicState, records: memoryview | None) -> CheckedRecords:
+        is_checking.set()
+        await may_go_on.wait()
+        return await check_records(services, topic, records)
+
+    monkeypatch.setattr(produce, "check_records", slowly)
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        handled = tasks.create_task(produce.handle(services, request(b"t")))
+        await is_checking.wait()
+        services.draining.begin()
+        await services.produce.drain()
+        services.draining.tell()
+        may_go_on.set()
+        answer = await told(await handled)
+        await services.produce.drain()
+        assert services.state.topics[TOPIC].partitions[0].log_end == 0
+    assert struct.unpack(">h", answer[19:21]) == (ErrorCode.not_leader_or_follower,)
+    assert services.draining.sent_away_count == 1
+
+
+async def test_s4_a_ledger_that_is_away_costs_an_unknown_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[None] = []
+
+    async def away() -> None:
+        asked.append(None)
+        raise LedgerUnavailable("away")
+
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        monkeypatch.setattr(services.metadata, "barrier", away)
+        answer = await told(await produce.handle(services, request(b"u", b"t", b"v")))
+        assert services.state.topics[TOPIC].partitions[0].log_end == 1
+    rows = [answer[first : first + 29] for first in range(8, 8 + 3 * 29, 29)]
+    codes = {row[2:3]: struct.unpack(">h", row[11:13])[0] for row in rows}
+    assert codes == {
+        b"u": ErrorCode.not_leader_or_follower,
+        b"t": ErrorCode.none,
+        b"v": ErrorCode.not_leader_or_follower,
+    }
+    assert len(asked) == 1
