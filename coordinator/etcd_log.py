@@ -29,7 +29,7 @@ from coordinator.etcd_keys import (
     write_pointer,
 )
 from coordinator.etcd_lineage import Lineage
-from coordinator.etcd_requests import delete, get, has_value, is_absent, is_created_at, put
+from coordinator.etcd_requests import delete, get, has_value, is_absent, is_created_at, is_unmodified_after, put
 from coordinator.etcd_server import check_version, notices, read_status
 from coordinator.log import (
     Entry,
@@ -200,7 +200,9 @@ class EtcdLedger:
         if opened is None:
             raise Fenced(f"session {session} is not one of this agent's, or over")
         if opened.is_unsure and not is_next(opened.newest, entries):
-            opened.newest = await self._newest(session) or opened.newest
+            found = await self._newest(session)
+            if found is not None and _is_newer(found, opened.newest):
+                opened.newest = found
         if not is_next(opened.newest, entries):
             return self._settle(
                 opened, session, entries, await self._read_checked(self._looking(opened.name, session, entries))
@@ -240,22 +242,24 @@ class EtcdLedger:
             raise Fenced(f"session {session} is over")
         first_copy = [self._lineage.record(pair) for pair in found if pair.mod_revision == found[0].mod_revision]
         position = position_of_repeat(session, opened.newest, first_copy, entries)
-        if opened.newest is None or opened.newest.position < position:
-            opened.newest = NewestGroup(position=position, entries=tuple(entries))
+        group = NewestGroup(position=position, entries=tuple(entries))
+        if _is_newer(group, opened.newest):
+            opened.newest = group
             opened.is_unsure = False
         return position
 
     async def _newest(self, session: SessionId) -> NewestGroup | None:
-        """The newest group of a session that was not trimmed."""
+        """The group of a session with the highest numbers that was not trimmed. A late copy of an earlier one may stand
+        behind it in the log.
+        """
         first, end = self._keys.entry(session, 0), prefix_end(self._keys.entries_of(session))
         newest = rpc_pb2.RangeRequest
         found = await self._range(first, end, limit=LEDGER_GROUP_ENTRIES_MAX, sort_order=newest.DESCEND)
-        records = _in_order([self._lineage.record(pair) for pair in found.kvs])
-        if not records:
+        if not found.kvs:
             return None
-        position = records[-1].position
-        group = [record for record in records if record.position == position]
-        return NewestGroup(position=position, entries=entries_of(group))
+        revision = found.kvs[0].mod_revision
+        group = [self._lineage.record(pair) for pair in reversed(found.kvs) if pair.mod_revision == revision]
+        return NewestGroup(position=self._lineage.position(revision), entries=entries_of(group))
 
     # Reading.
 
@@ -370,7 +374,9 @@ class EtcdLedger:
         first, end = self._keys.entries, prefix_end(self._keys.entries)
         while True:
             page = await self._range(first, end, limit=ETCD_PAGE_ENTRIES_MAX, max_mod_revision=revision)
-            dropped_revision = await self._drop([pair.key for pair in page.kvs])
+            dropped_revision = await self._drop([pair.key for pair in page.kvs], revision)
+            if dropped_revision is None:
+                continue
             # Up to there, not only up to `position`: etcd keeps what lived at the revision that it compacts to.
             revision_compacted = max(revision_compacted, dropped_revision)
             if not page.more:
@@ -390,19 +396,37 @@ class EtcdLedger:
         if not (await self._write(compare=[guard], success=[put(key, b"%d" % position)])).is_done:
             raise LedgerUnavailable("somebody else trims the ledger: try again")
 
-    async def _drop(self, keys: Sequence[bytes]) -> int:
-        """Delete entries: one range for each session, whose entries up to a position are its first ones.
+    async def _drop(self, keys: Sequence[bytes], revision: int) -> int | None:
+        """Delete entries put up to `revision`: one range for each run of a session's numbers.
 
-        Returns the last revision that did, or 0.
+        A copy of an append that was on its way all the time may be carried out once the first copy was dropped. It is
+        counted in the head, so it has to stay until it is trimmed itself. Returns the last revision that deleted, or 0;
+        None where a copy came in among `keys` since they were listed: list them again.
         """
-        last: dict[SessionId, bytes] = {}
+        runs = self._runs(keys)
+        dropped = 0
+        for row in range(0, len(runs), LEDGER_GROUP_ENTRIES_MAX):
+            some = runs[row : row + LEDGER_GROUP_ENTRIES_MAX]
+            written = await self._write(
+                compare=[is_unmodified_after(first, end, revision) for first, end in some],
+                success=[delete(first, end) for first, end in some],
+            )
+            if not written.is_done:
+                return None
+            dropped = written.revision
+        return dropped
+
+    def _runs(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """The entries of `keys`, which are in order, as ranges that hold no other."""
+        runs: list[tuple[bytes, bytes]] = []
         for key in keys:
-            last[self._keys.read_entry(key)[0]] = key
-        ranges = [delete(self._keys.entry(session, 0), key + b"\0") for session, key in last.items()]
-        revision = 0
-        for row in range(0, len(ranges), LEDGER_GROUP_ENTRIES_MAX):
-            revision = (await self._write(success=ranges[row : row + LEDGER_GROUP_ENTRIES_MAX])).revision
-        return revision
+            session, number = self._keys.read_entry(key)
+            end = self._keys.entry(session, number + 1)
+            if runs and runs[-1][1] == key:
+                runs[-1] = (runs[-1][0], end)
+            else:
+                runs.append((key, end))
+        return runs
 
     async def pressure(self) -> float:
         return (await read_status(self._client)).pressure(self._quota_bytes)
@@ -491,6 +515,11 @@ class EtcdLedger:
 
     async def _range(self, key: bytes, end: bytes = b"", **options: int) -> rpc_pb2.RangeResponse:
         return await self._client.range(rpc_pb2.RangeRequest(key=key, range_end=end, **options))
+
+
+def _is_newer(group: NewestGroup, than: NewestGroup | None) -> bool:
+    """By their numbers: a late copy of an earlier group has a higher position."""
+    return than is None or than.number_last < group.number_last
 
 
 def _in_order(records: list[LedgerRecord]) -> list[LedgerRecord]:

@@ -36,5 +36,10 @@ def is_modified_at_or_after(key: bytes, revision: int) -> rpc_pb2.Compare:
     return _Compare(result=_Compare.GREATER, target=_Compare.MOD, key=key, mod_revision=revision - 1)
 
 
+def is_unmodified_after(key: bytes, end: bytes, revision: int) -> rpc_pb2.Compare:
+    """Whether none of the keys from `key` to before `end` was put after `revision`."""
+    return _Compare(result=_Compare.LESS, target=_Compare.MOD, key=key, range_end=end, mod_revision=revision + 1)
+
+
 def has_value(key: bytes, value: bytes) -> rpc_pb2.Compare:
     return _Compare(result=_Compare.EQUAL, target=_Compare.VALUE, key=key, value=value)

@@ -128,6 +128,12 @@ class MemoryLedgerCore:
         newest = self._newest[session]
         if not is_next(newest, entries):
             return position_of_repeat(session, newest, self._revision_of(session, entries[0].number), entries)
+        position = self._add(session, entries)
+        self._newest[session] = NewestGroup(position=position, entries=tuple(entries))
+        return position
+
+    def _add(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        """Add a revision to the log."""
         self._position_last += 1
         position = Position(self._position_last)
         self._revisions.append(
@@ -137,7 +143,6 @@ class MemoryLedgerCore:
             )
         )
         self._positions.append(position)
-        self._newest[session] = NewestGroup(position=position, entries=tuple(entries))
         self.head = Head(position=position, appends_count=self.head.appends_count + 1)
         self.wake()
         return position
@@ -147,11 +152,17 @@ class MemoryLedgerCore:
         self._delayed.append(_Delayed(session, tuple(entries)))
 
     def deliver_delayed(self) -> None:
-        """Let every append that is on its way arrive. One that was overtaken (repeated, fenced) changes nothing."""
+        """Let every append that is on its way arrive. One that was overtaken (repeated, fenced) changes nothing, unless
+        the copy that was faster is trimmed: as etcd, whose only memory of an entry is its key, this adds it again.
+        """
         delayed, self._delayed = self._delayed, []
         for late in delayed:
-            if late.session in self._newest and is_next(self._newest[late.session], late.entries):
+            if self._is_fenced or late.session not in self._newest:
+                continue
+            if is_next(self._newest[late.session], late.entries):
                 self.append(late.session, late.entries)
+            elif not self._revision_of(late.session, late.entries[0].number):
+                self._add(late.session, late.entries)
 
     def load(self) -> LedgerStart:
         after = Position(0) if self.pointer is None else self.pointer.position

@@ -4,7 +4,7 @@ What holds while nothing fails: tests/contract/test_ledger.py.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
@@ -37,6 +37,10 @@ async def opened(etcd: Etcd, *, session_seconds: int = 60, user: str | None = No
 
 def entry(number: int, payload: bytes = b"x") -> list[Entry]:
     return [Entry(number=number, payload=payload)]
+
+
+def pointer(position: Position, appends_count: int) -> SnapshotPointer:
+    return SnapshotPointer(position=position, object_key=f"{position}", appends_count=appends_count, digest=b"d")
 
 
 async def test_a_member_that_dies_and_comes_back_costs_no_entry_and_doubles_none(tmp_path: Path) -> None:
@@ -92,12 +96,122 @@ async def test_trimming_lets_etcd_forget(etcd: Etcd) -> None:
         for number in range(9):
             await ledger.append(session, entry(number))
         last = await ledger.append(session, entry(9))
-        pointer = SnapshotPointer(position=last, object_key="k", appends_count=10, digest=b"d")
-        assert await ledger.set_snapshot(None, pointer)
+        assert await ledger.set_snapshot(None, pointer(last, 10))
         await ledger.trim(last)
         await ledger.trim(last)
         start = await ledger.load()
-        assert (start.pointer, start.head.appends_count, list(start.records)) == (pointer, 10, [])
+        assert (start.pointer, start.head.appends_count, list(start.records)) == (pointer(last, 10), 10, [])
+
+
+class DoublingClient(EtcdClient):
+    """Keeps its first append on its way a second time, until that is let go."""
+
+    late: rpc_pb2.TxnRequest | None = None
+    before_drop: Callable[[], Awaitable[None]] | None = None
+    """Comes between a trim's listing and its deleting, once."""
+    is_losing = False
+    """Whether the next append's answer is lost."""
+
+    async def txn(self, request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse:
+        is_append = any(b"/ledger/" in part.request_put.key for part in request.success)
+        if is_append and self.late is None:
+            self.late = request
+        if self.before_drop is not None and any(b"/ledger/" in p.request_delete_range.key for p in request.success):
+            before_drop, self.before_drop = self.before_drop, None
+            await before_drop()
+        answer = await super().txn(request)
+        if is_append and self.is_losing:
+            self.is_losing = False
+            raise LedgerUnavailable("its answer was lost")
+        return answer
+
+    async def let_go(self) -> bool:
+        """Whether the copy was carried out."""
+        assert self.late is not None
+        return (await super().txn(self.late)).succeeded
+
+
+@asynccontextmanager
+async def doubling(etcd: Etcd) -> AsyncIterator[tuple[DoublingClient, EtcdLedger, EtcdLedger]]:
+    """A ledger whose first append comes twice, and another agent's connection to it."""
+    name = f"faults-{next(cluster_numbers)}"
+    client, other = (
+        DoublingClient(EtcdAccess(endpoints=etcd.endpoints)),
+        EtcdClient(EtcdAccess(endpoints=etcd.endpoints)),
+    )
+    try:
+        yield (
+            client,
+            await EtcdLedger.open(client, name, new_cluster_id="c"),
+            await EtcdLedger.open(other, name, new_cluster_id="c"),
+        )
+    finally:
+        await client.close()
+        await other.close()
+
+
+async def test_s10_a_copy_that_comes_after_the_trim_stays_until_it_is_trimmed_itself(etcd: Etcd) -> None:
+    async with doubling(etcd) as (client, ledger, other):
+        session = await ledger.open_session("a")
+        first = await ledger.append(session, [Entry(number=0, payload=b"x"), Entry(number=1, payload=b"x")])
+        second = await ledger.append(session, entry(2))
+        assert await ledger.set_snapshot(None, pointer(first, 1))
+        await ledger.trim(first)
+        assert await client.let_go()
+        assert not await client.let_go()
+        assert await ledger.set_snapshot(pointer(first, 1), pointer(second, 2))
+        await ledger.trim(second)
+        for reader in (ledger, other):
+            start = await reader.load()
+            assert [(row.position, row.number) for row in start.records] == [
+                (start.head.position, 0),
+                (start.head.position, 1),
+            ]
+            assert start.head.appends_count == 3
+        assert await ledger.append(session, entry(2)) == second
+        third = await ledger.append(session, entry(3))
+        assert await ledger.set_snapshot(pointer(second, 2), pointer(third, 4))
+        await ledger.trim(third)
+        start = await other.load()
+        assert (list(start.records), start.head.appends_count) == ([], 4)
+        assert await client.let_go()
+        assert (await other.load()).head.appends_count == 5
+
+
+async def test_s10_a_copy_that_comes_between_listing_and_dropping_stays(etcd: Etcd) -> None:
+    async with doubling(etcd) as (client, ledger, other):
+        session = await ledger.open_session("a")
+        first = await ledger.append(session, [Entry(number=0, payload=b"x"), Entry(number=1, payload=b"x")])
+        second = await ledger.append(session, entry(2))
+        assert await ledger.set_snapshot(None, pointer(second, 2))
+
+        copies: list[bool] = []
+
+        async def trimmed_by_another() -> None:
+            await other.trim(first)
+            copies.append(await client.let_go())
+
+        client.before_drop = trimmed_by_another
+        await ledger.trim(second)
+        assert copies == [True]
+        start = await other.load()
+        assert [row.number for row in start.records] == [0, 1]
+        assert start.head.appends_count == 3
+
+
+async def test_s10_a_group_whose_answer_was_lost_is_found_beside_a_late_copy(etcd: Etcd) -> None:
+    async with doubling(etcd) as (client, ledger, other):
+        session = await ledger.open_session("a")
+        first = await ledger.append(session, entry(0))
+        await ledger.append(session, entry(1))
+        assert await ledger.set_snapshot(None, pointer(first, 1))
+        await ledger.trim(first)
+        client.is_losing = True
+        with pytest.raises(LedgerUnavailable):
+            await ledger.append(session, entry(2))
+        assert await client.let_go()
+        await ledger.append(session, entry(3))
+        assert [row.number for row in (await other.load()).records] == [1, 2, 0, 3]
 
 
 async def test_an_agent_that_falls_silent_loses_its_session(etcd: Etcd) -> None:

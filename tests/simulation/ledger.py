@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
-from coordinator.append_rules import NewestGroup, is_next
+from coordinator.append_rules import is_next
 from coordinator.log import (
     Entry,
     Head,
@@ -66,7 +66,7 @@ class LedgerServer(MemoryLedgerCore):
         newest = self._newest.get(session)
         appends_count = self.head.appends_count
         if newest is not None and not is_next(newest, entries) and not self._revision_of(session, entries[0].number):
-            position = self._append_again(session, newest, entries)
+            position = self._add(session, entries)
         else:
             position = super().append(session, entries)
         if self.head.appends_count > appends_count:
@@ -78,15 +78,6 @@ class LedgerServer(MemoryLedgerCore):
     def trim(self, position: Position) -> None:
         super().trim(position)
         self._history.note("ledger", "trimmed", str(position))
-
-    def _append_again(self, session: SessionId, newest: NewestGroup, entries: Sequence[Entry]) -> Position:
-        """As etcd, whose only memory of an entry is its key."""
-        number = entries[0].number
-        before = Entry(number=number - 1, payload=b"")
-        self._newest[session] = NewestGroup(position=newest.position, entries=(before,)) if number else None
-        position = super().append(session, entries)
-        self._newest[session] = newest
-        return position
 
     def _renew(self, session: SessionId) -> None:
         lease = self._leases.get(session)

@@ -81,6 +81,24 @@ async def test_a_delayed_append_that_was_repeated_meanwhile_changes_nothing() ->
     assert payloads(core) == [b"x", b"y"]
 
 
+async def test_a_delayed_append_whose_repeat_was_trimmed_meanwhile_comes_in_again() -> None:
+    core = MemoryLedgerCore()
+    ledger = delaying(core, [Fate.DELAYED])
+    session = await ledger.open_session("a")
+    with pytest.raises(LedgerUnavailable):
+        await ledger.append(session, GROUP)
+    first = await ledger.append(session, GROUP)
+    second = await ledger.append(session, NEXT)
+    pointer = SnapshotPointer(position=first, object_key="k", appends_count=1, digest=b"d")
+    assert await ledger.set_snapshot(None, pointer)
+    await ledger.trim(first)
+    core.deliver_delayed()
+    start = await ledger.load()
+    assert [(row.position, row.number) for row in start.records] == [(second, 1), (start.head.position, 0)]
+    assert start.head.appends_count == 3
+    await ledger.append(session, [Entry(number=2, payload=b"z")])
+
+
 async def test_a_delayed_append_of_a_dead_session_changes_nothing() -> None:
     core = MemoryLedgerCore()
     ledger = delaying(core, [Fate.DELAYED])

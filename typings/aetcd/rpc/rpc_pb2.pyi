@@ -30,12 +30,14 @@ class RangeResponse:
     def __init__(self, *, kvs: Sequence[KeyValue] = ...) -> None: ...
 
 class PutRequest:
+    key: bytes
     def __init__(self, *, key: bytes, value: bytes, lease: int = ...) -> None: ...
 
 class PutResponse:
     header: ResponseHeader
 
 class DeleteRangeRequest:
+    key: bytes
     def __init__(self, *, key: bytes, range_end: bytes = ...) -> None: ...
 
 class DeleteRangeResponse:
@@ -43,6 +45,8 @@ class DeleteRangeResponse:
     deleted: int
 
 class RequestOp:
+    request_put: PutRequest
+    request_delete_range: DeleteRangeRequest
     def __init__(
         self,
         *,
@@ -58,6 +62,7 @@ class ResponseOp:
 class Compare:
     EQUAL: ClassVar[int]
     GREATER: ClassVar[int]
+    LESS: ClassVar[int]
     CREATE: ClassVar[int]
     MOD: ClassVar[int]
     VALUE: ClassVar[int]
