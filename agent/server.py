@@ -79,7 +79,9 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{host_port[0]}:{host_port[1]}"
         self.used_s = self._server.clock.monotonic_s()
         if not self._server.register(self):
-            log.warning("refused a connection: too many are open", extra={"peer": self.peer, "limit": CONNECTIONS_MAX})
+            if not self._server.is_draining:
+                extra = {"peer": self.peer, "limit": CONNECTIONS_MAX}
+                log.warning("refused a connection: too many are open", extra=extra)
             self._transport.abort()
             return
         self._task = self._server.tasks.create_task(contain(self._serve, self._close_on_bug))
@@ -490,6 +492,7 @@ class KafkaServer:
             connection.close()
 
     def abort(self) -> None:
-        """End every connection at once."""
+        """End every connection at once, and take no more: nobody is left to serve them."""
+        self.is_draining = True
         for connection in list(self.connections):
             connection.abort()

@@ -1,0 +1,25 @@
+"""Who is served at all: a server that ended its connections takes no more."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from agent.server import KafkaServer
+from tests.unit.agent.data_paths import data_paths, services_of
+
+
+async def test_a_connection_that_comes_after_the_end_is_closed_without_a_task(caplog: pytest.LogCaptureFixture) -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        clock = paths.parts.clock
+        server = KafkaServer(tasks=tasks, metrics=paths.parts.metrics, clock=clock)
+        port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
+        await server.start_serving(services_of(paths, clock, tasks))
+        server.abort()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        assert not server.connections
+        await server.drain(0)
+    assert "too many" not in caplog.text
