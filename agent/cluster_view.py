@@ -1,8 +1,8 @@
 """What clients are told of the cluster: brokers, leaders, zones, epochs.
 
 Rule: all of it follows from the state and the request, so every agent says the same. An agent is in the answer while
-its session is in the state and does not drain. A leader is only a hint for caches: any agent serves any partition, and
-its epoch never changes (architecture: fetch).
+its session is in the state and does not drain; while none is there, the one that is asked is. A leader is only a hint
+for caches: any agent serves any partition, and its epoch never changes (architecture: fetch).
 
 A client's zone is the element `zone=NAME` of its client id, elements being separated by commas ("orders,zone=eu-1a");
 else that whose name the listener has, in capitals and with `_` for what is neither letter nor digit. A consumer tells
@@ -12,6 +12,7 @@ its rack in Fetch too (KIP-392).
 import re
 from dataclasses import dataclass
 
+from coordinator.commands import StartSession
 from coordinator.rendezvous import Placement, staying
 from coordinator.state import ClusterState, SessionState
 from protocol.errors import ErrorCode
@@ -44,9 +45,13 @@ class Placements:
         return self._placement
 
 
-def brokers(state: ClusterState, listener: str) -> list[BrokerView]:
-    """Every agent that stays, with the address of its listener of that name (or its first), by node id."""
-    return sorted((_view(session, listener) for session in staying(state.sessions).values()), key=_node_id)
+def brokers(state: ClusterState, listener: str, asked: StartSession) -> list[BrokerView]:
+    """Every agent that stays, with the address of its listener of that name (or its first), by node id.
+
+    While none lives, it is the one that is asked, as that is the leader which clients are told then.
+    """
+    living = staying(state.sessions).values() or [asked]
+    return sorted((_view(agent, listener) for agent in living), key=_node_id)
 
 
 def this_broker(state: ClusterState, session: SessionId, listener: str) -> BrokerView | None:
@@ -70,10 +75,10 @@ def leader_epoch_error(epoch: int) -> ErrorCode:
     return ErrorCode.fenced_leader_epoch if epoch < LEADER_EPOCH else ErrorCode.unknown_leader_epoch
 
 
-def _view(session: SessionState, listener: str) -> BrokerView:
-    named = [endpoint for endpoint in session.endpoints if endpoint.listener == listener]
-    endpoint = (named or list(session.endpoints))[0]
-    return BrokerView(node_id=session.node_id, host=endpoint.host, port=endpoint.port, zone=session.zone)
+def _view(agent: SessionState | StartSession, listener: str) -> BrokerView:
+    named = [endpoint for endpoint in agent.endpoints if endpoint.listener == listener]
+    endpoint = (named or list(agent.endpoints))[0]
+    return BrokerView(node_id=agent.node_id, host=endpoint.host, port=endpoint.port, zone=agent.zone)
 
 
 def _node_id(broker: BrokerView) -> int:

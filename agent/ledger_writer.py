@@ -78,6 +78,11 @@ class LedgerWriter:
         self.confirmed_s = 0.0
         """The monotonic clock's time when the ledger was asked last that then confirmed the session."""
 
+    @property
+    def agent(self) -> StartSession:
+        """What this agent says of itself whenever it opens a session."""
+        return self._start
+
     def submit(self, command: Command) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 

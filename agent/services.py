@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agent.clock import Clock
-from agent.cluster_view import Placements, client_zone
+from agent.cluster_view import BrokerView, Placements, brokers, client_zone
 from agent.draining import Draining
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
@@ -68,6 +68,10 @@ class Services:
         count = len(topic.partitions)
         nobody = Assignment(self.node_id, (self.node_id,))
         return self.placement.assignments(topic.topic_id, count, zone) or [nobody] * count
+
+    def brokers(self, listener: str) -> list[BrokerView]:
+        """Whom clients of a listener can reach: whoever `assignments` names is among them."""
+        return brokers(self.state, listener, self.writer.agent)
 
     @property
     def state(self) -> ClusterState:

@@ -6,7 +6,6 @@ Source: KIP-700, KIP-919 (endpoint types).
 
 from collections.abc import Sequence
 
-from agent.cluster_view import brokers
 from agent.handlers.authorized_operations import on_cluster
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
@@ -34,7 +33,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 "brokers": [],
             },
         )
-    alive = brokers(services.state, request.listener)
+    alive = services.brokers(request.listener)
     return answer(
         request.frame,
         {

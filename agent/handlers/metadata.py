@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agent.cluster_view import brokers
 from agent.handlers.authorized_operations import on_cluster, on_topic
 from agent.handlers.entities import answer, request_body
 from agent.ledger_writer import OutcomeUnknown
@@ -71,7 +70,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             told.append(await _wanted(services, lookup, wanted, version, creation_end_s, zone))
             await turns.row()
         topics = list({(topic.name, topic.topic_id): topic for topic in told}.values())
-    alive = brokers(services.state, request.listener)
+    alive = services.brokers(request.listener)
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
     values = {
         "brokers": [

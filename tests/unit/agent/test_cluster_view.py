@@ -18,7 +18,7 @@ def two_agents() -> Cluster:
 
 
 def node_ids(state: ClusterState) -> list[int]:
-    return [broker.node_id for broker in brokers(state, "PLAINTEXT")]
+    return [broker.node_id for broker in brokers(state, "PLAINTEXT", start("asked", node=5))]
 
 
 class TestBrokers:
@@ -38,14 +38,20 @@ class TestBrokers:
             cluster.do(StartDrain(session=SessionId(session)), session=session)
         assert node_ids(cluster.state) == [2, 9]
 
+    def test_while_none_lives_it_is_the_agent_that_is_asked(self) -> None:
+        cluster = two_agents()
+        for session in (1, 2):
+            cluster.do(EndSession(session=SessionId(session)), session=session)
+        assert node_ids(cluster.state) == [5]
+
     def test_an_address_is_that_of_the_listener_or_the_first(self) -> None:
         state = ClusterState.empty("c", 1)
         endpoints = (Endpoint(listener="IN", host="h", port=1), Endpoint(listener="OUT", host="o", port=2))
         state.sessions[SessionId(1)] = SessionState(
             name="a", node_id=1, endpoints=endpoints, zone="z", rules_version=1, entry_next=1
         )
-        assert brokers(state, "OUT") == [BrokerView(node_id=1, host="o", port=2, zone="z")]
-        assert brokers(state, "OTHER") == [BrokerView(node_id=1, host="h", port=1, zone="z")]
+        assert brokers(state, "OUT", start()) == [BrokerView(node_id=1, host="o", port=2, zone="z")]
+        assert brokers(state, "OTHER", start()) == [BrokerView(node_id=1, host="h", port=1, zone="z")]
 
 
 class TestPlacements:

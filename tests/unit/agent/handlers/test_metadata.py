@@ -5,10 +5,11 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
 from kio.schema.metadata.v4.response import MetadataResponse
 
 from agent import turns
-from agent.handlers import metadata
+from agent.handlers import describe_cluster, metadata
 from agent.handlers.entities import Values, answer
 from coordinator.memory_log import MemoryLedger
 from protocol.connection import RequestFrame
@@ -67,3 +68,15 @@ async def test_s4_all_topics_are_told_with_those_that_another_agent_has_just_cre
         services = services_of(other, ManualClock(), tasks)
         answer = read(MetadataResponse, await metadata.handle(services, request(3, 4, b"\xff\xff\xff\xff\0")))
     assert [topic.name for topic in answer.topics] == ["t", "u"]
+
+
+async def test_an_agent_whose_session_was_ended_names_nobody_whom_it_does_not_tell() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        services.state.sessions.clear()
+        answer = read(MetadataResponse, await metadata.handle(services, request(3, 4, BY_NAME[:3] + b"\1\0\1t\0")))
+        described = read(DescribeClusterResponse, await describe_cluster.handle(services, request(60, 0, bytes(2))), 5)
+    assert [partition.leader_id for partition in answer.topics[0].partitions] == [services.node_id]
+    assert [broker.node_id for broker in answer.brokers] == [services.node_id]
+    assert [broker.broker_id for broker in described.brokers] == [services.node_id]
+    assert (answer.controller_id, described.controller_id) == (services.node_id, services.node_id)

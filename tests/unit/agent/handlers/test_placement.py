@@ -126,7 +126,7 @@ class TestLeaders:
             answer = await described(cluster.services)
             cluster.services.state.sessions.update(sessions)
             assert {partition.leader_id for partition in answer.topics[0].partitions} == {NODE}
-            assert answer.brokers == ()
+            assert [broker.node_id for broker in answer.brokers] == [NODE]
 
     async def test_describe_topic_partitions_says_the_same(self) -> None:
         async with trio() as cluster:
