@@ -131,7 +131,8 @@ class Metrics:
         self.produce_batches_rejected = self._counter("produce_batches_rejected", "Batches refused.", ("error",))
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches served.")
         self.fetch_lost_objects = self._counter(
-            "fetch_lost_objects", "Fetches of a partition that met an object which is gone from the bucket."
+            "fetch_lost_objects",
+            "Fetches of a partition that met an object that is gone from the bucket: the log names it.",
         )
         self.intake_objects = self._counter("intake_objects", "Intake objects written.")
         self.intake_object_bytes = self._histogram(

@@ -7,7 +7,7 @@ import pytest
 
 from agent.fetch_sessions import WantedPartition
 from protocol.errors import ErrorCode
-from protocol.limits import MIB
+from protocol.limits import MIB, READ_CACHE_ENTRY_BYTES
 from storage.failing import Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
@@ -109,7 +109,7 @@ async def test_a_lone_consumer_of_one_partition_reads_its_ranges_and_no_more() -
         async with another_agent(paths) as restarted:
             assert await consume(restarted, range(7, 8), partition_bytes_max=9_000) == OBJECTS * RECORDS
             held = restarted.cache.bytes_held
-    assert held == OBJECTS * len(BATCH)
+    assert held == OBJECTS * (len(BATCH) + READ_CACHE_ENTRY_BYTES)
     assert set(store.gets.values()) == {1}
 
 
@@ -153,7 +153,9 @@ async def test_what_is_read_whole_takes_its_share_and_without_room_ranges_are_re
         held = restarted.budget.bytes_held
         cached = restarted.cache.bytes_held
     assert held == 0
-    assert cached == 10 * OBJECTS * len(BATCH), "no object fits into the budget, so none was read whole"
+    assert cached == 10 * OBJECTS * (len(BATCH) + READ_CACHE_ENTRY_BYTES), (
+        "no object fits into the budget, so none was read whole"
+    )
 
 
 async def test_a_store_that_is_away_turns_all_who_wait_for_an_object_away_and_it_is_read_when_it_is_back() -> None:
