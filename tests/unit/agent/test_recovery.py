@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.cluster_identity import check_bucket, check_reached
+from agent.cluster_identity import CLUSTER_KEY, check_bucket, check_reached
 from agent.recovery import Permissions, RecoveryNeedless
 from coordinator.commands import (
     AllocateProducerIds,
@@ -25,7 +25,7 @@ from coordinator.recovery import PRODUCER_ID_BITS
 from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import ObjectNumber, ProducerId, SessionId
 from storage.memory_store import MemoryStore
-from storage.object_store import Buffer
+from storage.object_store import Buffer, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, intake_key
 from tests.made_commands import TOPIC, create, start
 from tests.unit.agent.ledger_parts import ManualClock, running_parts
@@ -306,3 +306,26 @@ async def test_two_recoveries_at_once_cannot_write_one_snapshot() -> None:
     assert await ledger.identity() == LedgerIdentity(cluster_id="another", incarnation=1)
     store.is_late = False
     assert (await recover(ledger, store)).incarnation == 3
+
+
+async def test_s9_after_a_crash_behind_the_restart_no_agent_starts_either() -> None:
+    class Crashing(TimedStore):
+        is_crashing = False
+
+        async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+            if self.is_crashing and key == CLUSTER_KEY:
+                raise StoreUnavailable("cut off")
+            await super().put(key, parts, if_absent=if_absent)
+
+    store = Crashing()
+    ledger = await lived(store)
+    store.is_crashing = True
+    with pytest.raises(StoreUnavailable):
+        await recover(ledger, store)
+    store.is_crashing = False
+    assert await ledger.identity() == LedgerIdentity(cluster_id="mine", incarnation=2)
+    with pytest.raises(LedgerCorrupt, match="penstock recover"):
+        await check_bucket(store, await ledger.identity())
+    report = await recover(ledger, store)
+    assert (report.incarnation, report.objects_committed) == (3, 0)
+    assert log_end(await state_of(ledger, store)) == 12
