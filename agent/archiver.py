@@ -25,15 +25,11 @@ from iceberg_export.parquet_writer import ChunkMismatch
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
 from iceberg_export.topic_intake import intake_bytes, intake_first, topic_intake
 from protocol.errors import InvalidBatch
-from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX
+from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 from storage.object_store import ObjectMissing, ObjectStore
 
 log = logging.getLogger(__name__)
-
-CHECK_INTERVAL_S = 1.0
-PAUSE_SECONDS = 0.2
-"""Before a pass is planned again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +69,7 @@ class Archiver:
     async def run(self) -> None:
         """Archive what is due, for ever."""
         while True:
-            await self._clock.sleep(CHECK_INTERVAL_S)
+            await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)
             state = self._metadata.state
             waiting = [(topic_id, intake_bytes(state, topic_id)) for topic_id in state.topics]
             for topic_id in self._schedule.due(waiting, self._now_ms()):
@@ -114,7 +110,7 @@ class Archiver:
             if passes_in_vain == ARCHIVE_PASSES_IN_VAIN_MAX:
                 raise ObjectMissing(f"{topic.name} cannot be archived, tried {passes_in_vain} times: {self._failure}")
             # A missing object means that the plan was old, or that the object is gone: look again (safety rule S6).
-            await self._clock.sleep(PAUSE_SECONDS)
+            await self._clock.sleep(ARCHIVE_RETRY_SECONDS)
             await self._metadata.barrier()
         return ArchiveReport(
             topic=topic.name,

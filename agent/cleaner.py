@@ -15,7 +15,12 @@ from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.snapshots import Snapshots
 from coordinator.commands import ForgetObjects, ForgetSessions, ReportTime
-from protocol.limits import GC_DELETIONS_PER_STEP_MAX, SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN
+from protocol.limits import (
+    GC_CHECK_INTERVAL_S,
+    GC_DELETIONS_PER_STEP_MAX,
+    SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN,
+    SNAPSHOTS_PER_GRACE,
+)
 from protocol.types import SessionId
 from storage.gc_plan import ListedVerdict, judge_listed, plan_released, plan_sessions
 from storage.object_store import ObjectMeta, ObjectStore
@@ -23,9 +28,6 @@ from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 log = logging.getLogger(__name__)
 
-CHECK_INTERVAL_S = 10.0
-SNAPSHOTS_PER_GRACE = 4
-"""How often in the time of a grace a snapshot is asked for at most, so that released objects become deletable."""
 PREFIXES = (INTAKE_PREFIX, LAKE_PREFIX)
 
 
@@ -67,7 +69,7 @@ class Cleaner:
                     await self.clean()
                 except NotTheHousekeeper as stopped:
                     log.info("stopped cleaning", extra={"reason": str(stopped)})
-            await self._clock.sleep(min(CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)))
+            await self._clock.sleep(min(GC_CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)))
 
     async def clean(self) -> int:
         """Delete everything that may go now, and return how many objects that were.

@@ -27,6 +27,9 @@ from protocol.limits import (
     LEDGER_ENTRY_BYTES_MAX,
     LEDGER_GROUP_BYTES_MAX,
     LEDGER_GROUP_ENTRIES_MAX,
+    LEDGER_RENEWAL_RETRY_SECONDS,
+    LEDGER_RETRY_SECONDS_FIRST,
+    LEDGER_RETRY_SECONDS_MAX,
     LEDGER_SESSION_SECONDS,
 )
 from protocol.types import Milliseconds, SessionId
@@ -34,11 +37,6 @@ from protocol.types import Milliseconds, SessionId
 __all__ = ["LedgerWriter", "OutcomeUnknown"]
 
 log = logging.getLogger(__name__)
-
-RETRY_SECONDS_FIRST = 0.05
-RETRY_SECONDS_MAX = 2.0
-RENEWAL_RETRY_SECONDS = 1.0
-"""An attempt may have taken a third of the lease's time already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class LedgerWriter:
             self._is_live.set()
 
     async def _open_session(self) -> None:
-        delay_s, is_held = RETRY_SECONDS_FIRST, False
+        delay_s, is_held = LEDGER_RETRY_SECONDS_FIRST, False
         while True:
             asked_s = self._clock.monotonic_s()
             try:
@@ -121,7 +119,7 @@ class LedgerWriter:
                 self._tell_no_session(error, is_first=not is_held)
                 is_held = isinstance(error, SessionHeld)
                 await self._clock.sleep(delay_s)
-                delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
+                delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
                 self._number_next, self._is_session_lost, self.confirmed_s = 0, False, asked_s
                 return
@@ -220,7 +218,7 @@ class LedgerWriter:
                 await self._ledger.keep_session(session)
             except LedgerUnavailable as error:
                 log.warning("the session's lease was not renewed, trying again", extra={"reason": str(error)})
-                pause_s = RENEWAL_RETRY_SECONDS
+                pause_s = LEDGER_RENEWAL_RETRY_SECONDS
             except Fenced:
                 if session == self.session and not self._is_closed:
                     self._is_session_lost = True
@@ -261,7 +259,7 @@ class LedgerWriter:
             await self._append_until_known(entries)
 
     async def _append_until_known(self, entries: list[Entry]) -> None:
-        delay_s = RETRY_SECONDS_FIRST
+        delay_s = LEDGER_RETRY_SECONDS_FIRST
         began_s = self._clock.monotonic_s()
         while True:
             asked_s = self._clock.monotonic_s()
@@ -271,7 +269,7 @@ class LedgerWriter:
                 self._metrics.ledger_errors.inc()
                 log.warning("the ledger did not answer an append, repeating it", extra={"reason": str(error)})
                 await self._clock.sleep(delay_s)
-                delay_s = min(delay_s * 2, RETRY_SECONDS_MAX)
+                delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
                 self._confirm(self.session, asked_s)
                 self._metrics.ledger_appends.inc()

@@ -21,14 +21,12 @@ from coordinator.commands import CreateTopic
 from coordinator.log import Ledger, LedgerStart, SnapshotPointer
 from coordinator.snapshot import encode_with_digest
 from coordinator.state import NO_TIME
-from protocol.limits import LEDGER_PRESSURE_HIGH, SNAPSHOT_EARLY_INTERVAL_S
+from protocol.limits import LEDGER_PRESSURE_HIGH, SNAPSHOT_CHECK_INTERVAL_S, SNAPSHOT_EARLY_INTERVAL_S
 from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
 log = logging.getLogger(__name__)
-
-CHECK_INTERVAL_S = 5.0
 
 
 class Snapshots:
@@ -70,7 +68,7 @@ class Snapshots:
         intake object does not tell its topic's name and configs, so a recovery has them from a snapshot alone.
         """
         while True:
-            await self._clock.sleep(CHECK_INTERVAL_S)
+            await self._clock.sleep(SNAPSHOT_CHECK_INTERVAL_S)
             if self._housekeeper.is_mine and await self._is_due():
                 await self.take()
 

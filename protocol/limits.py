@@ -119,6 +119,11 @@ ETCD_UNCOMPACTED_REVISIONS_MAX = 100_000
 """History of so many revisions should have been compacted at least once."""
 LEDGER_SESSION_SECONDS = 10
 """An agent that a shared ledger has not heard of for so long has lost its session."""
+LEDGER_RETRY_SECONDS_FIRST = 0.05
+LEDGER_RETRY_SECONDS_MAX = 2.0
+"""Between two tries of an append, or of a session; each pause is twice the one before."""
+LEDGER_RENEWAL_RETRY_SECONDS = 1.0
+"""Between two tries to renew a lease: each may have taken a third of the lease's time already."""
 ETCD_PAGE_ENTRIES_MAX = 1_000
 """Entries that are asked for at once: up to half a gigabyte in theory, some hundred kilobytes as they are."""
 LEDGER_RECENT_BYTES_MAX = 8 * MIB
@@ -198,6 +203,10 @@ ARCHIVE_PASS_CHUNKS_MAX = 4_096
 """A pass names every chunk that it replaces in one ledger entry."""
 ARCHIVE_AGE_MS_DEFAULT = 30_000
 ARCHIVE_BYTES_DEFAULT = 64 * MIB
+ARCHIVE_CHECK_INTERVAL_S = 1.0
+"""How often an agent looks for topics that are due."""
+ARCHIVE_RETRY_SECONDS = 0.2
+"""Before a pass is planned again."""
 ARCHIVE_PASSES_IN_VAIN_MAX = 10
 """How many passes in a row may be planned again before whoever asked for them is told."""
 ARCHIVE_FILE_MEMORY_BYTES_MAX = 32 * MIB
@@ -250,12 +259,16 @@ HOUSEKEEPER_CLAIM_JITTER_S = 1.0
 REACHED_MARK_INTERVAL_S = 2.0
 """How often the bucket is told how far the ledger has come, while it moves: what happens in between may go unnoticed
 where the ledger is restored from a backup (safety rule S9)."""
+SNAPSHOT_CHECK_INTERVAL_S = 5.0
+"""How often the housekeeper looks whether a snapshot is due."""
 SNAPSHOT_EARLY_INTERVAL_S = 60.0
 """Snapshots that are taken before enough entries have come, for a new topic or for want of room, come no sooner."""
 LEDGER_PRESSURE_HIGH = 0.75
 """The part of the ledger's room that is in use when snapshots are taken early, so that entries can be trimmed."""
 SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0
 """Snapshots that are taken for the cleaner's sake come no sooner than that; a longer grace spreads them more."""
+SNAPSHOTS_PER_GRACE = 4
+"""How often in the time of a grace a snapshot is asked for at most, so that released objects become deletable."""
 DRAIN_QUIET_SECONDS = 1.0
 """A stopping agent that had to send nobody away for so long has no clients left; longer than a fetch usually waits."""
 DRAIN_MOVE_SECONDS_MAX = 5.0
@@ -275,6 +288,8 @@ RECOVERY_READ_RETRY_S = 1.0
 ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 """How long after a session's end its objects are looked for once more: a put may land late (safety rule S6)."""
 
+GC_CHECK_INTERVAL_S = 10.0
+"""How often the housekeeper looks for garbage; where the grace is shorter, once in a grace."""
 GC_DELETIONS_PER_STEP_MAX = 1_000
 """Objects deleted before the state is told: S3's DeleteObjects takes as many."""
 

@@ -26,7 +26,6 @@ OF_A_WAY = {
     "INLINE_BYTES_MAX",
     "INLINE_UNPACKED_BYTES_MAX",
     "PAUSE_SECONDS_MAX",
-    "RETRY_SECONDS_MAX",
     "SHOWN_CHARS_MAX",
 }
 """Beyond these nothing is refused: work goes to a thread, a pause grows no longer, a text is shortened."""

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent.archiver import PAUSE_SECONDS, Archiver
+from agent.archiver import Archiver
 from coordinator.commands import ChunkColumns, ChunksCommitted, DeleteTopic
 from coordinator.invariants import check
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.rendezvous import owner_of
 from iceberg_export.plan import ArchivePolicy
-from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX
+from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import ObjectNumber, PartitionIndex
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
@@ -88,7 +88,7 @@ async def test_an_object_that_is_gone_for_good_is_reported_and_not_searched_for_
             await archiver(parts, store).archive_topic(TOPIC)
         retried = parts.metrics.archive_passes.labels("retried")
         assert retried._value.get() == ARCHIVE_PASSES_IN_VAIN_MAX
-        assert parts.clock.slept == [PAUSE_SECONDS] * (ARCHIVE_PASSES_IN_VAIN_MAX - 1)
+        assert parts.clock.slept == [ARCHIVE_RETRY_SECONDS] * (ARCHIVE_PASSES_IN_VAIN_MAX - 1)
 
 
 class DeletingStore(MemoryStore):

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from agent.cleaner import SNAPSHOTS_PER_GRACE, Cleaner, NotTheHousekeeper
+from agent.cleaner import Cleaner, NotTheHousekeeper
 from agent.snapshots import Snapshots
 from coordinator.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.state import NO_TIME
-from protocol.limits import GC_DELETIONS_PER_STEP_MAX, LEDGER_SESSION_SECONDS
+from protocol.limits import GC_DELETIONS_PER_STEP_MAX, LEDGER_SESSION_SECONDS, SNAPSHOTS_PER_GRACE
 from protocol.types import ObjectNumber, SessionId
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore

@@ -5,10 +5,9 @@ import logging
 
 import pytest
 
-from agent.ledger_writer import RENEWAL_RETRY_SECONDS
 from coordinator.log import LedgerUnavailable
 from coordinator.memory_log import MemoryLedger
-from protocol.limits import LEDGER_SESSION_SECONDS
+from protocol.limits import LEDGER_RENEWAL_RETRY_SECONDS, LEDGER_SESSION_SECONDS
 from protocol.types import SessionId
 from tests.made_commands import start
 from tests.unit.agent.ledger_parts import running_parts
@@ -44,9 +43,9 @@ async def test_a_lease_that_was_not_renewed_is_tried_again_at_once_and_not_after
         await ledger.is_done.wait()
         keeping.cancel()
     third = LEDGER_SESSION_SECONDS / 3
-    assert parts.clock.slept[:5] == [third, RENEWAL_RETRY_SECONDS, RENEWAL_RETRY_SECONDS, third, third]
+    assert parts.clock.slept[:5] == [third, LEDGER_RENEWAL_RETRY_SECONDS, LEDGER_RENEWAL_RETRY_SECONDS, third, third]
     # A try may take a third, so may the pause before it: two that fail and one that succeeds fit into the lease.
-    assert third + RENEWAL_RETRY_SECONDS < 2 * third
+    assert third + LEDGER_RENEWAL_RETRY_SECONDS < 2 * third
 
 
 class HeldLedger(MemoryLedger):
