@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,7 +38,7 @@ from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
 from agent.state_loading import load
 from agent.store_outages import StoreOutages
-from coordinator.log import Ledger, LedgerCorrupt, LedgerUnavailable
+from coordinator.log import Ledger, LedgerCorrupt, LedgerMissing, LedgerUnavailable
 from storage.hedging import HedgingStore
 from storage.metered import MeteredStore
 from storage.object_store import ObjectStore, StoreUnavailable
@@ -108,29 +109,57 @@ async def _serve(
             raise
 
 
+class WhereMissing(Enum):
+    """What becomes of a ledger that is not there."""
+
+    CREATED = "created"
+    """That of a new cluster is made."""
+    REFUSED = "refused"
+    """`LedgerMissing` is raised; nothing is made."""
+    STOOD_IN = "stood in"
+    """An empty one in memory stands in its place; nothing is made."""
+
+
 @asynccontextmanager
-async def open_ledger(settings: Settings, clock: Clock, ids: Ids) -> AsyncIterator[Ledger]:
+async def open_ledger(
+    settings: Settings, clock: Clock, ids: Ids, where_missing: WhereMissing = WhereMissing.CREATED
+) -> AsyncIterator[Ledger]:
     """The ledger that the settings name; one in etcd is waited for. Raises `LedgerError`s."""
-    url = read_ledger_url(settings.ledger_url)
-    ledger: Ledger
-    match url:
-        case SqliteUrl(path=path):
-            from coordinator.sqlite_log import SqliteLedger
-
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            ledger = await SqliteLedger.open(
-                Path(path), new_cluster_id=ids.new_cluster_id(), is_durable=settings.is_durable
-            )
-        case MemoryUrl():
-            from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
-
-            ledger = MemoryLedger(MemoryLedgerCore(cluster_id=ids.new_cluster_id()))
-        case EtcdUrl(endpoints=endpoints, cluster=cluster):
-            ledger = await _open_etcd(settings.ledger_access, endpoints, cluster, clock, ids)
+    new_cluster_id = ids.new_cluster_id()
+    try:
+        is_created = where_missing is WhereMissing.CREATED
+        ledger = await _open_ledger(settings, clock, new_cluster_id if is_created else None)
+    except LedgerMissing:
+        if where_missing is not WhereMissing.STOOD_IN:
+            raise
+        ledger = _empty_ledger(new_cluster_id)
     try:
         yield ledger
     finally:
         await ledger.close()
+
+
+async def _open_ledger(settings: Settings, clock: Clock, new_cluster_id: str | None) -> Ledger:
+    url = read_ledger_url(settings.ledger_url)
+    match url:
+        case SqliteUrl(path=path):
+            from coordinator.sqlite_log import SqliteLedger
+
+            if new_cluster_id is not None:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            return await SqliteLedger.open(Path(path), new_cluster_id=new_cluster_id, is_durable=settings.is_durable)
+        case MemoryUrl():
+            if new_cluster_id is None:
+                raise LedgerMissing("a ledger in memory is gone with its agent: name another one")
+            return _empty_ledger(new_cluster_id)
+        case EtcdUrl(endpoints=endpoints, cluster=cluster):
+            return await _open_etcd(settings.ledger_access, endpoints, cluster, clock, new_cluster_id)
+
+
+def _empty_ledger(cluster_id: str) -> Ledger:
+    from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+
+    return MemoryLedger(MemoryLedgerCore(cluster_id=cluster_id))
 
 
 def etcd_client(access: LedgerAccess, endpoints: Sequence[HostPort]) -> "EtcdClient":
@@ -153,18 +182,16 @@ def etcd_client(access: LedgerAccess, endpoints: Sequence[HostPort]) -> "EtcdCli
 
 
 async def _open_etcd(
-    access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, ids: Ids
+    access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, new_cluster_id: str | None
 ) -> Ledger:
     client = etcd_client(access, endpoints)
     from coordinator.etcd_log import EtcdLedger
-
-    cluster_id = ids.new_cluster_id()
 
     async def open_and_look() -> Ledger:
         ledger = await EtcdLedger.open(
             client,
             cluster,
-            new_cluster_id=cluster_id,
+            new_cluster_id=new_cluster_id,
             is_compacted=access.is_compacted,
             quota_bytes=access.quota_bytes,
         )

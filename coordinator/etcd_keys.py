@@ -14,6 +14,7 @@ Rule: pure; `coordinator.etcd_log` reads and writes them. Layout:
 Sessions and positions in keys and values are the ledger's, which count the incarnation (`log.position_first`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -87,6 +88,18 @@ class EtcdKeys:
 
     def entry(self, session: SessionId, number: int) -> bytes:
         return self.entries + f"{session:016x}/{number:016x}".encode()
+
+    def runs(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """The entries of `keys`, which are in order, as ranges that hold no other."""
+        runs: list[tuple[bytes, bytes]] = []
+        for key in keys:
+            session, number = self.read_entry(key)
+            end = self.entry(session, number + 1)
+            if runs and runs[-1][1] == key:
+                runs[-1] = (runs[-1][0], end)
+            else:
+                runs.append((key, end))
+        return runs
 
     def read_entry(self, key: bytes) -> tuple[SessionId, int]:
         """Session and number of an entry's key. Raises `LedgerCorrupt`."""

@@ -6,6 +6,8 @@ came is settled by repeating (safety rule S10). Reads that begin something (`loa
 a watch, which etcd itself keeps in order and whole. Whether it is still the same ledger that answers:
 `coordinator.etcd_lineage` (safety rule S9). Keys: `coordinator.etcd_keys`. Contract: tests/contract/test_ledger.py.
 Source: etcd's "KV API guarantees".
+
+Above 500 lines, for each operation of the port is one transaction here, and all share session, lineage and guards.
 """
 
 import contextlib
@@ -22,7 +24,6 @@ from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_keys import (
     EtcdKeys,
     prefix_end,
-    read_meta,
     read_pointer,
     write_head,
     write_meta,
@@ -30,13 +31,14 @@ from coordinator.etcd_keys import (
 )
 from coordinator.etcd_lineage import Lineage
 from coordinator.etcd_requests import delete, get, has_value, is_absent, is_created_at, is_unmodified_after, put
-from coordinator.etcd_server import check_version, notices, read_status
+from coordinator.etcd_server import check_version, find_identity, find_or_create, notices, read_status
 from coordinator.log import (
     Entry,
     Fenced,
     Head,
     LedgerCorrupt,
     LedgerIdentity,
+    LedgerMissing,
     LedgerRecord,
     LedgerStart,
     LedgerUnavailable,
@@ -97,12 +99,13 @@ class EtcdLedger:
         client: EtcdClient,
         cluster: str,
         *,
-        new_cluster_id: str,
+        new_cluster_id: str | None,
         session_seconds: int = LEDGER_SESSION_SECONDS,
         is_compacted: bool = True,
         quota_bytes: int | None = None,
     ) -> Self:
-        """Open the ledger of `cluster`; where there is none, create it with that id. The client is closed with it.
+        """Open the ledger of `cluster`; where there is none, create it with that id, or raise `LedgerMissing` without
+        one, and write nothing. The client is closed with the ledger.
 
         A session whose lease is not renewed (`keep_session`) for `session_seconds` is over. `is_compacted`: whether
         `trim` compacts etcd's history, everybody's. `quota_bytes`: etcd's, where etcd does not tell. Raises
@@ -111,15 +114,16 @@ class EtcdLedger:
         """
         keys = EtcdKeys(cluster)
         check_version((await read_status(client)).version, client.endpoint)
-        new = write_meta(LedgerIdentity(cluster_id=new_cluster_id, incarnation=1))
-        answer = await client.txn(
-            rpc_pb2.TxnRequest(compare=[is_absent(keys.meta)], success=[put(keys.meta, new)], failure=[get(keys.meta)]),
-        )
-        meta = new if answer.succeeded else answer.responses[0].response_range.kvs[0].value
+        if new_cluster_id is None:
+            identity = await find_identity(client, keys)
+        else:
+            identity = await find_or_create(client, keys, new_cluster_id)
+        if identity is None:
+            raise LedgerMissing(f"etcd at {client.endpoint} has no ledger of cluster {cluster}: are both names right?")
         return cls(
             client,
             keys,
-            read_meta(meta),
+            identity,
             session_seconds=session_seconds,
             is_compacted=is_compacted,
             quota_bytes=quota_bytes,
@@ -403,7 +407,7 @@ class EtcdLedger:
         counted in the head, so it has to stay until it is trimmed itself. Returns the last revision that deleted, or 0;
         None where a copy came in among `keys` since they were listed: list them again.
         """
-        runs = self._runs(keys)
+        runs = self._keys.runs(keys)
         dropped = 0
         for row in range(0, len(runs), LEDGER_GROUP_ENTRIES_MAX):
             some = runs[row : row + LEDGER_GROUP_ENTRIES_MAX]
@@ -415,18 +419,6 @@ class EtcdLedger:
                 return None
             dropped = written.revision
         return dropped
-
-    def _runs(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """The entries of `keys`, which are in order, as ranges that hold no other."""
-        runs: list[tuple[bytes, bytes]] = []
-        for key in keys:
-            session, number = self._keys.read_entry(key)
-            end = self._keys.entry(session, number + 1)
-            if runs and runs[-1][1] == key:
-                runs[-1] = (runs[-1][0], end)
-            else:
-                runs.append((key, end))
-        return runs
 
     async def pressure(self) -> float:
         return (await read_status(self._client)).pressure(self._quota_bytes)

@@ -12,8 +12,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from coordinator.etcd_access import NotPermitted
 from coordinator.etcd_client import EtcdClient
-from coordinator.etcd_keys import EtcdKeys, prefix_end, read_meta
-from coordinator.etcd_requests import delete, is_absent, put
+from coordinator.etcd_keys import EtcdKeys, prefix_end, read_meta, write_meta
+from coordinator.etcd_requests import delete, get, is_absent, put
 from coordinator.log import LedgerIdentity, LedgerUnsupported, Trimmed
 from protocol.limits import ETCD_QUOTA_BYTES_DEFAULT, ETCD_UNCOMPACTED_REVISIONS_MAX
 
@@ -66,6 +66,17 @@ async def find_identity(client: EtcdClient, keys: EtcdKeys) -> LedgerIdentity | 
     """Whose ledger there is, without making one."""
     found = (await client.range(rpc_pb2.RangeRequest(key=keys.meta))).kvs
     return read_meta(found[0].value) if found else None
+
+
+async def find_or_create(client: EtcdClient, keys: EtcdKeys, cluster_id: str) -> LedgerIdentity:
+    """Whose ledger there is; where there is none, one is made with that id."""
+    new = LedgerIdentity(cluster_id=cluster_id, incarnation=1)
+    answer = await client.txn(
+        rpc_pb2.TxnRequest(
+            compare=[is_absent(keys.meta)], success=[put(keys.meta, write_meta(new))], failure=[get(keys.meta)]
+        ),
+    )
+    return new if answer.succeeded else read_meta(answer.responses[0].response_range.kvs[0].value)
 
 
 async def try_write(client: EtcdClient, keys: EtcdKeys) -> None:

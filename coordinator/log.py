@@ -111,6 +111,10 @@ class LedgerUnsupported(LedgerError):
     """The server behind the ledger cannot do what is needed; the message says what it lacks."""
 
 
+class LedgerMissing(LedgerError):
+    """There is no ledger, and none was to be created."""
+
+
 class LedgerCorrupt(LedgerError):
     """The ledger contradicts itself or its bucket: do not serve. The message says how and what to do."""
 

@@ -44,7 +44,7 @@ class LedgerFile:
         self,
         path: Path,
         *,
-        new_cluster_id: str,
+        new_cluster_id: str | None,
         is_durable: bool,
         connection_type: type[sqlite3.Connection] = sqlite3.Connection,
     ) -> None:
@@ -60,7 +60,8 @@ class LedgerFile:
             self._connection = connect(path, is_durable=is_durable, connection_type=connection_type)
         try:
             with mapped_errors(path):
-                create_if_empty(self._connection, path, new_cluster_id)
+                if new_cluster_id is not None:
+                    create_if_empty(self._connection, path, new_cluster_id)
                 self._read_again()
         except BaseException:
             self._connection.close()

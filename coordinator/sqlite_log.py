@@ -22,6 +22,7 @@ from coordinator.log import (
     Entry,
     Head,
     LedgerIdentity,
+    LedgerMissing,
     LedgerRecord,
     LedgerStart,
     LedgerUnavailable,
@@ -104,15 +105,16 @@ class SqliteLedger:
         cls,
         path: Path,
         *,
-        new_cluster_id: str,
+        new_cluster_id: str | None,
         is_durable: bool = True,
         connection_type: type[sqlite3.Connection] = sqlite3.Connection,
     ) -> Self:
-        """Open the ledger at `path`; where there is none, create that of the cluster `new_cluster_id`.
+        """Open the ledger at `path`; where there is none, create that of the cluster `new_cluster_id`, or raise
+        `LedgerMissing` without one, and make no file.
 
-        The folder must exist. Not durable means that a loss of power (not of the process) may lose the newest appends.
-        Raises `SessionHeld` while another process has it open, `LedgerCorrupt` where the file is damaged or foreign,
-        `LedgerUnavailable` where it cannot be opened or written.
+        The folder must exist to create one. Not durable means that a loss of power (not of the process) may lose the
+        newest appends. Raises `SessionHeld` while another process has it open, `LedgerCorrupt` where the file is
+        damaged or foreign, `LedgerUnavailable` where it cannot be opened or written.
         """
         thread = OneThread("ledger")
         opening = partial(
@@ -237,8 +239,10 @@ class SqliteLedger:
 
 
 def _open_file(
-    path: Path, *, new_cluster_id: str, is_durable: bool, connection_type: type[sqlite3.Connection]
+    path: Path, *, new_cluster_id: str | None, is_durable: bool, connection_type: type[sqlite3.Connection]
 ) -> tuple[FileLock, LedgerFile]:
+    if new_cluster_id is None and not path.exists():
+        raise LedgerMissing(f"{path} does not exist: name the folder that an agent uses")
     try:
         lock = FileLock(path.with_name(path.name + ".lock"))
     except FileHeld as error:

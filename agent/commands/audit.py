@@ -47,9 +47,10 @@ def audit(
 
 async def _audit(ledger_url: str, store_url: str | None, config: str | None, *, is_repairing: bool) -> Json:
     from agent.audit import Audit
+    from agent.components import WhereMissing
 
     settings = place_settings(ledger=ledger_url, store=store_url, data_dir=None, config=config)
-    async with opened(settings) as (ledger, store):
+    async with opened(settings, WhereMissing.REFUSED) as (ledger, store):
         report = await Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000).run(is_repairing=is_repairing)
     return dict(report.told())
 

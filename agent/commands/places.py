@@ -18,6 +18,7 @@ from agent.settings import Command, Settings, load_settings
 from protocol.limits import COMMAND_OPEN_SECONDS_MAX
 
 if TYPE_CHECKING:
+    from agent.components import WhereMissing
     from coordinator.log import Ledger
     from storage.object_store import ObjectStore
 
@@ -60,7 +61,7 @@ def place_settings(*, ledger: str | None, store: str | None, data_dir: str | Non
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> "AsyncIterator[tuple[Ledger, ObjectStore]]":
+async def opened(settings: Settings, where_missing: "WhereMissing") -> "AsyncIterator[tuple[Ledger, ObjectStore]]":
     """Ledger and bucket, open. What the environment does to the block is a `CommandFailed`."""
     from agent.clock import SystemClock
     from agent.components import open_ledger, open_store
@@ -72,7 +73,7 @@ async def opened(settings: Settings) -> "AsyncIterator[tuple[Ledger, ObjectStore
     try:
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(COMMAND_OPEN_SECONDS_MAX):
-                ledger = await stack.enter_async_context(open_ledger(settings, clock, ids))
+                ledger = await stack.enter_async_context(open_ledger(settings, clock, ids, where_missing))
                 store = await stack.enter_async_context(open_store(settings, clock, ids, Metrics()))
             yield ledger, store
     except TimeoutError as error:

@@ -61,10 +61,12 @@ def recover(
 
 async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     from agent.clock import SystemClock
+    from agent.components import WhereMissing
     from agent.recovery import RecoveryNeedless, recover, report_rows
     from coordinator.log import SessionHeld
 
-    async with opened(settings) as (ledger, store):
+    where_missing = WhereMissing.STOOD_IN if permissions.is_dry_run else WhereMissing.CREATED
+    async with opened(settings, where_missing) as (ledger, store):
         try:
             report = await recover(ledger, store, SystemClock(), permissions, store_timeout_s=settings.store_timeout_s)
         except (SessionHeld, RecoveryNeedless) as error:

@@ -16,8 +16,9 @@ from aetcd.rpc import rpc_pb2, rpc_pb2_grpc
 
 from coordinator.etcd_access import EtcdAccess
 from coordinator.etcd_client import EtcdClient
+from coordinator.etcd_keys import EtcdKeys
 from coordinator.etcd_log import EtcdLedger
-from coordinator.log import Entry, Fenced, LedgerUnavailable, SnapshotPointer
+from coordinator.log import Entry, Fenced, LedgerMissing, LedgerUnavailable, SnapshotPointer
 from protocol.types import Position
 from tests.etcd_service import Etcd
 from tests.integration.etcd_faults import SECONDS_MAX, follow, until_known
@@ -88,6 +89,20 @@ async def test_a_reader_is_not_disturbed_by_a_compaction_of_what_it_has_not_read
         await EtcdClient(EtcdAccess(endpoints=etcd.endpoints)).compact(last)
         records = await follow(ledger, first, 9)
         assert [record.number for record in records] == [*range(1, 10)]
+
+
+async def test_a_ledger_that_is_missing_and_is_not_to_be_created(etcd: Etcd) -> None:
+    client = EtcdClient(EtcdAccess(endpoints=etcd.endpoints))
+    name = f"faults-{next(cluster_numbers)}"
+    try:
+        with pytest.raises(LedgerMissing, match=name):
+            await EtcdLedger.open(client, name, new_cluster_id=None)
+        assert not (await client.range(rpc_pb2.RangeRequest(key=EtcdKeys(name).meta))).kvs
+        made = await EtcdLedger.open(client, name, new_cluster_id="c")
+        found = await EtcdLedger.open(client, name, new_cluster_id=None)
+        assert await found.identity() == await made.identity()
+    finally:
+        await client.close()
 
 
 async def test_trimming_lets_etcd_forget(etcd: Etcd) -> None:

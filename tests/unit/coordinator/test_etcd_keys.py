@@ -4,6 +4,7 @@ import pytest
 
 from coordinator.etcd_keys import (
     EtcdKeys,
+    is_fenced,
     prefix_end,
     read_meta,
     read_pointer,
@@ -60,6 +61,25 @@ def test_the_identity_survives() -> None:
     identity = LedgerIdentity(cluster_id="abc", incarnation=2)
     assert write_meta(identity) == b'{"cluster_id":"abc","incarnation":2}'
     assert read_meta(write_meta(identity)) == identity
+
+
+def test_a_fenced_ledger_says_so_in_its_meta() -> None:
+    identity = LedgerIdentity(cluster_id="abc", incarnation=2)
+    fenced = write_meta(identity, is_fenced=True)
+    assert fenced == b'{"cluster_id":"abc","incarnation":2,"is_fenced":true}'
+    assert read_meta(fenced) == identity
+    assert (is_fenced(fenced), is_fenced(write_meta(identity))) == (True, False)
+
+
+def test_runs_are_ranges_that_hold_no_other_entry() -> None:
+    rows = [(1, 0), (1, 1), (1, 3), (2, 4), (2, 5)]
+    keys = [KEYS.entry(SessionId(session), number) for session, number in rows]
+    assert KEYS.runs(keys) == [
+        (keys[0], keys[1][:-1] + b"2"),
+        (keys[2], keys[2][:-1] + b"4"),
+        (keys[3], keys[4][:-1] + b"6"),
+    ]
+    assert KEYS.runs([]) == []
 
 
 def test_the_head_names_the_last_entry() -> None:

@@ -17,6 +17,7 @@ from coordinator.log import (
     Fenced,
     LedgerCorrupt,
     LedgerIdentity,
+    LedgerMissing,
     LedgerRecord,
     LedgerUnavailable,
     SessionHeld,
@@ -151,6 +152,25 @@ class TestRefusing:
     async def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
         with pytest.raises(LedgerUnavailable, match="check that its folder exists"):
             await open_ledger(tmp_path / "missing")
+
+    async def test_a_file_that_is_missing_and_is_not_to_be_created(self, tmp_path: Path) -> None:
+        for folder in (tmp_path, tmp_path / "missing"):
+            with pytest.raises(LedgerMissing, match="does not exist"):
+                await SqliteLedger.open(folder / FILE, new_cluster_id=None)
+        assert not names(tmp_path)
+        await (await open_ledger(tmp_path)).close()
+        ledger = await SqliteLedger.open(tmp_path / FILE, new_cluster_id=None)
+        assert (await ledger.identity()).cluster_id == "c"
+        await ledger.close()
+
+    async def test_a_fence_outlives_the_process(self, tmp_path: Path) -> None:
+        ledger = await open_ledger(tmp_path)
+        await ledger.fence()
+        await ledger.close()
+        again = await open_ledger(tmp_path)
+        with pytest.raises(LedgerCorrupt, match="being recovered"):
+            await again.open_session("a")
+        await again.close()
 
     async def test_a_file_that_another_program_has_open(self, tmp_path: Path) -> None:
         await (await open_ledger(tmp_path)).close()
