@@ -22,6 +22,7 @@ from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, Co
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CHEAP_OBJECT_BYTES_TARGET,
+    CHUNKS_KEPT_PER_INTAKE_MAX,
     INTAKE_BUFFER_BYTES_MAX,
     INTAKE_OBJECT_BYTES_ENOUGH,
     INTAKE_OBJECT_BYTES_TARGET,
@@ -312,11 +313,12 @@ class ProducePath:
     def _keep_in_cache(self, intake: SealedIntake, outcome: ChunksCommitted) -> None:
         """Keep what was just written for the consumers that are about to ask for it.
 
-        The copy joins what lies scattered over receive buffers, which are let go, and takes the real offsets.
+        The copy joins what lies scattered over receive buffers, which are let go, and takes the real offsets. Of very
+        many chunks the rest is read from the store: the loop would stand still for too long.
         """
         parts = iter(intake.parts[1:])
         batch = 0
-        for chunk, batch_count in enumerate(intake.chunk_batch_counts):
+        for chunk, batch_count in enumerate(intake.chunk_batch_counts[:CHUNKS_KEPT_PER_INTAKE_MAX]):
             batch_end = batch + batch_count
             chunk_bytes = sum(intake.batch_record_bytes[batch:batch_end])
             copied = bytearray(chunk_bytes)

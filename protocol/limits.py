@@ -76,6 +76,8 @@ INTAKE_BUFFER_BYTES_MAX = 128 * MIB
 INTAKE_SHARE_OF_RECEIVED_MIN = 1 / 16
 """Accepted records that are a smaller part of the memory they were received in are copied out of it."""
 INTAKE_PUTS_IN_FLIGHT_MAX = 8
+CHUNKS_KEPT_PER_INTAKE_MAX = 1_000
+"""Chunks of one intake that stay in memory for consumers, in some 30 ms of the loop; the rest is read when wanted."""
 BATCHES_PER_COMMIT_MAX = 10_000
 PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
 RECORD_RULES_CACHED_MAX = 10_000

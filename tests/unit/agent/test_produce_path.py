@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pytest
 from crc32c import crc32c
 
+from agent import produce_path
+from agent.fetch_sessions import WantedPartition
 from agent.ledger_writer import OutcomeUnknown
 from agent.produce_path import NO_OFFSET, ProducePath
 from coordinator.commands import ReportTime
@@ -22,6 +24,7 @@ from protocol.record_batch import split_batches
 from protocol.types import ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import BatchGroup
 from storage.failing import Fault, FaultKind, Operation
+from storage.object_store import Buffer
 from storage.refs import intake_key
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
@@ -210,3 +213,22 @@ async def test_s9_an_intake_waits_for_a_session_that_the_ledger_names() -> None:
         assert keys == [intake_key(writer.session, ObjectNumber(number)) for number in (0, 1)]
         with pytest.raises(OutcomeUnknown):
             await lost
+
+
+async def test_of_very_many_chunks_some_stay_in_memory_and_all_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_path, "CHUNKS_KEPT_PER_INTAKE_MAX", 2)
+    async with data_paths(partitions=5) as paths:
+        await paths.produce_together(dict.fromkeys(range(5), PLAIN))
+        read: list[str] = []
+        get_range = paths.store.get_range
+
+        async def counted(key: str, first: int, byte_count: int) -> Buffer:
+            read.append(key)
+            return await get_range(key, first, byte_count)
+
+        monkeypatch.setattr(paths.store, "get_range", counted)
+        for partition, is_read in ((0, False), (1, False), (2, True)):
+            wanted = WantedPartition("t", partition, 0, 1 << 20, -1, -1)
+            found = await paths.fetch_path.fetch([wanted], max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
+            assert (found[0].error_code, found[0].record_bytes) == (ErrorCode.none, len(PLAIN))
+            assert bool(read) is is_read
