@@ -89,7 +89,7 @@ def _show(told: Json, *, is_refused: bool) -> None:
     print_pairs(told)
     sys.stdout.write("\nwhat came back from the intake:\n")
     columns = ("topic", "records", "batches", "duplicates", "without_sequence", "refused", "offsets_lost")
-    print_table(topics, columns, empty="Nothing: the snapshot knew every intake object.")
+    print_table(topics, columns, empty="Nothing: every intake object was known already, or there is none.")
     renamed = [topic["topic"] for topic in topics if topic["is_name_lost"]]
     if renamed:
         sys.stdout.write(f"\nnames and configs are lost of: {', '.join(renamed)}\n")
