@@ -11,6 +11,7 @@ when too many wait; one whose submitter gave up before it had a number is not ap
 import asyncio
 import contextlib
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,8 +74,7 @@ class LedgerWriter:
         self._is_closed = False
         self.session = SessionId(-1)
         """The newest session that the ledger gave. For what it writes into the bucket, see `until_live`."""
-        self.confirmed_s = 0.0
-        """The monotonic clock's time when the ledger was asked last that then confirmed the session."""
+        self._confirmed_s = 0.0
 
     @property
     def agent(self) -> StartSession:
@@ -121,7 +121,7 @@ class LedgerWriter:
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
-                self._number_next, self._is_session_lost, self.confirmed_s = 0, False, asked_s
+                self._number_next, self._is_session_lost, self._confirmed_s = 0, False, asked_s
                 return
 
     async def _start_session(self) -> bool:
@@ -156,9 +156,18 @@ class LedgerWriter:
         return self.session
 
     @property
+    def confirmed_s(self) -> float:
+        """The monotonic clock's time when the ledger was asked last that then confirmed the live session.
+
+        Long ago while there is none: until the start of the one that replaces it is applied, what this agent sees may
+        be as old as when it lost the session before (safety rule S4).
+        """
+        return self._confirmed_s if self._is_live.is_set() else -math.inf
+
+    @property
     def is_confirmed(self) -> bool:
         """Whether the ledger confirmed the live session within a lease's time; if not, it may be over already."""
-        return self._is_live.is_set() and self._clock.monotonic_s() - self.confirmed_s < LEDGER_SESSION_SECONDS
+        return self._clock.monotonic_s() - self.confirmed_s < LEDGER_SESSION_SECONDS
 
     def _tell_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
         agent = self._start.name
@@ -229,7 +238,7 @@ class LedgerWriter:
 
     def _confirm(self, session: SessionId, asked_s: float) -> None:
         if session == self.session:
-            self.confirmed_s = max(self.confirmed_s, asked_s)
+            self._confirmed_s = max(self._confirmed_s, asked_s)
 
     def _take(self) -> list[_Pending]:
         group: list[_Pending] = []
