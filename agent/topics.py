@@ -153,12 +153,21 @@ class TopicAdmin:
             raise TopicError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' was created, and deleted at once.")
         return created
 
-    async def delete(self, topic: TopicState, *, unknown: ErrorCode) -> None:
-        """Delete the topic. Raises `TopicError`: `unknown` where somebody else was faster."""
-        outcome = await self._writer.submit(DeleteTopic(topic_id=topic.topic_id))
-        if isinstance(outcome, Refused):
-            is_gone = topic.topic_id not in self._metadata.state.topics
-            raise TopicError(unknown if is_gone else outcome.error_code, outcome.reason)
+    async def delete(self, topic: TopicState, *, is_by_name: bool) -> TopicState:
+        """Delete the topic, or the one that has its name by now where it is meant by name; return which it was.
+
+        Raises `TopicError`, as of an unknown topic where somebody else was faster.
+        """
+        while isinstance(outcome := await self._writer.submit(DeleteTopic(topic_id=topic.topic_id)), Refused):
+            if topic.topic_id in self._metadata.state.topics:
+                raise TopicError(outcome.error_code, outcome.reason)
+            if not is_by_name:
+                raise TopicError(ErrorCode.unknown_topic_id, outcome.reason)
+            successor = self.known(topic.name)
+            if successor is None:
+                raise TopicError(ErrorCode.unknown_topic_or_partition, outcome.reason)
+            topic = successor
+        return topic
 
 
 class TopicLookup:

@@ -73,7 +73,8 @@ async def _delete(
             unknown = ErrorCode.unknown_topic_id
         if topic is None:
             raise TopicError(unknown, "This server does not host this topic.")
-        await before(end_s, services.clock, services.topics.delete(topic, unknown=unknown))
+        deletion = services.topics.delete(topic, is_by_name=name is not None)
+        topic = await before(end_s, services.clock, deletion)
     except TopicError as error:
         return result | {"error_code": error.error_code, "error_message": error.message}
     return result | {"name": topic.name, "topic_id": uuid.UUID(bytes=topic.topic_id)}

@@ -77,7 +77,20 @@ async def test_a_topic_that_somebody_else_deleted_first_is_unknown_in_the_reques
     async with running_parts() as parts:
         topics = admin(parts)
         topic = await topics.create("t", partition_count=1, configs={})
-        await topics.delete(topic, unknown=ErrorCode.unknown_topic_or_partition)
+        await topics.delete(topic, is_by_name=True)
         with pytest.raises(TopicError) as refused:
-            await topics.delete(topic, unknown=ErrorCode.unknown_topic_or_partition)
+            await topics.delete(topic, is_by_name=True)
         assert refused.value.error_code is ErrorCode.unknown_topic_or_partition
+
+
+async def test_a_name_means_the_topic_that_has_it_now_not_one_that_this_agent_still_saw() -> None:
+    async with running_parts() as parts:
+        topics = admin(parts)
+        seen = await topics.create("t", partition_count=1, configs={})
+        await topics.delete(seen, is_by_name=False)
+        created_again = await topics.create("t", partition_count=1, configs={})
+        with pytest.raises(TopicError) as refused:
+            await topics.delete(seen, is_by_name=False)
+        assert refused.value.error_code is ErrorCode.unknown_topic_id
+        assert await topics.delete(seen, is_by_name=True) is created_again
+        assert "t" not in parts.metadata.state.topic_ids
