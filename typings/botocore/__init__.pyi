@@ -1,1 +1,1 @@
-"""What Penstock uses of botocore, which ships no types."""
+# What Penstock uses of botocore, which ships no types.
