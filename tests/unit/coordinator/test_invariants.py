@@ -49,6 +49,10 @@ def old_rules(state: ClusterState) -> None:
     state.rules_version = 2
 
 
+def housekeeper_is_gone(state: ClusterState) -> None:
+    state.housekeeper = SessionId(9)
+
+
 def late_end(state: ClusterState) -> None:
     state.sessions_ended[SessionId(3)] = FUTURE
 
@@ -142,6 +146,7 @@ def late_release(state: ClusterState) -> None:
         (one_node, "have the node id 1"),
         (no_first_entry, "without its first entry"),
         (old_rules, "does not know the rules"),
+        (housekeeper_is_gone, "keeps house and is not live"),
         (late_end, "session 3 ends in the future"),
         (lost_name, "topic_ids does not mirror"),
         (lost_shape, "topic_shapes does not mirror"),

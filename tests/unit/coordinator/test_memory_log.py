@@ -163,6 +163,8 @@ async def test_s9_whoever_had_it_open_is_told_of_another_incarnation() -> None:
     core = MemoryLedgerCore()
     first, second = MemoryLedger(core), MemoryLedger(core)
     pointer = SnapshotPointer(position=position_first(2), object_key="k", appends_count=0, digest=b"d")
+    with pytest.raises(LedgerCorrupt, match="not fenced"):
+        await first.restart(LedgerIdentity(cluster_id="memory", incarnation=2), pointer)
     await first.fence()
     await first.restart(LedgerIdentity(cluster_id="memory", incarnation=2), pointer)
     assert (await first.head()).position == position_first(2)
