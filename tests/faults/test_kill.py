@@ -48,11 +48,12 @@ def referenced(broker: Penstock) -> set[str]:
 
 
 def orphans(broker: Penstock, listing: Listing) -> set[str]:
-    """Objects that nobody refers to. The newest snapshot is the ledger's; there is one at most."""
+    """Objects that nobody refers to. The two newest snapshots and the newest mark of the position are the ledger's."""
     known = referenced(broker)
     found = listing()
     snapshots = sorted(key for key in found if key.startswith("ledger/snapshots/"))
-    return found - known - {"cluster.json"} - set(snapshots[-1:])
+    marks = sorted(key for key in found if key.startswith("ledger/reached/"))
+    return found - known - {"cluster.json"} - set(snapshots[-2:]) - set(marks[-1:])
 
 
 def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, seed: int) -> None:
