@@ -1,7 +1,7 @@
 """S10: how full etcd is, who else uses it, and the way out of NOSPACE that docs/RUNBOOK.md describes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from coordinator.etcd_access import EtcdAccess
 from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_log import EtcdLedger
 from coordinator.etcd_requests import put
-from coordinator.log import LedgerUnavailable
+from coordinator.log import Entry, LedgerUnavailable
 from protocol.types import Position, SessionId
 from tests.contract.ledger_use import append_singly, entries, pointer_at
 from tests.etcd_service import Etcd
@@ -41,16 +41,22 @@ def small(folder: Path, version: str) -> Etcd:
 
 
 class Filler:
-    """Appends to a ledger, and trims it. etcd notes its size when it writes to its disk, a moment later."""
+    """Appends to a ledger, and trims it. etcd notes its size when it writes to its disk, a moment later.
+
+    What was not answered may be in the ledger, so it is repeated as it was (safety rule S10).
+    """
 
     def __init__(self, ledger: EtcdLedger, session: SessionId) -> None:
         self.ledger, self.session = ledger, session
         self.appended = 0
         self.position = Position(0)
+        self._unanswered: Sequence[Entry] | None = None
 
     async def append(self, bytes_count: int = 1) -> None:
-        group = entries(bytes(bytes_count), first=self.appended)
+        group = self._unanswered or entries(bytes(bytes_count), first=self.appended)
+        self._unanswered = group
         self.position = await self.ledger.append(self.session, group)
+        self._unanswered = None
         self.appended += 1
 
     async def until(self, is_reached: Callable[[float], bool]) -> None:

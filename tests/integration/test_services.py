@@ -31,7 +31,7 @@ def test_minio_keeps_an_object(minio: Minio) -> None:
 def test_apache_kafka_serves_a_compiled_java_client(
     kafka_broker: KafkaBroker, compile_java: Callable[[Path], JavaProgram]
 ) -> None:
-    assert compile_java(HELLO).run(kafka_broker.bootstrap, "greetings").strip() == "greetings"
+    assert "greetings" in compile_java(HELLO).run(kafka_broker.bootstrap, "greetings").strip().split(",")
 
 
 def test_penstock_serves_a_java_client_and_remembers_after_a_kill(
