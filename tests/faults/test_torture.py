@@ -49,6 +49,7 @@ def tortured(folder: Path, faults: list[tuple[str, str]]) -> RunReport:
     return report
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_while_parts_die_and_links_break(tmp_path: Path) -> None:
     report = tortured(tmp_path, SHORT)
     assert report.struck["applied_reset"] > 0

@@ -184,6 +184,7 @@ def wait_turned_away(agent: ClusterAgent) -> None:
     raise AssertionError("the agent believes its view for ever")
 
 
+@pytest.mark.slow
 def test_2_agents_go_on_after_the_coordinator_paused_for_longer_than_their_leases(
     clusters: ClusterFactory, own_etcd: Etcd
 ) -> None:
