@@ -4,7 +4,9 @@ Rule: a session is ended only once the ledger says that its lease is gone: it ne
 true whenever it is applied. Until then its broker is told to clients, and what it left behind may not be deleted (S6).
 
 The ledger tells whose lease has ended, and one agent of all, by rendezvous, acts at once; the others a little later,
-should that one be gone too. What nobody was told is found by asking, now and then, by the agent that is responsible.
+should that one be gone too. What nobody was told is found by asking, now and then, by the agent that is responsible:
+once for the names of all sessions, and then about each that seems to be gone. A session whose name another one holds
+is left to that: its first entry ends it.
 """
 
 import asyncio
@@ -75,11 +77,15 @@ class SessionReaper:
         return await self._end_of({n: known for n, known in self._others().items() if known.name == name})
 
     async def reap(self, *, is_own_share: bool = False) -> list[SessionId]:
-        """End every session but this agent's own whose lease is gone, and return them."""
+        """End every session but this agent's own whose name is held no longer, and return them."""
+        # Before the ledger is asked: what is in the state by then had its name, what begins later may not be listed.
         others = self._others()
         if is_own_share:
             others = {n: known for n, known in others.items() if self._is_responsible(known.name)}
-        return await self._end_of(others)
+        if not others:
+            return []
+        live_names = set(await self._ledger.live_names())
+        return await self._end_of({n: known for n, known in others.items() if known.name not in live_names})
 
     def _others(self) -> dict[SessionId, SessionState]:
         sessions = self._metadata.state.sessions

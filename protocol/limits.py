@@ -246,7 +246,7 @@ LOG_STARTS_PER_ENTRY_MAX = 10_000
 
 # Background roles.
 SESSION_CHECK_INTERVAL_S = 10.0
-"""How often the ledger is asked about the sessions that this agent is responsible for (safety rule S12)."""
+"""How often the ledger is asked, once, about the sessions that this agent is responsible for (safety rule S12)."""
 SESSION_CHECKS_PER_FULL_CHECK = 6
 """How often of these it is asked about all sessions: whoever is responsible may be gone too."""
 SESSION_END_SECOND_TRY_S = 0.5

@@ -405,7 +405,13 @@ def s12_a_session_is_ended_without_asking_the_ledger() -> Iterator[None]:
     async def is_session_ended(self: SimulatedLedger, name: str, session: SessionId) -> bool:
         return True
 
-    with patched(SimulatedLedger, "is_session_ended", is_session_ended):
+    async def live_names(self: SimulatedLedger) -> Sequence[str]:
+        return []
+
+    with (
+        patched(SimulatedLedger, "is_session_ended", is_session_ended),
+        patched(SimulatedLedger, "live_names", live_names),
+    ):
         yield
 
 

@@ -1,6 +1,8 @@
 """An agent that is killed and comes back under another name can start, and ends what is left of the old one (S12)."""
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from coordinator.log import Ledger
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.sqlite_log import SqliteLedger
 from protocol.limits import SESSION_END_SECOND_TRY_S, SESSION_WATCH_RETRY_S
+from protocol.types import SessionId
 from tests.made_commands import start
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
@@ -71,6 +74,77 @@ async def test_two_agents_that_see_the_same_dead_session_do_no_harm() -> None:
         late = reaper(first)
         assert await late.reap() == [killed.writer.session]
         assert await late.reap() == []
+
+
+class CountingLedger(MemoryLedger):
+    """Counts what it is asked about sessions."""
+
+    def __init__(self, core: MemoryLedgerCore) -> None:
+        super().__init__(core)
+        self.asked: list[str] = []
+
+    async def is_session_ended(self, name: str, session: SessionId) -> bool:
+        self.asked.append(name)
+        return await super().is_session_ended(name, session)
+
+    async def live_names(self) -> Sequence[str]:
+        self.asked.append("*")
+        return await super().live_names()
+
+
+class TestWhatIsAsked:
+    async def test_one_question_is_enough_however_many_agents_live(self) -> None:
+        core = MemoryLedgerCore()
+        async with AsyncExitStack() as stack:
+            for number in range(5):
+                await stack.enter_async_context(
+                    running_parts(MemoryLedger(core), start(f"other-{number}", node=number))
+                )
+            ledger = CountingLedger(core)
+            async with running_parts(ledger, start("a", node=9)) as parts:
+                assert await reaper(parts).reap() == []
+                assert ledger.asked == ["*"]
+
+    async def test_s12_only_what_seems_gone_is_asked_about_and_ended(self) -> None:
+        core = MemoryLedgerCore()
+        async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
+            core.expire(dead.writer.session)
+        ledger = CountingLedger(core)
+        async with (
+            running_parts(MemoryLedger(core), start("b", node=2)),
+            running_parts(ledger, start("a", node=1)) as parts,
+        ):
+            await parts.metadata.barrier()
+            assert await reaper(parts).reap() == [dead.writer.session]
+            assert ledger.asked == ["*", "dead"]
+
+    async def test_who_is_alone_asks_nothing(self) -> None:
+        ledger = CountingLedger(MemoryLedgerCore())
+        async with running_parts(ledger, start("a", node=1)) as parts:
+            assert await reaper(parts).reap() == []
+            assert ledger.asked == []
+
+    async def test_s12_a_session_that_begins_while_the_ledger_is_asked_is_not_gone(self) -> None:
+        core = MemoryLedgerCore()
+
+        class Slow(CountingLedger):
+            """Another session begins, and its start is applied here, after the names were listed."""
+
+            async def live_names(self) -> Sequence[str]:
+                names = await super().live_names()
+                await stack.enter_async_context(running_parts(MemoryLedger(core), start("late", node=3)))
+                await parts.metadata.barrier()
+                return names
+
+        ledger = Slow(core)
+        async with (
+            running_parts(MemoryLedger(core), start("b", node=2)),
+            running_parts(ledger, start("a", node=1)) as parts,
+            AsyncExitStack() as stack,
+        ):
+            assert await reaper(parts).reap() == []
+            assert ledger.asked == ["*"]
+            assert len(parts.metadata.state.sessions) == 3
 
 
 class TestEndsThatTheLedgerTells:
