@@ -1,7 +1,8 @@
 """Log lines on stderr: one line per message, as key=value text or as a JSON object.
 
 Rule: modules log through `logging.getLogger(__name__)`, a constant sentence with the values in `extra`; the format is
-chosen here. Only the `ready` line goes to stdout (`agent.startup_report`).
+chosen here. Only the `ready` line goes to stdout (`agent.startup_report`). Where several processes write to one stderr
+(`agent.processes`) each line ends with whose it is.
 """
 
 import json
@@ -16,10 +17,13 @@ _QUIET = ("uvicorn.error", "uvicorn.access", "asyncio", "numba", "botocore")
 """Libraries whose chatter below a warning says nothing to whoever runs the agent."""
 
 
-def configure_logs(level: str, log_format: str, stream: TextIO | None = None) -> None:
-    """Send everything from `level` (debug, info, warning, error) on to stderr, as `text` or `json`."""
+def configure_logs(level: str, log_format: str, stream: TextIO | None = None, *, process: str | None = None) -> None:
+    """Send everything from `level` (debug, info, warning, error) on to stderr, as `text` or `json`.
+
+    `process` is the name of this process where its lines have to be told from others', else None.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter(process) if log_format == "json" else TextFormatter(process))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -33,14 +37,22 @@ def configure_logs(level: str, log_format: str, stream: TextIO | None = None) ->
 class TextFormatter(logging.Formatter):
     """`2026-11-21T05:20:11.123Z WARNING agent.ledger_writer: the sentence key=value key="two words"`."""
 
+    def __init__(self, process: str | None = None) -> None:
+        super().__init__()
+        self._process = process
+
     def format(self, record: logging.LogRecord) -> str:
-        pairs = "".join(f" {key}={_text_value(value)}" for key, value in _extras(record))
+        pairs = "".join(f" {key}={_text_value(value)}" for key, value in _extras(record, self._process))
         line = f"{_time_text(record)} {record.levelname} {record.name}: {_one_line(record.getMessage())}{pairs}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
     """One object a line: time, level, logger, message, the extras, and exception where there is one."""
+
+    def __init__(self, process: str | None = None) -> None:
+        super().__init__()
+        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = {
@@ -49,14 +61,16 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        fields.update(_extras(record))
+        fields.update(_extras(record, self._process))
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields, default=str, ensure_ascii=False)
 
 
-def _extras(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    return ((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+def _extras(record: logging.LogRecord, process: str | None) -> Iterator[tuple[str, object]]:
+    yield from ((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+    if process is not None:
+        yield "process", process
 
 
 def _time_text(record: logging.LogRecord) -> str:

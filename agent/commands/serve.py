@@ -45,6 +45,7 @@ def _own_share(settings: Settings) -> Settings:
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     if isinstance(own, Settings):
+        configure_logs(own.log_level, own.log_format, process=own.name)
         return own
     if own:
         raise CommandFailed("one of the processes failed; its own message says why", exit_code=own)

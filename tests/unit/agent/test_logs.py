@@ -32,6 +32,13 @@ def test_text_has_time_level_module_sentence_and_values() -> None:
     assert line == '1970-01-01T00:00:00.123Z WARNING agent.x: the ledger is away reason="timed out" attempt=2'
 
 
+def test_of_several_processes_each_line_names_its_own() -> None:
+    line = TextFormatter("penstock-1").format(record("the ledger is away", reason="timed out"))
+    assert line.endswith(' the ledger is away reason="timed out" process=penstock-1')
+    assert json.loads(JsonFormatter("penstock-1").format(record("the ledger is away")))["process"] == "penstock-1"
+    assert "process" not in json.loads(JsonFormatter().format(record("the ledger is away")))
+
+
 def test_a_line_cannot_be_forged_by_what_a_client_sent() -> None:
     line = TextFormatter().format(record("client a\nINFO forged", client="b\nERROR forged", empty=""))
     assert "\n" not in line
