@@ -90,7 +90,7 @@ async def _records(
 
     Who follows outlives the agent: the connection is made anew, and reading goes on where it was.
     """
-    from agent.commands.kafka_client import LATEST, KafkaClient
+    from agent.commands.kafka_client import LATEST, KafkaClient, OffsetOutOfRange
 
     async with await KafkaClient.connect(find_address()) as client:
         partition_count = await client.partition_count(topic)
@@ -99,17 +99,39 @@ async def _records(
         partitions = range(partition_count) if partition == ALL_PARTITIONS else [partition]
         ends = await client.offsets(topic, partitions, LATEST)
         positions = await _positions(client, topic, partitions, start, ends)
+        if all(offset > ends[p] for p, offset in positions.items()):
+            # Else there would be nothing to fetch, as if it was only that nothing is new.
+            raise await _out_of_range(find_address, topic, positions, partitions[0])
         fetch = _Reconnecting(find_address, client).fetch if is_followed else client.fetch
         while True:
             wanted = {p: offset for p, offset in positions.items() if is_followed or offset < ends[p]}
             if not wanted:
                 return
-            for fetched in await fetch(topic, wanted, wait_ms=WAIT_MS):
+            try:
+                answers = await fetch(topic, wanted, wait_ms=WAIT_MS)
+            except OffsetOutOfRange as error:
+                raise await _out_of_range(find_address, topic, positions, error.partition) from error
+            for fetched in answers:
                 first = positions[fetched.partition]
                 end = sys.maxsize if is_followed else ends[fetched.partition]
                 for record in _within(fetched, first, end):
                     yield record
                 positions[fetched.partition] = _next_offset(fetched, first)
+
+
+async def _out_of_range(
+    find_address: "Callable[[], HostPort]", topic: str, positions: Mapping[int, int], partition: int
+) -> CommandFailed:
+    """Says which offsets the partition has. Over a connection of its own: the other may be in use, or gone."""
+    from agent.commands.kafka_client import EARLIEST, LATEST, KafkaClient
+
+    async with await KafkaClient.connect(find_address()) as client:
+        first = (await client.offsets(topic, [partition], EARLIEST))[partition]
+        end = (await client.offsets(topic, [partition], LATEST))[partition]
+    return CommandFailed(
+        f"offset {positions[partition]} is out of range: {topic}-{partition} begins at {first} and ends at {end}; "
+        f"--from takes an offset from {first} to {end}, or earliest, latest, a time"
+    )
 
 
 class _Reconnecting:

@@ -66,7 +66,7 @@ def kafka_address(server: str, bootstrap: str | None) -> HostPort:
 
 
 def _ask(server: str, method: str, path: str, body: bytes | None, seconds_max: float) -> Json:
-    from http.client import HTTPConnection, HTTPException
+    from http.client import BadStatusLine, HTTPConnection, HTTPException
 
     try:
         address = read_host_port(server)
@@ -80,6 +80,12 @@ def _ask(server: str, method: str, path: str, body: bytes | None, seconds_max: f
     except TimeoutError as error:
         raise NoAnswerInTime(
             f"http://{address} did not answer within {seconds_max:.0f} s: see the agent's log"
+        ) from error
+    except (ConnectionResetError, BadStatusLine) as error:
+        # A Kafka listener closes what does not speak its protocol.
+        raise Unavailable(
+            f"{address} closed the connection without an answer in HTTP. Is that the Kafka port? --server takes an "
+            "agent's HTTP address (--http, port 9644 by default), --bootstrap that of its Kafka listener (--listen)"
         ) from error
     except (OSError, HTTPException) as error:
         raise Unavailable(

@@ -68,10 +68,19 @@ class Fetched:
 Answer = TypeVar("Answer", bound=ResponsePayload)
 
 
+class OffsetOutOfRange(CommandFailed):
+    """The log of `partition` does not reach to the offset that was asked for, or begins behind it."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(f"{topic}-{partition} has no such offset")
+        self.partition = partition
+
+
 class KafkaClient:
     """`async with await KafkaClient.connect(address) as client`. Raises `CommandFailed`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, address: HostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._address = address
         self._reader = reader
         self._writer = writer
         self._correlation_id = 0
@@ -83,7 +92,7 @@ class KafkaClient:
                 reader, writer = await asyncio.open_connection(address.host, address.port)
         except OSError as error:  # TimeoutError is one
             raise Unavailable(f"no Kafka listener answers at {address}: is the agent running?") from error
-        return cls(reader, writer)
+        return cls(address, reader, writer)
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,7 +153,7 @@ class KafkaClient:
         return {int(found.partition_index): int(found.offset) for found in answer.topics[0].partitions}
 
     async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> list[Fetched]:
-        """Batches from these offsets on, waiting up to `wait_ms` for the first one."""
+        """Batches from these offsets on, waiting up to `wait_ms` for the first one. Raises `OffsetOutOfRange` too."""
         asked = tuple(
             fetch.FetchPartition(
                 partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(FETCH_BYTES)
@@ -165,6 +174,8 @@ class KafkaClient:
         _check(answer.error_code, f"topic {topic}")
         fetched = []
         for found in answer.responses[0].partitions if answer.responses else ():
+            if found.error_code is ErrorCode.offset_out_of_range:
+                raise OffsetOutOfRange(topic, int(found.partition_index))
             _check(found.error_code, f"{topic}-{found.partition_index}")
             fetched.append(
                 Fetched(
@@ -229,9 +240,15 @@ class KafkaClient:
         return entity_reader(answer_type)(answer, header_bytes)[0]
 
     async def _receive(self) -> bytes:
-        answer_bytes = int.from_bytes(await self._reader.readexactly(4), "big")
+        size = await self._reader.readexactly(4)
+        answer_bytes = int.from_bytes(size, "big")
         if answer_bytes > CLIENT_ANSWER_BYTES_MAX:
-            raise CommandFailed(f"an answer of {answer_bytes} bytes: this is not the Kafka port")
+            spoken = "HTTP" if size == b"HTTP" else "something else"
+            raise CommandFailed(
+                f"{self._address} speaks {spoken}: --bootstrap takes the address of a Kafka listener (--listen, port "
+                "9092 by default), --server the HTTP address (--http, port 9644 by default)",
+                exit_code=EXIT_USAGE,
+            )
         return await self._reader.readexactly(answer_bytes)
 
 

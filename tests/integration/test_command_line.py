@@ -104,6 +104,28 @@ def test_a_null_key_is_told_from_an_empty_one(penstock: PenstockFactory) -> None
     assert pipe("consume", "t", "--keys", server=server).stdout == b"null\t\n"
 
 
+def test_an_offset_that_the_log_has_not_is_answered_with_those_that_it_has(penstock: PenstockFactory) -> None:
+    server = penstock().http
+    assert pipe("produce", "t", server=server, stdin=b"a\nb\nc\n").returncode == 0
+    assert pipe("consume", "t", "--from", "3", server=server).stdout == b""
+    for options in ([], ["--follow"]):
+        done = pipe("consume", "t", "--from", "4", *options, server=server)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert done.stderr.startswith(
+            b"penstock: offset 4 is out of range: t-0 begins at 0 and ends at 3; --from takes"
+        )
+
+
+def test_the_wrong_kind_of_port_is_named(penstock: PenstockFactory) -> None:
+    broker = penstock()
+    kafka_for_http = pipe("topics", "list", server=broker.bootstrap)
+    assert kafka_for_http.returncode == 1
+    assert b"Is that the Kafka port? --server takes an agent's HTTP address" in kafka_for_http.stderr
+    http_for_kafka = pipe("consume", "t", "--follow", "--bootstrap", broker.http, server=broker.http)
+    assert http_for_kafka.returncode == 2
+    assert f"{broker.http} speaks HTTP: --bootstrap takes the address of a Kafka".encode() in http_for_kafka.stderr
+
+
 def test_the_folder_of_a_broker_that_has_stopped_can_be_read(penstock: PenstockFactory) -> None:
     broker = penstock()
     run("produce", "orders", "--value", "one", server=broker.http)
