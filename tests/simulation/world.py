@@ -17,13 +17,16 @@ from warnings import catch_warnings, simplefilter
 
 from agent import cleaner
 from agent.clock import SystemClock
+from coordinator.topic_configs import TABLE_RETENTION
 from storage.refs import session_of_key
+from protocol.records import warm_kernels
 from tests.simulation.agents import AgentInWorld, Surroundings
 from tests.simulation.auditor import Auditor
 from tests.simulation.clients import (
     Administrator,
     ClientWorld,
     Consumer,
+    Deleter,
     IdempotentProducer,
     Operator,
     PlainProducer,
@@ -33,6 +36,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.history import History, Violation, logs_in
 from tests.simulation.ledger import LedgerServer
 from tests.simulation.links import LATE_SECONDS_MAX
+from tests.simulation.log_starts import LogStarts
 from tests.simulation.loop import OutOfSteps, SimulatedLoop
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, draw
@@ -71,6 +75,7 @@ class Verdict:
 
 def run(seed: int) -> Verdict:
     """Run one seed."""
+    warm_kernels()  # as every agent does soon after its start: until then small parts are encoded in a thread
     history = History()
     with _undisturbed(), logs_in(history):
         return _World(seed, history).run()
@@ -109,6 +114,10 @@ class _World:
         self._clock = SystemClock()
         self._agents = [AgentInWorld(number, self._around) for number in range(self.plan.agents)]
         self._auditor = Auditor(self.history, self._ledger.truth)
+        if self.plan.is_log_trimmed:
+            self._ledger.truth.log_starts = LogStarts(
+                history=history, plan=self.plan, now_ms=self._wall_ms, times=self._auditor
+            )
         self._clients = ClientWorld(around=self._around, agents=self._agents, auditor=self._auditor)
         self._faults = Faults(self._around, self._agents)
         self._places: list[Place] = [
@@ -148,9 +157,10 @@ class _World:
                 agent.start()
             administrator = Administrator(self._clients, "administrator", PASSING_TOPIC)
             async with self._within(START_SECONDS_MAX, "the topics could not be created"):
-                await administrator.create(TOPIC, self.plan.partitions, ())
+                configs = _configs_of(self.plan)
+                await administrator.create(TOPIC, self.plan.partitions, configs)
                 await administrator.create(
-                    STAMPED_TOPIC, self.plan.partitions, (("message.timestamp.type", "LogAppendTime"),)
+                    STAMPED_TOPIC, self.plan.partitions, (("message.timestamp.type", "LogAppendTime"), *configs)
                 )
             await self._work(administrator, tasks)
             await self._clean()
@@ -168,6 +178,8 @@ class _World:
             if plan.has_operator:
                 for_ever.append(tasks.create_task(Operator(self._clients, (TOPIC, STAMPED_TOPIC)).run()))
             for_ever += [tasks.create_task(prober.run(self._places)) for prober in probers]
+            deleters = [Deleter(self._clients, f"deleter-{n}") for n in range(plan.deleters)]
+            for_ever += [tasks.create_task(deleter.run(self._places)) for deleter in deleters]
             if plan.has_topic_churn:
                 for_ever.append(tasks.create_task(administrator.run()))
             faults = [tasks.create_task(self._faults.run(name)) for name in plan.faults]
@@ -196,6 +208,7 @@ class _World:
     async def _read_everything(self) -> None:
         """Through each agent, from the first offset to the end: the same for all."""
         ends: dict[Place, int] = {}
+        self._auditor.settled(self._places)
         for agent in self._agents:
             reader = Consumer(self._clients, f"reader of {agent.name}", self._places)
             for place in self._places:
@@ -214,14 +227,21 @@ class _World:
         """Everything that nobody refers to goes, after its grace and the second look."""
         truth = self._ledger.truth
         end_s = self.loop.time() + CLEANING_SECONDS_MAX
-        while self.loop.time() < end_s and self._orphans():
+        while self.loop.time() < end_s and (self._orphans() or self._overdue()):
             await self._clock.sleep(1.0)
+        overdue = self._overdue()
+        if overdue:
+            self.history.violation(f"{overdue} keeps what retention should have dropped")
         orphans = self._orphans()
         if orphans:
             self.history.violation(f"{len(orphans)} objects are left that nobody refers to, as {orphans[0]} (S6)")
         missing = sorted(set(truth.state.object_ids) - self._bucket.objects.keys())
         if missing:
             self.history.violation(f"{missing[0]} is referred to and not in the bucket (S6)")
+
+    def _overdue(self) -> str:
+        truth = self._ledger.truth
+        return "" if truth.log_starts is None else truth.log_starts.overdue(truth.state)
 
     def _orphans(self) -> list[str]:
         """Objects that nobody refers to: of sessions that are over, or referred to before and not known as released."""
@@ -251,6 +271,14 @@ class _World:
 
     def _bug(self, context: dict[str, object]) -> None:
         self.history.violation(f"a bug in a callback: {context.get('exception')!r}")
+
+
+def _configs_of(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Of topics whose records may go."""
+    if not plan.is_log_trimmed:
+        return ()
+    limits = (("retention.ms", str(plan.retention_ms)), ("retention.bytes", str(plan.retention_bytes)))
+    return (*limits, (TABLE_RETENTION, "-1")) if plan.is_table_kept else limits
 
 
 class _Within:
