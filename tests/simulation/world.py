@@ -18,8 +18,8 @@ from warnings import catch_warnings, simplefilter
 from agent import cleaner
 from agent.clock import SystemClock
 from coordinator.topic_configs import TABLE_RETENTION
-from storage.refs import session_of_key
 from protocol.records import warm_kernels
+from storage.refs import session_of_key
 from tests.simulation.agents import AgentInWorld, Surroundings
 from tests.simulation.auditor import Auditor
 from tests.simulation.clients import (
