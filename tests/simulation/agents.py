@@ -39,6 +39,7 @@ LEDGER_TIMEOUT_SECONDS = 5.0
 STORE_TIMEOUT_SECONDS = 10.0
 PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
 DRAIN_SECONDS_MAX = 20.0
+RETENTION_CHECK_MS = 2_000
 
 
 class ServerEnd(Protocol):
@@ -301,6 +302,7 @@ def settings_of(name: str, plan: Plan) -> Settings:
         gc_grace_s=plan.gc_grace_s,
         read_cache_bytes=plan.read_cache_bytes,
         snapshot_entries=plan.snapshot_entries,
+        broker_configs={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS)} if plan.is_log_trimmed else {},
     )
 
 

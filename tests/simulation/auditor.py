@@ -10,6 +10,7 @@ Source of the definitions: jepsen/src/jepsen/tests/kafka.clj.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,6 +46,8 @@ class Send:
     result: Result = Result.UNKNOWN
     offset: int = -1
     append_time_ms: int = NO_TIMESTAMP
+    timestamp: int = NO_TIMESTAMP
+    """As its producer wrote it."""
 
 
 class Auditor:
@@ -58,6 +61,9 @@ class Auditor:
         self._offsets: dict[bytes, int] = {}
         self._end_known: dict[Place, int] = defaultdict(int)
         """An end that somebody was told: nobody is told an earlier one any more."""
+        self._start_known: dict[Place, int] = defaultdict(int)
+        """A start that somebody was told: nobody is told an earlier one any more."""
+        self._start_final: dict[Place, int] = defaultdict(int)
         self._numbers: dict[tuple[str, Place], int] = defaultdict(int)
         self.records_read = 0
 
@@ -105,9 +111,55 @@ class Auditor:
             self._history.violation(f"{who} was told that {place} ends at {end}, but {at_least} was true before (S4)")
         self._end_known[place] = max(self._end_known[place], end)
 
+    def start_known(self, place: Place) -> int:
+        """What a question for the start that is asked now must be answered at least."""
+        return self._start_known[place]
+
+    def told_start(self, who: str, place: Place, start: int, at_least: int) -> None:
+        """The start of a partition, and what was known when it was asked for (safety rule S4)."""
+        self._history.note(who, "start", f"{place} {start}")
+        true = self._truth.start_of(place)
+        if not at_least <= start <= true:
+            self._history.violation(
+                f"{who} was told that {place} begins at {start}, but {at_least} was true before and {true} is (S4)"
+            )
+        self._start_known[place] = max(self._start_known[place], start)
+
+    def out_of_range(self, who: str, place: Place, position: int) -> None:
+        """A fetch was told that there is no such offset: it is gone, or the reader would miss it silently."""
+        self._history.note(who, "out of range", f"{place} {position}")
+        start = self._truth.start_of(place)
+        if position >= start:
+            self._history.violation(f"{who} was told that {place} has no offset {position}, but it begins at {start}")
+
+    def deletion_refused(self, who: str, place: Place, offset: int, at_least: int) -> None:
+        """DeleteRecords called an offset out of range, and the end that was known when it was asked for."""
+        if offset <= at_least:
+            self._history.violation(f"{who} may not delete {place} up to {offset}, though {at_least} is there (S4)")
+
+    def deleted(self, who: str, place: Place, offset: int, low_watermark: int) -> None:
+        """DeleteRecords was done up to an offset."""
+        self._history.note(who, "deletes records", f"{place} {offset}: {low_watermark}")
+        if low_watermark < offset:
+            self._history.violation(f"{who} deleted {place} up to {offset}, and it begins at {low_watermark}")
+        self.told_start(who, place, low_watermark, 0)
+
+    def newest_timestamp(self, place: Place, offset_first: int, offset_end: int) -> int:
+        """The greatest timestamp of the records in a range of offsets, as far as any client knows."""
+        log = self._log[place]
+        seen = [log[offset][1] for offset in range(offset_first, offset_end) if offset in log]
+        sent = [
+            send.timestamp if send.append_time_ms == NO_TIMESTAMP else send.append_time_ms
+            for send in self._sends.values()
+            if send.place == place and send.result is Result.OK and offset_first <= send.offset < offset_end
+        ]
+        return max([*seen, *sent], default=NO_TIMESTAMP)
+
     def read(self, who: str, place: Place, position: int, records: list[tuple[int, bytes, int]]) -> None:
         """Records (offset, value, timestamp) that a reader got who wanted them from `position` on."""
         expected = position
+        if position < self._start_final[place]:
+            self._history.violation(f"{who} reads {place} from {position} on, which begins at a later offset by now")
         for offset, value, timestamp in records:
             if offset != expected:
                 kind = "poll-skip" if offset > expected else "nonmonotonic-poll"
@@ -157,18 +209,24 @@ class Auditor:
 
     # At the end.
 
+    def settled(self, places: Iterable[Place]) -> None:
+        """From now on every agent has heard of everything: nothing is read that is gone already."""
+        self._start_final.update((place, self._truth.start_of(place)) for place in places)
+
     def judge(self, ends: dict[Place, int]) -> None:
-        """When everything of every partition was read from the first offset to its end."""
+        """When everything of every partition was read from its start to its end. What is below the start is gone; that
+        it may be was judged when the start moved.
+        """
         for place, end in ends.items():
-            log = self._log[place]
-            if len(log) != end:
-                missing = sorted(set(range(end)) - log.keys())[:5]
-                self._history.violation(f"{place} ends at {end}, and {missing} (and perhaps more) was not read")
+            missing = sorted(set(range(self._truth.start_of(place), end)) - self._log[place].keys())
+            if missing:
+                self._history.violation(f"{place} ends at {end}, and {missing[:5]} (and perhaps more) was not read")
         for send in self._sends.values():
             is_seen = send.value in self._offsets
             if send.place not in ends:
                 continue
-            if send.result is Result.OK and not is_seen:
+            is_gone = 0 <= send.offset < self._truth.start_of(send.place)
+            if send.result is Result.OK and not is_seen and not is_gone:
                 self._history.violation(f"lost-write: {send.value!r}, acknowledged at {send.offset}")
             if send.result is Result.FAILED and is_seen:
                 self._history.violation(f"aborted read: {send.value!r} was refused for good, and is there")

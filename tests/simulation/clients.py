@@ -7,6 +7,7 @@ Source: org.apache.kafka.clients.producer.internals.{Sender,TransactionManager} 
 """
 
 import asyncio
+import math
 import random
 import struct
 from collections import deque
@@ -35,6 +36,9 @@ PROBE_SECONDS_MAX = 0.2
 NEW_PRODUCER_CHANCE = 0.1
 GIVE_UP_CHANCE = 0.1
 OPERATOR_SECONDS_MAX = 4.0
+DELETER_SECONDS_MAX = 6.0
+RECORDS_OFF_BY_MS = (0, 0, 0, 0, -20_000, 12_000)
+"""How far producers' times are off where retention goes by them."""
 PRODUCE_TIMEOUT_MS = 5_000
 FETCH_WAIT_MS = 500
 FETCH_BYTES = 1_500
@@ -122,6 +126,20 @@ class Client:
             return None
         self.world.auditor.told_end(self.name, place, end, at_least)
         return end
+
+    async def start_of(self, place: Place) -> int | None:
+        """ListOffsets: where the partition begins; None where nobody says so now."""
+        at_least = self.world.auditor.start_known(place)
+        try:
+            told = await self.ask(wire.LIST_OFFSETS, wire.LIST_OFFSETS_VERSION, wire.list_offset(place, wire.EARLIEST))
+        except ConnectionLost:
+            return None
+        error, start = wire.read_offset(told)
+        if error != NONE:
+            self.expect_retriable(error, f"the start of {place}")
+            return None
+        self.world.auditor.told_start(self.name, place, start, at_least)
+        return start
 
     def expect_retriable(self, error: int, what: str) -> None:
         """An error that a client gets over by asking again."""
@@ -267,6 +285,10 @@ def payload_of(
 ) -> bytes:
     """One record batch."""
     timestamp = world.around.wall_ms()
+    if world.around.plan.retention_ms >= 0:
+        timestamp += world.chance.choice(RECORDS_OFF_BY_MS)
+    for send in sends:
+        send.timestamp = timestamp
     records = [Record(offset=row, timestamp=timestamp, value=send.value) for row, send in enumerate(sends)]
     batch = bytearray(make_batch(records))
     PRODUCER.pack_into(batch, PRODUCER_AT, producer_id, epoch, sequence)
@@ -345,7 +367,11 @@ class Consumer(Client):
         is_any = any(found.records for found in told.values())
         for place, position in wanted:
             found = told[place]
-            if found.error != NONE:
+            if found.error == ErrorCode.offset_out_of_range:
+                self.world.auditor.out_of_range(self.name, place, position)
+                start = await self.start_of(place)
+                self.positions[place] = position if start is None else start
+            elif found.error != NONE:
                 self.expect_retriable(found.error, f"a fetch of {place} from {position}")
                 self.move()
             elif found.records:
@@ -393,6 +419,37 @@ class Prober(Client):
             if await self.end_of(self.chance.choice(places)) is None:
                 self.move()
             await self.world.clock.sleep(self.chance.random() * PROBE_SECONDS_MAX)
+
+
+class Deleter(Client):
+    """Deletes records up to some offset, or all that there are, now and then; and up to offsets that are not there."""
+
+    async def run(self, places: list[Place]) -> None:
+        while True:
+            await self.world.clock.sleep(self.chance.random() * DELETER_SECONDS_MAX)
+            await self.delete(self.chance.choice(places))
+
+    async def delete(self, place: Place) -> None:
+        """Once; whoever gets no answer does not know whether it is done."""
+        auditor, at_least = self.world.auditor, self.world.auditor.end_known(place)
+        log_starts = self.world.around.ledger.truth.log_starts
+        assert log_starts is not None, "nobody judges it"
+        offset = wire.HIGH_WATERMARK if self.chance.random() < 0.3 else int(self.chance.random() * (at_least + 3))
+        log_starts.asked_to_delete(place, math.inf if offset == wire.HIGH_WATERMARK else offset)
+        body = wire.delete_records(place, offset, PRODUCE_TIMEOUT_MS)
+        try:
+            told = await self.ask(wire.DELETE_RECORDS, wire.DELETE_RECORDS_VERSION, body)
+        except ConnectionLost:
+            self.move()
+            return
+        error, low_watermark = wire.read_records_deleted(told)
+        if error == NONE:
+            auditor.deleted(self.name, place, at_least if offset == wire.HIGH_WATERMARK else offset, low_watermark)
+        elif error == ErrorCode.offset_out_of_range:
+            auditor.deletion_refused(self.name, place, offset, at_least)
+        else:
+            self.expect_retriable(error, f"a deletion of records of {place}")
+            self.move()
 
 
 class Administrator(Client):

@@ -5,8 +5,14 @@ happens at once hides what needs quiet to be seen ("swarm testing", Groce and ot
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
+
+TRIMMED_SHARE: Final = 0.14
+LOST_SHARE: Final = 0.1
+COMMON_CLOCK_SHARE: Final = 0.2
+"""Of the worlds whose clocks are set at all."""
 
 
 class FaultName(StrEnum):
@@ -30,6 +36,16 @@ class FaultName(StrEnum):
     """Clients do not reach one agent."""
     CLOCK = "clock"
     """The wall clock of one agent jumps."""
+
+
+class LedgerLoss(StrEnum):
+    """What becomes of the ledger in the middle of a run, before `penstock recover`."""
+
+    WIPED = "wiped"
+    RESTORED = "restored"
+    """As it was some seconds before."""
+    NONE_BUT_RECOVERED = "none"
+    """It is whole, and recovered all the same, while somebody starts agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +81,27 @@ class Plan:
     """How often a client goes to another agent although nothing is wrong."""
     probers: int
     has_operator: bool
+    retention_ms: int = -1
+    """Of all topics that are read to their ends; -1 for ever. So is the next one."""
+    retention_bytes: int = -1
+    is_table_kept: bool = False
+    """Whether the topics' tables keep what retention drops."""
+    deleters: int = 0
+    """Who call DeleteRecords."""
+    ledger_loss: LedgerLoss | None = None
+    has_common_clock: bool = False
+    """Whether all wall clocks are set at once now and then, as where they follow one server."""
+
+    @property
+    def is_log_trimmed(self) -> bool:
+        """Whether records may go, by retention or because somebody asks for it."""
+        return self.retention_ms >= 0 or self.retention_bytes >= 0 or self.deleters > 0
 
 
 def draw(chance: random.Random) -> Plan:
     """The plan of a seed."""
     faults = tuple(name for name in FaultName if chance.random() < 0.45)
-    return Plan(
+    plan = Plan(
         agents=chance.choice((2, 3, 3)),
         faults=faults,
         fault_interval_s=chance.choice((1.0, 2.0, 4.0)),
@@ -95,3 +126,26 @@ def draw(chance: random.Random) -> Plan:
         probers=chance.choice((0, 0, 0, 0, 5)),
         has_operator=chance.random() < 0.3,
     )
+    return _special(plan, chance)
+
+
+def _special(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds have more in them: records that go, or a ledger that is lost.
+
+    From a copy of `chance`, so that all others stay as they are.
+    """
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    kind = copied.random()
+    if kind < TRIMMED_SHARE:
+        return replace(
+            plan,
+            retention_ms=copied.choice((-1, 3_000, 10_000)),
+            retention_bytes=copied.choice((-1, 600, 2_000)),
+            is_table_kept=copied.random() < 0.3,
+            deleters=copied.choice((1, 1, 2)),
+        )
+    if kind < TRIMMED_SHARE + LOST_SHARE:
+        return replace(plan, ledger_loss=copied.choice(tuple(LedgerLoss)), has_topic_churn=False)
+    has_common_clock = FaultName.CLOCK in plan.faults and copied.random() < COMMON_CLOCK_SHARE
+    return replace(plan, has_common_clock=has_common_clock)

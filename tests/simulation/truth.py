@@ -14,6 +14,7 @@ from coordinator.snapshot import digest
 from coordinator.state import ClusterState
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
 from tests.simulation.history import History
+from tests.simulation.log_starts import LogStarts
 
 
 class Truth:
@@ -32,11 +33,17 @@ class Truth:
         """Every session that ever ended."""
         self.referred: set[str] = set()
         """Every object that was ever referred to."""
+        self.log_starts: LogStarts | None = None
+        """Who judges what moves the starts of logs; nothing may while there is nobody."""
 
     def receive(self, records: Sequence[LedgerRecord], now_s: float) -> None:
         """Apply one revision."""
         for record in records:
+            if self.log_starts is not None:
+                self.log_starts.before(self.state, record)
             proposal, outcome = apply(self.state, record)
+            if self.log_starts is not None:
+                self.log_starts.after(self.state, None if proposal is None else proposal.command)
             kind = "repeat" if proposal is None else type(proposal.command).__name__
             self._history.note("ledger", kind, f"{record.position} {record.session}/{record.number} {outcome}"[:200])
             if proposal is not None:
@@ -54,6 +61,11 @@ class Truth:
             return 0
         ends = self.ends[topic_id, PartitionIndex(place[1])]
         return next((end for moved_s, end in reversed(ends) if moved_s <= at_s), 0)
+
+    def start_of(self, place: tuple[str, int]) -> int:
+        """Where a partition begins now."""
+        topic_id = self.state.topic_ids.get(place[0])
+        return 0 if topic_id is None else self.state.topics[topic_id].partitions[place[1]].log_start
 
     def check_digest(self, who: str, state: ClusterState) -> None:
         """An agent's state is what it was for everybody at its position."""

@@ -7,10 +7,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 19, 20, 22
+PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 0, 1, 2, 19, 20, 21, 22
 PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 7, 5, 1
-CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, INIT_PRODUCER_ID_VERSION = 2, 1, 1
+CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, DELETE_RECORDS_VERSION, INIT_PRODUCER_ID_VERSION = 2, 1, 1, 1
 LATEST, EARLIEST = -1, -2
+HIGH_WATERMARK = -1
+"""As the offset of DeleteRecords."""
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -144,6 +146,19 @@ def delete_topic(name: str, timeout_ms: int) -> bytes:
 
 
 read_deleted = read_created
+
+
+def delete_records(place: Place, offset: int, timeout_ms: int) -> bytes:
+    return struct.pack(">i", 1) + text(place[0]) + struct.pack(">iiqi", 1, place[1], offset, timeout_ms)
+
+
+def read_records_deleted(data: bytes) -> tuple[int, int]:
+    """Error and low watermark."""
+    reader = Reader(data)
+    reader.numbers("ii")
+    reader.text()
+    _, _, low_watermark, error = reader.numbers("iiqh")
+    return error, low_watermark
 
 
 def init_producer_id() -> bytes:
