@@ -30,6 +30,7 @@ from agent.agent import Agent
 from agent.bucket_access import check_access
 from agent.clock import Clock, SystemClock
 from agent.cluster_identity import check_bucket, check_reached
+from agent.collector import pass_over_what_lives
 from agent.ids import Ids, SystemIds
 from agent.ledger_access import LedgerAccess
 from agent.metrics import Metrics
@@ -99,6 +100,7 @@ async def _serve(
         try:
             async with agent:
                 watch.is_serving = True
+                pass_over_what_lives()
                 _announce(settings, agent.bound, agent.advertised, agent.http, identity.cluster_id)
                 await stopping.wait()
                 log.info("stopping: answering what was accepted")

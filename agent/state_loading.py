@@ -7,6 +7,7 @@ taken) begins the load again (safety rule S9).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.collector import collector_paused
 from coordinator.follower import Applied, Follower
 from coordinator.log import Ledger, LedgerCorrupt, LedgerStart
 from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX
@@ -41,7 +42,8 @@ async def load(ledger: Ledger, store: ObjectStore) -> Loaded:
             except ObjectMissing:
                 continue
         follower = Follower(identity)
-        applied = follower.load(start, snapshot)
+        with collector_paused():
+            applied = follower.load(start, snapshot)
         return Loaded(start=start, follower=follower, applied=applied)
     raise LedgerCorrupt(
         f"the ledger's snapshot {key!r} is not in the bucket: was something deleted from it, or is the ledger an older "

@@ -94,7 +94,7 @@ class ChunkIndex:
         self._log_bytes = array("q")
 
     @classmethod
-    def from_columns(cls, first: Offset, columns: Sequence[bytes]) -> "ChunkIndex":
+    def from_columns(cls, first: Offset, columns: Sequence[bytes | memoryview]) -> "ChunkIndex":
         """The index of these columns, as `columns` gave them. Raises ValueError where they do not fit each other."""
         index = cls(first)
         arrays = index._arrays()

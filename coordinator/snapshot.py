@@ -52,7 +52,8 @@ class _Partition(Struct, array_like=True):
     log_start: int
     index_first: int
     unknown_producers_below: int
-    columns: list[bytes]
+    columns: list[memoryview]
+    """Read without a copy: they are most of a snapshot."""
     producers: list[tuple[int, int, int, list[tuple[int, int, int]]]]
     """Producer id, epoch, last activity, remembered batches."""
     table_start: int | None = None
@@ -121,13 +122,13 @@ def decode_with_digest(data: bytes) -> tuple[ClusterState, bytes]:
     if not data or data[0] != FORMAT_VERSION:
         raise LedgerCorrupt(f"a snapshot in format {data[:1].hex() or 'none'}; this program reads {FORMAT_VERSION}")
     try:
-        canonical = bytes(cramjam.zstd.decompress(memoryview(data)[1:]))
+        canonical = memoryview(cramjam.zstd.decompress(memoryview(data)[1:]))
         return _to_state(_decoder.decode(canonical)), _digest_of(canonical)
     except (msgspec.MsgspecError, cramjam.DecompressionError, ValueError, KeyError) as error:
         raise LedgerCorrupt(f"a snapshot cannot be read: {error!r}") from error
 
 
-def _digest_of(canonical: bytes) -> bytes:
+def _digest_of(canonical: bytes | memoryview) -> bytes:
     return hashlib.blake2b(canonical, digest_size=DIGEST_BYTES).digest()
 
 
@@ -185,7 +186,7 @@ def _from_partition(partition: PartitionState) -> _Partition:
         log_start=partition.log_start,
         index_first=partition.index.first,
         unknown_producers_below=partition.unknown_producers_below,
-        columns=partition.index.columns(),
+        columns=[memoryview(column) for column in partition.index.columns()],
         producers=[
             (producer_id, producer.epoch, producer.last_active_ms, [_from_batch(batch) for batch in producer.recent])
             for producer_id, producer in sorted(partition.producers.items())
