@@ -16,6 +16,7 @@ from agent.state_loading import load
 from coordinator.commands import ChunksCommitted, DeleteTopic, Outcome
 from coordinator.follower import Applied, Follower
 from coordinator.log import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, Trimmed
+from coordinator.snapshot import Frozen
 from coordinator.state import ClusterState
 from protocol.limits import BARRIER_SECONDS_MAX
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
@@ -71,6 +72,11 @@ class MetadataLoop:
     def state(self) -> ClusterState:
         """As far as it is applied. Another object after a reload: read it anew after every await."""
         return self._follower.state
+
+    def take_frozen(self) -> Frozen | None:
+        """The state behind the newest append that asks for its digest (safety rule S3), once."""
+        frozen, self._follower.frozen = self._follower.frozen, None
+        return frozen
 
     def expect(self, session: SessionId, number: int, future: asyncio.Future[Outcome]) -> None:
         """Give the outcome of an own entry to `future` when it is applied."""

@@ -29,6 +29,7 @@ from coordinator.commands import (
     ClaimHousekeeper,
     Command,
     CommitChunks,
+    CompareDigest,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -41,10 +42,12 @@ from coordinator.commands import (
     RaiseRules,
     Refused,
     ReplaceChunks,
+    ReportDigest,
     ReportTime,
     StartDrain,
     StartSession,
 )
+from coordinator.digest_comparison import compare_digest, report_digest
 from coordinator.log import LedgerRecord
 from coordinator.state import ClusterState
 from protocol.errors import ErrorCode
@@ -118,6 +121,10 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             return start_drain(state, command)
         case ClaimHousekeeper():
             return claim_housekeeper(state, session_id, command)
+        case CompareDigest():
+            return compare_digest(state, session_id, command)
+        case ReportDigest():
+            return report_digest(state, session_id, command)
         case RaiseRules():
             return raise_rules(state, command)
         case CreateTopic():

@@ -10,6 +10,7 @@ from coordinator.commands import (
     StartDrain,
     StartSession,
 )
+from coordinator.digest_comparison import excuse
 from coordinator.state import ClusterState, SessionState
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
@@ -68,6 +69,7 @@ def _end(state: ClusterState, session_id: SessionId) -> None:
     del state.sessions[session_id]
     if state.housekeeper == session_id:
         state.housekeeper = None
+    excuse(state, session_id)
     state.sessions_ended[session_id] = state.time_ms
 
 

@@ -18,6 +18,7 @@ from coordinator.commands import (
     ClaimHousekeeper,
     Command,
     CommitChunks,
+    CompareDigest,
     CreateTopic,
     DeleteTopic,
     Endpoint,
@@ -29,13 +30,14 @@ from coordinator.commands import (
     RaiseRules,
     ReplaceChunks,
     ReplacedChunk,
+    ReportDigest,
     ReportTime,
     StartDrain,
     StartSession,
 )
 from coordinator.config_types import LONG_MAX
 from coordinator.log import LedgerCorrupt
-from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
+from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 
 Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Positive = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
@@ -43,6 +45,8 @@ Index = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Signed32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Timestamp = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Uuid = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Shape = Annotated[bytes, Meta(min_length=8, max_length=8)]
+Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 class WireStartSession(Struct, array_like=True, tag=1):
@@ -269,6 +273,21 @@ class WireClaimHousekeeper(Struct, array_like=True, tag=14):
         return ClaimHousekeeper(epoch=self.epoch)
 
 
+class WireCompareDigest(Struct, array_like=True, tag=17):
+    shape: Shape
+
+    def command(self) -> CompareDigest:
+        return CompareDigest(shape=self.shape)
+
+
+class WireReportDigest(Struct, array_like=True, tag=18):
+    position: Natural
+    digest: Digest | None
+
+    def command(self) -> ReportDigest:
+        return ReportDigest(position=Position(self.position), digest=self.digest)
+
+
 WireCommand = (
     WireStartSession
     | WireEndSession
@@ -286,6 +305,8 @@ WireCommand = (
     | WireApplyRetention
     | WireStartDrain
     | WireClaimHousekeeper
+    | WireCompareDigest
+    | WireReportDigest
 )
 
 
@@ -349,6 +370,10 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             return WireStartDrain(command.session)
         case ClaimHousekeeper():
             return WireClaimHousekeeper(command.epoch)
+        case CompareDigest():
+            return WireCompareDigest(command.shape)
+        case ReportDigest():
+            return WireReportDigest(command.position, command.digest)
         case _:
             assert_never(command)
 

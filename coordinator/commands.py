@@ -15,6 +15,7 @@ from protocol.types import (
     ObjectNumber,
     Offset,
     PartitionIndex,
+    Position,
     ProducerId,
     SessionId,
     TopicId,
@@ -64,6 +65,24 @@ class ClaimHousekeeper:
     """The session's agent wants to keep house: refused while somebody does, or where the epoch is not the next one."""
 
     epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareDigest:
+    """Every live agent is to say what the state's digest is behind this append (safety rule S3).
+
+    The housekeeper asks; anybody else is refused. `shape`: of its canonical bytes (`coordinator.snapshot.SHAPE`).
+    """
+
+    shape: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportDigest:
+    """What the session's agent computed at the position of a `CompareDigest`; None where it writes another shape."""
+
+    position: Position
+    digest: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +266,8 @@ Command = (
     | EndSession
     | StartDrain
     | ClaimHousekeeper
+    | CompareDigest
+    | ReportDigest
     | RaiseRules
     | CreateTopic
     | DeleteTopic

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.apply import apply
-from coordinator.commands import RULES_VERSION, Outcome, Proposal
+from coordinator.commands import RULES_VERSION, CompareDigest, Done, Outcome, Proposal
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
-from coordinator.snapshot import decode_with_digest
+from coordinator.snapshot import Frozen, decode_with_digest
 from coordinator.state import ClusterState
 from protocol.types import Position, SessionId
 
@@ -32,6 +32,8 @@ class Follower:
     def __init__(self, identity: LedgerIdentity) -> None:
         self._identity = identity
         self.state = ClusterState.empty(identity.cluster_id, identity.incarnation)
+        self.frozen: Frozen | None = None
+        """The state behind the newest append with a `CompareDigest` (safety rule S3), until somebody takes it."""
 
     def load(self, start: LedgerStart, snapshot: bytes | None) -> list[Applied]:
         """Begin from a snapshot object (None where `start` names none) and the records after it.
@@ -69,13 +71,18 @@ class Follower:
         """
         position = self.state.position
         applied: list[Applied] = []
+        is_compared = False
         for record in records:
             if record.position <= position:
                 continue
             if record.position < self.state.position:
                 raise LedgerCorrupt(f"position {record.position} comes after {self.state.position}")
+            if is_compared and record.position > self.state.position:
+                self.frozen, is_compared = Frozen(self.state), False
             proposal, outcome = apply(self.state, record)
             self._check_rules()
+            if proposal is not None and isinstance(proposal.command, CompareDigest):
+                is_compared = isinstance(outcome, Done) or is_compared
             applied.append(
                 Applied(
                     position=record.position,
@@ -85,6 +92,8 @@ class Follower:
                     outcome=outcome,
                 )
             )
+        if is_compared:
+            self.frozen = Frozen(self.state)
         return applied
 
     def check_head(self, head: Head) -> None:

@@ -14,7 +14,7 @@ from txn.producer_state import BATCHES_REMEMBERED, ProducerState
 
 def check(state: ClusterState) -> list[str]:
     """Every invariant that does not hold, as a sentence; empty for a sound state."""
-    return [*_sessions(state), *_topics(state), *_objects(state)]
+    return [*_sessions(state), *_comparison(state), *_topics(state), *_objects(state)]
 
 
 def _sessions(state: ClusterState) -> Iterator[str]:
@@ -37,6 +37,13 @@ def _sessions(state: ClusterState) -> Iterator[str]:
     for session_id, end_ms in state.sessions_ended.items():
         if end_ms > state.time_ms:
             yield f"session {session_id} ends in the future"
+
+
+def _comparison(state: ClusterState) -> Iterator[str]:
+    said = {} if state.comparison is None else state.comparison.digests
+    silent = {session_id for session_id, digest in said.items() if digest is None}
+    if not silent <= state.sessions.keys():
+        yield f"sessions {sorted(silent - state.sessions.keys())} are to report a digest and are not live"
 
 
 def _topics(state: ClusterState) -> Iterator[str]:

@@ -7,16 +7,25 @@ Rule: derived fields are not stored but rebuilt. Anything unreadable raises `Led
 """
 
 import hashlib
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import cramjam
 import msgspec
 from msgspec import Struct
 
-from coordinator.chunk_index import ChunkIndex
+from coordinator.chunk_index import COLUMN_TYPES, ChunkIndex
 from coordinator.commands import Endpoint
 from coordinator.log import LedgerCorrupt
-from coordinator.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
+from coordinator.state import (
+    ClusterState,
+    DigestComparison,
+    ObjectState,
+    PartitionState,
+    SessionState,
+    TopicState,
+)
 from coordinator.topic_names import shape
 from protocol.types import (
     Milliseconds,
@@ -35,6 +44,7 @@ from txn.producer_state import ProducerState, RememberedBatch
 FORMAT_VERSION = 1
 ZSTD_LEVEL = 1
 DIGEST_BYTES = 32
+SHAPE_BYTES = 8
 
 
 class _Session(Struct, array_like=True):
@@ -86,10 +96,49 @@ class _Snapshot(Struct, array_like=True):
     released: list[tuple[str, int]]
     housekeeper: int | None = None
     housekeeper_epoch: int = 0
+    comparison: tuple[int, bytes, list[tuple[int, bytes | None]]] | None = None
+    """Position, shape, and what each session said."""
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Snapshot)
+
+SHAPE = hashlib.blake2b(
+    repr(
+        (FORMAT_VERSION, COLUMN_TYPES, [kind.__struct_fields__ for kind in (_Snapshot, _Topic, _Partition, _Session)])
+    ).encode(),
+    digest_size=SHAPE_BYTES,
+).digest()
+"""Which fields the canonical bytes have: versions of this program that differ in it give one state two digests."""
+
+
+class Frozen:
+    """A state as it was at one moment. What is made of it can be made in a thread, while the state itself goes on.
+
+    Taking it costs a copy of the index: 2 ms for 100,000 chunks, 20 ms for a million. The rest is the costly part; it
+    is done in pieces, so that a thread that does it does not keep the interpreter's lock for long.
+    """
+
+    __slots__ = ("_wire", "appends_count", "position")
+
+    def __init__(self, state: ClusterState) -> None:
+        self.position = state.position
+        self.appends_count = state.appends_count
+        self._wire = _to_wire(state)
+
+    def encode_with_digest(self) -> tuple[bytes, bytes]:
+        """The bytes of a snapshot object and the state's `digest`."""
+        canonical = self._canonical()
+        compressed = bytes(cramjam.zstd.compress(canonical, level=ZSTD_LEVEL))
+        return bytes([FORMAT_VERSION]) + compressed, _digest_of(canonical)
+
+    def digest(self) -> bytes:
+        """As `digest` of the state."""
+        return _digest_of(self._canonical())
+
+    def _canonical(self) -> bytes:
+        """What the encoder would give for the whole, but made of a piece for each partition."""
+        return b"".join(_pieces(self._wire))
 
 
 def encode_snapshot(state: ClusterState) -> bytes:
@@ -99,13 +148,12 @@ def encode_snapshot(state: ClusterState) -> bytes:
 
 def encode_with_digest(state: ClusterState) -> tuple[bytes, bytes]:
     """The bytes of a snapshot object and the state's `digest`, for one walk over the state."""
-    canonical = _canonical(state)
-    return bytes([FORMAT_VERSION]) + bytes(cramjam.zstd.compress(canonical, level=ZSTD_LEVEL)), _digest_of(canonical)
+    return Frozen(state).encode_with_digest()
 
 
 def digest(state: ClusterState) -> bytes:
     """Equal for equal states, different for others (safety rule S3): BLAKE2b of the canonical bytes, 32 bytes."""
-    return _digest_of(_canonical(state))
+    return Frozen(state).digest()
 
 
 def decode_snapshot(data: bytes) -> ClusterState:
@@ -132,30 +180,62 @@ def _digest_of(canonical: bytes | memoryview) -> bytes:
     return hashlib.blake2b(canonical, digest_size=DIGEST_BYTES).digest()
 
 
-def _canonical(state: ClusterState) -> bytes:
-    return _encoder.encode(
-        _Snapshot(
-            cluster_id=state.cluster_id,
-            incarnation=state.incarnation,
-            position=state.position,
-            appends_count=state.appends_count,
-            time_ms=state.time_ms,
-            rules_version=state.rules_version,
-            producer_id_next=state.producer_id_next,
-            object_id_next=state.object_id_next,
-            producers_before_deletion=state.producers_before_deletion,
-            sessions=[_from_session(session_id, session) for session_id, session in sorted(state.sessions.items())],
-            sessions_ended=sorted(state.sessions_ended.items()),
-            topics=[_from_topic(topic) for _, topic in sorted(state.topics.items())],
-            objects=[
-                (object_id, found.key, found.kind, found.object_bytes, found.references)
-                for object_id, found in sorted(state.objects.items())
-            ],
-            released=sorted(state.released.items()),
-            housekeeper=state.housekeeper,
-            housekeeper_epoch=state.housekeeper_epoch,
-        )
+def _pieces(value: Struct) -> Iterator[bytes]:
+    """The bytes of a `_Snapshot`, or of one of its topics, in order."""
+    fields = value.__struct_fields__
+    yield _array_header(len(fields))
+    for name in fields:
+        part: object = getattr(value, name)
+        if name == "topics" or name == "partitions":
+            items = cast("list[Struct]", part)
+            yield _array_header(len(items))
+            for item in items:
+                if isinstance(item, _Topic):
+                    yield from _pieces(item)
+                else:
+                    yield _encoder.encode(item)
+        else:
+            yield _encoder.encode(part)
+
+
+def _array_header(count: int) -> bytes:
+    """MessagePack's, in the fewest bytes."""
+    if count < 16:
+        return bytes([0x90 | count])
+    return struct.pack(">BH", 0xDC, count) if count < 1 << 16 else struct.pack(">BI", 0xDD, count)
+
+
+def _to_wire(state: ClusterState) -> _Snapshot:
+    return _Snapshot(
+        cluster_id=state.cluster_id,
+        incarnation=state.incarnation,
+        position=state.position,
+        appends_count=state.appends_count,
+        time_ms=state.time_ms,
+        rules_version=state.rules_version,
+        producer_id_next=state.producer_id_next,
+        object_id_next=state.object_id_next,
+        producers_before_deletion=state.producers_before_deletion,
+        sessions=[_from_session(session_id, session) for session_id, session in sorted(state.sessions.items())],
+        sessions_ended=sorted(state.sessions_ended.items()),
+        topics=[_from_topic(topic) for _, topic in sorted(state.topics.items())],
+        objects=[
+            (object_id, found.key, found.kind, found.object_bytes, found.references)
+            for object_id, found in sorted(state.objects.items())
+        ],
+        released=sorted(state.released.items()),
+        housekeeper=state.housekeeper,
+        housekeeper_epoch=state.housekeeper_epoch,
+        comparison=_from_comparison(state.comparison),
     )
+
+
+def _from_comparison(
+    comparison: DigestComparison | None,
+) -> tuple[int, bytes, list[tuple[int, bytes | None]]] | None:
+    if comparison is None:
+        return None
+    return comparison.position, comparison.shape, sorted(comparison.digests.items())
 
 
 def _from_session(session_id: SessionId, session: SessionState) -> _Session:
@@ -221,6 +301,7 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         released={key: Milliseconds(released_ms) for key, released_ms in wire.released},
         housekeeper=None if wire.housekeeper is None else SessionId(wire.housekeeper),
         housekeeper_epoch=wire.housekeeper_epoch,
+        comparison=_to_comparison(wire.comparison),
         producer_id_next=ProducerId(wire.producer_id_next),
         object_id_next=ObjectId(wire.object_id_next),
         producers_before_deletion=ProducerId(wire.producers_before_deletion),
@@ -228,6 +309,19 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         topic_shapes={shape(topic.name): topic.name for topic in topics.values()},
         object_ids={found.key: object_id for object_id, found in objects.items()},
         partitions_count=sum(len(topic.partitions) for topic in topics.values()),
+    )
+
+
+def _to_comparison(
+    wire: tuple[int, bytes, list[tuple[int, bytes | None]]] | None,
+) -> DigestComparison | None:
+    if wire is None:
+        return None
+    position, shape, digests = wire
+    return DigestComparison(
+        position=Position(position),
+        shape=shape,
+        digests={SessionId(session_id): said for session_id, said in digests},
     )
 
 

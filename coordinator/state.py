@@ -75,6 +75,17 @@ class ObjectState:
 
 
 @dataclass(slots=True, kw_only=True)
+class DigestComparison:
+    """What agents say that the state's digest was at one position (safety rule S3). `coordinator.digest_comparison`."""
+
+    position: Position
+    shape: bytes
+    """Of the canonical bytes (`coordinator.snapshot.SHAPE`): who writes others cannot take part."""
+    digests: dict[SessionId, bytes | None]
+    """What each session said that was live at `position`; None from a live one that has not said anything yet."""
+
+
+@dataclass(slots=True, kw_only=True)
 class ClusterState:
     cluster_id: str
     incarnation: int
@@ -100,6 +111,8 @@ class ClusterState:
     """The live session that keeps house; None where nobody does."""
     housekeeper_epoch: int = 0
     """How often that role was given."""
+    comparison: DigestComparison | None = None
+    """The newest comparison of digests; None before the first."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
     """Derived: topics by name."""
     topic_shapes: dict[str, str] = field(default_factory=dict[str, str])

@@ -16,6 +16,7 @@ from coordinator.commands import (
     ArchivedChunk,
     ClaimHousekeeper,
     Command,
+    CompareDigest,
     DeleteTopic,
     EndSession,
     ExpireProducers,
@@ -26,12 +27,13 @@ from coordinator.commands import (
     RaiseRules,
     ReplaceChunks,
     ReplacedChunk,
+    ReportDigest,
     ReportTime,
     StartDrain,
 )
 from coordinator.log import LedgerCorrupt
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
-from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId
+from protocol.types import Milliseconds, Offset, PartitionIndex, Position, SessionId
 from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, delete_before, idempotent, retain, start
 
@@ -102,6 +104,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "start_drain": StartDrain(session=SessionId(1 << 40)),
     "claim_housekeeper": ClaimHousekeeper(epoch=3),
+    "compare_digest": CompareDigest(shape=bytes(range(8))),
+    "report_digest": ReportDigest(position=Position(1 << 45), digest=bytes(range(32))),
+    "report_no_digest": ReportDigest(position=Position(7), digest=None),
 }
 
 
@@ -155,6 +160,8 @@ class TestUnreadableEntries:
             (plain([1 << 63, [12]]), "cannot be read"),
             (plain([5, [5, b"short"]]), "cannot be read"),
             (plain([5, [2, -1]]), "cannot be read"),
+            (plain([5, [17, bytes(7)]]), "cannot be read"),
+            (plain([5, [18, 1, bytes(31)]]), "cannot be read"),
             (b"\x01\x00\x92\x05\x92\x03\xa1\x80", "cannot be read"),
             (b"\x01\x00\x92\x05\x92\x09\x91\xa1\x80", "cannot be read"),
             (b"\x01\x01\x05", "ends before its size"),

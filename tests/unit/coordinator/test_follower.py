@@ -1,13 +1,14 @@
 """A reader of the ledger that notices what is missing (safety rules S3 and S9)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from coordinator.commands import AllocateProducerIds, Done, RaiseRules, ReportTime
+from coordinator.commands import AllocateProducerIds, ClaimHousekeeper, CompareDigest, Done, RaiseRules, ReportTime
 from coordinator.follower import Follower
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart, SnapshotPointer
-from coordinator.snapshot import digest, encode_snapshot
+from coordinator.snapshot import SHAPE, digest, encode_snapshot
 from coordinator.state import ClusterState
 from protocol.types import Position
 from tests.made_commands import Cluster, create, start
@@ -129,3 +130,46 @@ class TestReceiving:
         cluster.do(RaiseRules(rules_version=99))
         with pytest.raises(LedgerCorrupt, match="rules 99 are in force"):
             Follower(IDENTITY).receive(cluster.records)
+
+
+class TestDigestsThatAreAskedFor:
+    """Safety rule S3: the state is kept as it was behind the append that asks, whatever came with it and after it."""
+
+    @staticmethod
+    def asked(*, commands_after: int, is_one_append: bool) -> tuple[list[LedgerRecord], bytes]:
+        """Records, and the digest at the position of the append that asks."""
+        cluster = Cluster.started()
+        cluster.do(ClaimHousekeeper(epoch=1))
+        cluster.do(CompareDigest(shape=SHAPE))
+        for _ in range(commands_after):
+            cluster.do(AllocateProducerIds(count=1))
+        records = cluster.records
+        if is_one_append:
+            asked_at = records[3].position
+            records = [*records[:4], *(replace(record, position=asked_at) for record in records[4:])]
+        reader = Follower(IDENTITY)
+        reader.receive([record for record in records if record.position <= records[3].position])
+        return records, digest(reader.state)
+
+    @pytest.mark.parametrize("is_one_append", [False, True])
+    @pytest.mark.parametrize("commands_after", [0, 1, 2])
+    def test_s3_all_of_the_append_counts_and_nothing_else(self, commands_after: int, *, is_one_append: bool) -> None:
+        records, expected = self.asked(commands_after=commands_after, is_one_append=is_one_append)
+        follower = Follower(IDENTITY)
+        follower.receive(records)
+        assert follower.frozen is not None
+        assert follower.frozen.digest() == expected
+
+    def test_s3_so_does_a_reader_that_starts_behind_it(self) -> None:
+        records, expected = self.asked(commands_after=1, is_one_append=False)
+        follower = Follower(IDENTITY)
+        follower.load(begin(records, position=5, appends=5), None)
+        assert follower.frozen is not None
+        assert follower.frozen.digest() == expected
+
+    def test_s3_nothing_is_kept_for_an_entry_that_is_refused(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(CompareDigest(shape=SHAPE))
+        follower = Follower(IDENTITY)
+        follower.receive(cluster.records)
+        assert follower.frozen is None

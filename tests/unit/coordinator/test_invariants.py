@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.chunk_index import ChunkIndex
 from coordinator.invariants import check
-from coordinator.state import ClusterState, PartitionState
+from coordinator.state import ClusterState, DigestComparison, PartitionState
 from protocol.types import Milliseconds, ObjectId, Offset, Position, ProducerId, Sequence, SessionId
 from tests.made_commands import TOPIC, Cluster, idempotent, start
 from txn.producer_state import ProducerState, RememberedBatch
@@ -51,6 +51,12 @@ def old_rules(state: ClusterState) -> None:
 
 def housekeeper_is_gone(state: ClusterState) -> None:
     state.housekeeper = SessionId(9)
+
+
+def dead_reporter(state: ClusterState) -> None:
+    state.comparison = DigestComparison(
+        position=state.position, shape=bytes(8), digests={SessionId(8): bytes(32), SessionId(9): None}
+    )
 
 
 def late_end(state: ClusterState) -> None:
@@ -147,6 +153,7 @@ def late_release(state: ClusterState) -> None:
         (no_first_entry, "without its first entry"),
         (old_rules, "does not know the rules"),
         (housekeeper_is_gone, "keeps house and is not live"),
+        (dead_reporter, "sessions [9] are to report a digest and are not live"),
         (late_end, "session 3 ends in the future"),
         (lost_name, "topic_ids does not mirror"),
         (lost_shape, "topic_shapes does not mirror"),

@@ -9,8 +9,15 @@ import pytest
 from coordinator.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
 from coordinator.invariants import check
 from coordinator.log import LedgerCorrupt
-from coordinator.snapshot import decode_snapshot, decode_with_digest, digest, encode_snapshot, encode_with_digest
-from coordinator.state import ClusterState
+from coordinator.snapshot import (
+    Frozen,
+    decode_snapshot,
+    decode_with_digest,
+    digest,
+    encode_snapshot,
+    encode_with_digest,
+)
+from coordinator.state import ClusterState, PartitionState
 from protocol.types import SessionId, TopicId
 from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, delete_before, idempotent, start
@@ -59,6 +66,29 @@ def snapshot_of(body: bytes) -> bytes:
 def test_one_walk_over_the_state_gives_bytes_and_digest() -> None:
     state = lived_in().state
     assert encode_with_digest(state) == (encode_snapshot(state), digest(state))
+
+
+@pytest.mark.parametrize("count", [15, 16, 0x10000])
+def test_it_is_encoded_by_pieces_however_many_there_are(count: int) -> None:
+    cluster = Cluster.started()
+    cluster.state.topics[TOPIC].partitions = [PartitionState() for _ in range(count)]
+    canonical = bytes(cramjam.zstd.decompress(encode_snapshot(cluster.state)[1:]))
+    body = msgspec.msgpack.decode(canonical)
+    assert len(body[11][0][4]) == count
+    assert msgspec.msgpack.encode(body) == canonical
+
+
+def test_a_frozen_state_stays_what_it_was() -> None:
+    """What is made of it in a thread does not see what is applied meanwhile (safety rule S3)."""
+    cluster = lived_in()
+    frozen, before, snapshot = Frozen(cluster.state), digest(cluster.state), encode_snapshot(cluster.state)
+    position, appends = cluster.state.position, cluster.state.appends_count
+    cluster.produce(3, Batch())
+    cluster.do(DeleteTopic(topic_id=OTHER))
+    cluster.do(start("c", node=3), session=3)
+    assert (frozen.position, frozen.appends_count) == (position, appends)
+    assert frozen.digest() == before != digest(cluster.state)
+    assert frozen.encode_with_digest() == (snapshot, before)
 
 
 def test_a_state_is_its_snapshot() -> None:

@@ -1,0 +1,133 @@
+"""Safety rule S3: who is asked for a digest, what is kept, and what it says of each agent."""
+
+import pytest
+
+from coordinator.commands import ClaimHousekeeper, Command, CompareDigest, Done, EndSession, Refused, ReportDigest
+from coordinator.digest_comparison import Verdict, is_undisputed, judge
+from coordinator.snapshot import SHAPE, SHAPE_BYTES, decode_snapshot, digest, encode_snapshot
+from coordinator.state import DigestComparison
+from protocol.errors import ErrorCode
+from protocol.types import Position, SessionId
+from tests.made_commands import Cluster, start
+
+A, B, C = bytes(32), b"b" * 32, b"c" * 32
+
+
+def three() -> Cluster:
+    """Three sessions, of which the first keeps house."""
+    cluster = Cluster()
+    for number, name in enumerate("abc", 1):
+        cluster.do(start(name, node=number), session=number)
+    cluster.do(ClaimHousekeeper(epoch=1))
+    return cluster
+
+
+def asked() -> Cluster:
+    cluster = three()
+    assert cluster.do(CompareDigest(shape=SHAPE)) == Done()
+    return cluster
+
+
+def found(cluster: Cluster) -> DigestComparison:
+    assert cluster.state.comparison is not None
+    return cluster.state.comparison
+
+
+def report(cluster: Cluster, session: int, said: bytes | None, *, position: int = 5) -> bool:
+    outcome = cluster.do(ReportDigest(position=Position(position), digest=said), session=session)
+    assert outcome == Done() or (isinstance(outcome, Refused) and outcome.error_code is ErrorCode.invalid_request)
+    return outcome == Done()
+
+
+class TestCommands:
+    def test_s3_every_live_session_is_asked(self) -> None:
+        comparison = found(asked())
+        assert comparison.position == Position(5)
+        assert comparison.shape == SHAPE
+        assert comparison.digests == {SessionId(1): None, SessionId(2): None, SessionId(3): None}
+        assert len(SHAPE) == SHAPE_BYTES
+
+    def test_s3_nobody_asks_but_the_housekeeper(self) -> None:
+        cluster = three()
+        outcome = cluster.do(CompareDigest(shape=SHAPE), session=2)
+        assert isinstance(outcome, Refused)
+        assert outcome.error_code is ErrorCode.not_controller
+        assert cluster.state.comparison is None
+
+    def test_s3_what_is_reported_is_kept_once(self) -> None:
+        cluster = asked()
+        assert report(cluster, 2, B)
+        assert not report(cluster, 2, A)
+        assert found(cluster).digests == {SessionId(1): None, SessionId(2): B, SessionId(3): None}
+
+    def test_s3_a_report_of_another_position_is_refused(self) -> None:
+        assert not report(three(), 2, B)
+        cluster = asked()
+        assert not report(cluster, 2, B, position=4)
+        cluster.do(CompareDigest(shape=SHAPE))
+        assert not report(cluster, 2, B)
+        assert report(cluster, 2, B, position=7)
+
+    def test_s3_a_session_that_came_later_is_not_asked(self) -> None:
+        cluster = asked()
+        cluster.do(start("d", node=4), session=4)
+        assert not report(cluster, 4, A)
+
+    def test_s3_who_cannot_take_part_is_not_waited_for(self) -> None:
+        cluster = asked()
+        assert report(cluster, 3, None)
+        assert found(cluster).digests.keys() == {SessionId(1), SessionId(2)}
+        assert not report(cluster, 3, A)
+
+    @pytest.mark.parametrize("ending", [EndSession(session=SessionId(3)), start("c", node=3)])
+    def test_s3_a_session_that_ends_is_waited_for_no_more(self, ending: Command) -> None:
+        cluster = asked()
+        cluster.do(ending, session=9 if not isinstance(ending, EndSession) else 1)
+        assert found(cluster).digests.keys() == {SessionId(1), SessionId(2)}
+
+    def test_s3_what_a_session_said_before_it_ended_counts(self) -> None:
+        cluster = asked()
+        assert report(cluster, 3, C)
+        cluster.do(EndSession(session=SessionId(3)))
+        assert found(cluster).digests[SessionId(3)] == C
+
+    def test_the_comparison_is_part_of_the_state(self) -> None:
+        cluster = asked()
+        before = digest(cluster.state)
+        report(cluster, 2, B)
+        assert digest(cluster.state) != before
+        assert decode_snapshot(encode_snapshot(cluster.state)).comparison == found(cluster)
+
+
+def comparison(*said: bytes | None) -> DigestComparison:
+    return DigestComparison(
+        position=Position(5), shape=SHAPE, digests={SessionId(row): each for row, each in enumerate(said)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "own", "verdict", "may_be_published"),
+    [
+        ([A, A, A], A, Verdict.AGREED, True),
+        ([A], A, Verdict.AGREED, True),
+        ([], A, Verdict.AGREED, True),
+        ([A, A, None], A, Verdict.OPEN, True),
+        ([None, None, None], A, Verdict.OPEN, True),
+        ([A, A, B], A, Verdict.OTHERS_DIFFER, True),
+        ([A, A, B], B, Verdict.DIVERGED, False),
+        ([A, A, None], B, Verdict.DIVERGED, False),
+        ([A, A, B, None], A, Verdict.OPEN, False),
+        ([A, A, A, B, None], A, Verdict.OPEN, True),
+        ([A, B, None], A, Verdict.OPEN, False),
+        ([A, B], A, Verdict.UNDECIDED, False),
+        ([A, B], B, Verdict.UNDECIDED, False),
+        ([A, B, C], A, Verdict.UNDECIDED, False),
+        ([A, A, B, B], B, Verdict.UNDECIDED, False),
+        ([B], A, Verdict.DIVERGED, False),
+    ],
+)
+def test_s3_more_than_half_are_right(
+    said: list[bytes | None], own: bytes, verdict: Verdict, *, may_be_published: bool
+) -> None:
+    assert judge(comparison(*said), own) is verdict
+    assert is_undisputed(comparison(*said), own) is may_be_published
