@@ -186,7 +186,7 @@ def wait_turned_away(agent: ClusterAgent) -> None:
 
 @pytest.mark.slow
 def test_2_agents_go_on_after_the_coordinator_paused_for_longer_than_their_leases(
-    clusters: ClusterFactory, own_etcd: Etcd
+    own_etcd: Etcd, clusters: ClusterFactory
 ) -> None:
     cluster = clusters(endpoints=own_etcd.endpoints)
     agents = [start(cluster, name) for name in ("a", "b")]
@@ -239,7 +239,7 @@ def produced_in_version(connection: DirectReader, version: int, topic_id: uuid.U
     return told.partition_responses[0]
 
 
-def test_3_an_error_of_produce_has_offset_minus_1_in_every_version(clusters: ClusterFactory, own_etcd: Etcd) -> None:
+def test_3_an_error_of_produce_has_offset_minus_1_in_every_version(own_etcd: Etcd, clusters: ClusterFactory) -> None:
     cluster = clusters(endpoints=own_etcd.endpoints)
     agent = start(cluster, "a")
     create_topic(agent)
@@ -263,7 +263,7 @@ def test_3_an_error_of_produce_has_offset_minus_1_in_every_version(clusters: Clu
 
 
 def test_3_what_is_acknowledged_after_a_pause_stands_where_it_was_told(
-    clusters: ClusterFactory, own_etcd: Etcd
+    own_etcd: Etcd, clusters: ClusterFactory
 ) -> None:
     cluster = clusters(endpoints=own_etcd.endpoints)
     agents = [start(cluster, name) for name in ("a", "b")]
