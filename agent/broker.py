@@ -15,6 +15,7 @@ from agent.chunk_reader import ChunkReader
 from agent.cleaner import Cleaner
 from agent.clock import Clock
 from agent.clock_check import ClockCheck
+from agent.cluster_identity import BucketName
 from agent.cpu import run_in_thread
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
@@ -91,6 +92,7 @@ class Broker:
         self._supervisor = supervisor
         self._metadata = MetadataLoop(ledger=ledger, store=store, follower=follower, clock=clock)
         self._clock_check = ClockCheck(store=store, clock=clock)
+        self._bucket_name = BucketName(store=store, identity=identity, clock=clock)
         self.node_id = node_id_of(settings.name, follower.state.sessions.values())
 
     @property
@@ -114,6 +116,7 @@ class Broker:
         # Once before the first entry, so that the state has a time before anything is served (safety rules S2, S14).
         await self._clock_check.check_or_report()
         self._supervisor.start("clock check", self._clock_check.run)
+        self._supervisor.start("name of the bucket", self._bucket_name.run)
         self._writer = LedgerWriter(
             ledger=self._ledger,
             metadata=self._metadata,
@@ -247,6 +250,7 @@ class Broker:
             writer=writer,
             housekeeper=self._housekeeper,
             snapshots=self._snapshots,
+            is_bucket_ours=self._bucket_name.is_ours,
             clock=clock,
             metrics=self._metrics,
             grace_ms=settings.gc_grace_s * 1000,

@@ -2,11 +2,12 @@
 
 Rule: what may be deleted is decided by `storage.gc_plan` from the state alone; here it is carried out, and the state is
 told what is gone. Time is the state's: while garbage waits, this loop keeps the state's time moving. An agent that may
-have lost its session deletes nothing: the ledger may be another one by now, in which its garbage is in use (S9).
+have lost its session deletes nothing: the ledger may be another one by now, in which its garbage is in use (S9). So it
+may be where the bucket was recovered under another ledger's name: the bucket is asked whose it is before each step.
 """
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from agent.clock import Clock
 from agent.housekeeper import Housekeeper
@@ -32,7 +33,9 @@ PREFIXES = (INTAKE_PREFIX, LAKE_PREFIX)
 
 
 class NotTheHousekeeper(Exception):
-    """The role is another agent's, or the ledger has not confirmed the session for a lease's time."""
+    """The role is another agent's, or the ledger has not confirmed the session for a lease's time, or the bucket does
+    not say whose it is.
+    """
 
 
 class Cleaner:
@@ -46,6 +49,7 @@ class Cleaner:
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         snapshots: Snapshots,
+        is_bucket_ours: Callable[[], Awaitable[bool]],
         clock: Clock,
         metrics: Metrics,
         grace_ms: int,
@@ -55,6 +59,7 @@ class Cleaner:
         self._writer = writer
         self._housekeeper = housekeeper
         self._snapshots = snapshots
+        self._is_bucket_ours = is_bucket_ours
         self._clock = clock
         self._metrics = metrics
         self._grace_ms = grace_ms
@@ -148,7 +153,11 @@ class Cleaner:
         )
 
     async def _delete(self, keys: Sequence[str]) -> None:
-        """The last moment to find that a recovery may have begun: it waits until no session lives (safety rule S9)."""
+        """The last moment to find that a recovery may have begun, of this ledger, which waits until no session lives,
+        or onto another one (safety rule S9).
+        """
+        if not await self._is_bucket_ours():
+            raise NotTheHousekeeper("the bucket does not say whose it is")
         if not self._housekeeper.is_mine:
             raise NotTheHousekeeper("another agent keeps house, or nobody")
         if not self._writer.is_confirmed:

@@ -1,17 +1,26 @@
-"""Holds ledger and bucket together: both name the cluster, or the agent does not start (safety rule S9).
+"""Holds ledger and bucket together: each names the other, or the agent does not start (safety rule S9).
 
 Rule: `cluster.json` is written once, by a conditional put, before the ledger's first entry, and changed by a recovery
-alone. A ledger and a bucket that name different clusters, or different incarnations of one, are left exactly as they
-are, and so is a bucket without a name where the ledger has entries: the objects that they refer to lie elsewhere. So is
-a ledger that has not come as far as the bucket says it had: it was restored from a backup, and what followed is lost to
-it, while its objects are there. Of what was acknowledged then the cleaner would see leftovers of sessions.
+alone; the ledger takes the bucket's id from it once (`Ledger.claim_bucket`), so of two agents that start on one new
+ledger with two new buckets the second one is refused. A ledger and a bucket that name others, or different incarnations
+of one cluster, are left exactly as they are, and so is a bucket without a name where the ledger has entries: the
+objects that they refer to lie elsewhere. So is a ledger that has not come as far as the bucket says it had: it was
+restored from a backup, and what followed is lost to it, while its objects are there. Of what was acknowledged then the
+cleaner would see leftovers of sessions.
+
+An agent that runs goes on looking (`BucketName`): its bucket may be recovered under another ledger meanwhile.
 """
+
+import logging
+from dataclasses import replace
 
 import msgspec
 
+from agent.clock import Clock
 from coordinator.log import Ledger, LedgerCorrupt, LedgerIdentity
+from protocol.limits import BUCKET_NAME_CHECK_INTERVAL_S
 from protocol.types import Position, SessionId
-from storage.object_store import ObjectExists, ObjectMissing, ObjectStore
+from storage.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreError
 from storage.refs import (
     INTAKE_PREFIX,
     REACHED_PREFIX,
@@ -21,43 +30,182 @@ from storage.refs import (
     session_of_key,
 )
 
+log = logging.getLogger(__name__)
+
 CLUSTER_KEY = "cluster.json"
 REMEDY = (
     "If etcd or its data was wiped, or restored from a backup, stop all agents and run `penstock recover`: it brings "
     "back what the bucket holds; nothing was changed"
 )
+MISTYPED = (
+    "is the ledger's name right? The last part of --ledger, /CLUSTER, may be mistyped: the ledger of that name is new "
+    "and holds nothing, while "
+)
+
+
+class AnotherBucket(LedgerCorrupt):
+    """The bucket is not, or not any more, the one of this ledger: nothing may be written into it either."""
 
 
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bucket says of the cluster."""
+    """What the bucket says of the cluster, and of itself. Without a `bucket_id` no ledger names the bucket."""
 
     cluster_id: str
     incarnation: int
     format_version: int = 1
+    bucket_id: str = ""
+
+    @property
+    def identity(self) -> LedgerIdentity:
+        """That of the ledger which the bucket belongs to."""
+        return LedgerIdentity(cluster_id=self.cluster_id, incarnation=self.incarnation, bucket_id=self.bucket_id)
+
+    @staticmethod
+    def of(identity: LedgerIdentity) -> "ClusterFile":
+        return ClusterFile(
+            cluster_id=identity.cluster_id, incarnation=identity.incarnation, bucket_id=identity.bucket_id
+        )
 
 
-async def check_bucket(store: ObjectStore, identity: LedgerIdentity, *, appends_count: int = 0) -> None:
-    """Claim an empty bucket for the ledger's cluster, or find that it is the same one.
+async def claim_bucket(store: ObjectStore, ledger: Ledger, *, new_bucket_id: str) -> LedgerIdentity:
+    """Let a new ledger and an empty bucket name each other, or find that they do, and return the ledger's identity.
 
-    `appends_count`: of the ledger's head. A ledger that holds entries has a bucket already, so an empty one is either
-    not its own or has lost everything: it is not claimed. Raises `LedgerCorrupt` where the two do not belong together:
-    point the agent at the right bucket or ledger.
+    First the bucket names the ledger, then the ledger the bucket: so a bucket that a ledger names has its name. A crash
+    in between leaves the first half, which is found and gone on with. `new_bucket_id`: of a bucket that has none.
+    Raises `LedgerCorrupt` as `check_bucket` does, and for a bucket that is not the one of the ledger.
     """
-    mine = ClusterFile(cluster_id=identity.cluster_id, incarnation=identity.incarnation)
-    if appends_count == 0:
+    identity, head = await ledger.identity(), await ledger.head()
+    found = await check_bucket(store, identity, appends_count=head.appends_count, new_bucket_id=new_bucket_id)
+    if not found.bucket_id:
+        return identity
+    identity = await ledger.claim_bucket(found.bucket_id)
+    _check_id(identity, found)
+    return identity
+
+
+async def check_bucket(
+    store: ObjectStore, identity: LedgerIdentity, *, appends_count: int = 0, new_bucket_id: str = ""
+) -> ClusterFile:
+    """Claim an empty bucket for the ledger's cluster, or find that it is the same one; return what it says.
+
+    `appends_count`: of the ledger's head. A ledger that holds entries, or names a bucket, has one already, so an empty
+    one is either not its own or has lost everything: it is not claimed. Raises `LedgerCorrupt` where the two do not
+    belong together: point the agent at the right bucket or ledger.
+    """
+    if appends_count == 0 and not identity.bucket_id:
+        claim = ClusterFile.of(replace(identity, bucket_id=new_bucket_id))
         try:
-            await store.put(CLUSTER_KEY, [msgspec.json.encode(mine)], if_absent=True)
+            await store.put(CLUSTER_KEY, [msgspec.json.encode(claim)], if_absent=True)
         except ObjectExists:
             pass
         else:
-            return
-    found = await _read(store, mine)
-    if (found.cluster_id, found.incarnation) != (mine.cluster_id, mine.incarnation):
-        raise LedgerCorrupt(
-            f"the bucket belongs to cluster {found.cluster_id}, incarnation {found.incarnation}, but the ledger to "
-            f"{mine.cluster_id}, incarnation {mine.incarnation}: give the agent the ledger and the bucket of one "
-            f"cluster. {REMEDY}"
+            return claim
+    found = await read_cluster_file(store)
+    if found is None:
+        raise _unnamed(identity, is_new=appends_count == 0)
+    if not found.identity.is_incarnation_of(identity):
+        raise _of_another(identity, found, is_new=appends_count == 0)
+    if identity.bucket_id:
+        _check_id(identity, found)
+    return found
+
+
+async def read_cluster_file(store: ObjectStore) -> ClusterFile | None:
+    """What the bucket says of itself; None where it says nothing. Raises `LedgerCorrupt` if that cannot be read."""
+    try:
+        return msgspec.json.decode(await store.get(CLUSTER_KEY), type=ClusterFile)
+    except ObjectMissing:
+        return None
+    except msgspec.DecodeError as error:
+        raise LedgerCorrupt(f"{CLUSTER_KEY} in the bucket cannot be read: {error}") from error
+
+
+def _check_id(identity: LedgerIdentity, found: ClusterFile) -> None:
+    """Raise where the ledger names another bucket."""
+    if identity.bucket_id != found.bucket_id:
+        raise AnotherBucket(
+            f"the ledger of cluster {identity.cluster_id} belongs to the bucket {identity.bucket_id or 'of nobody yet'}"
+            f", and this is the bucket {found.bucket_id or 'without an id'}, which names the same cluster: were two "
+            "agents started on one new ledger with different buckets? Give all of them the same --store. If nothing "
+            f"was written into this one, {CLUSTER_KEY} can be deleted from it, and it is free; nothing was changed"
         )
+
+
+def _unnamed(identity: LedgerIdentity, *, is_new: bool) -> LedgerCorrupt:
+    if is_new:
+        return AnotherBucket(
+            f"the ledger of cluster {identity.cluster_id} belongs to the bucket {identity.bucket_id}, and this one has "
+            f"no {CLUSTER_KEY}: give all agents the same --store. If the ledger was begun by mistake and holds "
+            "nothing, begin with another one (another /CLUSTER in --ledger, or another --data-dir); nothing was changed"
+        )
+    return AnotherBucket(
+        f"the ledger of cluster {identity.cluster_id} is in use, but its bucket has no {CLUSTER_KEY}: what the "
+        "entries refer to lies in another bucket, or was deleted. Give the agent the bucket that it had, or begin "
+        "with a new ledger (another --data-dir); nothing was changed"
+    )
+
+
+def _of_another(identity: LedgerIdentity, found: ClusterFile, *, is_new: bool) -> LedgerCorrupt:
+    mistyped = MISTYPED if is_new and found.cluster_id != identity.cluster_id else ""
+    return AnotherBucket(
+        f"{mistyped}the bucket belongs to cluster {found.cluster_id}, incarnation {found.incarnation}, but the ledger "
+        f"to {identity.cluster_id}, incarnation {identity.incarnation}: give the agent the ledger and the bucket of "
+        f"one cluster. {REMEDY}"
+    )
+
+
+class BucketName:
+    """Whether the bucket still belongs to the ledger that an agent has open; one GET a time."""
+
+    def __init__(self, *, store: ObjectStore, identity: LedgerIdentity, clock: Clock) -> None:
+        self._store = store
+        self._identity = identity
+        self._clock = clock
+        self._is_doubt_told = False
+
+    async def run(self) -> None:
+        """Look again and again, for ever; a store that is away is asked again the next time."""
+        while True:
+            await self._clock.sleep(BUCKET_NAME_CHECK_INTERVAL_S)
+            try:
+                await self.is_ours()
+            except StoreError as error:
+                log.warning("could not look whose bucket it is", extra={"reason": str(error)})
+
+    async def is_ours(self) -> bool:
+        """Whether the bucket says so. False where it says nothing that can be read: then nothing may be deleted, and
+        somebody has to look, but what is there can be served.
+
+        Raises `AnotherBucket` where it names another ledger, which judges what is garbage from now on: what this agent
+        acknowledged after that would be lost, so it has to end (safety rule S9). Raises `StoreError`.
+        """
+        try:
+            found = await read_cluster_file(self._store)
+        except LedgerCorrupt as error:
+            return self._doubt(str(error))
+        if found is None:
+            return self._doubt(f"{CLUSTER_KEY} is gone from the bucket")
+        self._is_doubt_told = False
+        mine = self._identity
+        if not found.identity.is_incarnation_of(mine) or (mine.bucket_id and found.bucket_id != mine.bucket_id):
+            raise AnotherBucket(
+                f"the bucket of this agent belongs to cluster {found.cluster_id}, incarnation {found.incarnation} now, "
+                f"and the agent's ledger to {mine.cluster_id}, incarnation {mine.incarnation}: was the cluster "
+                "recovered under another ledger's name while agents ran? This agent ends, for what it acknowledged "
+                'the other ledger would not know. See docs/RUNBOOK.md, "The bucket was recovered under another '
+                "ledger's name\""
+            )
+        return True
+
+    def _doubt(self, reason: str) -> bool:
+        if not self._is_doubt_told:
+            log.error(
+                "nobody can tell whose bucket it is: nothing is deleted from it, and no agent can be started on it, "
+                f"until {CLUSTER_KEY} is back as it was",
+                extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
+            )
+        self._is_doubt_told = True
+        return False
 
 
 async def check_reached(store: ObjectStore, ledger: Ledger) -> None:
@@ -81,18 +229,3 @@ async def check_reached(store: ObjectStore, ledger: Ledger) -> None:
                 f"the bucket holds {key}, written when the ledger was at {told} or further, but the ledger ends at "
                 f"{head.position}: it is an older copy of the cluster's ledger. {REMEDY}"
             )
-
-
-async def _read(store: ObjectStore, mine: ClusterFile) -> ClusterFile:
-    try:
-        content = await store.get(CLUSTER_KEY)
-    except ObjectMissing as error:
-        raise LedgerCorrupt(
-            f"the ledger of cluster {mine.cluster_id} is in use, but its bucket has no {CLUSTER_KEY}: what the "
-            "entries refer to lies in another bucket, or was deleted. Give the agent the bucket that it had, or begin "
-            "with a new ledger (another --data-dir); nothing was changed"
-        ) from error
-    try:
-        return msgspec.json.decode(content, type=ClusterFile)
-    except msgspec.DecodeError as error:
-        raise LedgerCorrupt(f"{CLUSTER_KEY} in the bucket cannot be read: {error}") from error

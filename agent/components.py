@@ -29,7 +29,7 @@ from agent.addresses import (
 from agent.agent import Agent
 from agent.bucket_access import check_access
 from agent.clock import Clock, SystemClock
-from agent.cluster_identity import check_bucket, check_reached
+from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
 from agent.collector import pass_over_what_lives
 from agent.ids import Ids, SystemIds
 from agent.ledger_access import LedgerAccess
@@ -80,12 +80,11 @@ async def _serve(
         open_ledger(settings, clock, ids) as ledger,
         open_store(settings, clock, ids, metrics, observer=outages) as store,
     ):
-        identity = await ledger.identity()
-        head = await once_there(ledger.head, clock)
-        await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
-        await once_there(lambda: check_reached(store, ledger), clock)
-        if isinstance(read_store_url(settings.store_url), S3Url):
+        new_bucket_id = ids.new_cluster_id()
+        if isinstance(read_store_url(settings.store_url), S3Url):  # before the ledger takes it for good
             await once_there(lambda: check_access(store), clock)
+        identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
+        await once_there(lambda: check_reached(store, ledger), clock)
         loaded = await once_there(lambda: load(ledger, store), clock)
         agent = Agent(
             settings=settings,
@@ -106,9 +105,15 @@ async def _serve(
                 log.info("stopping: answering what was accepted")
                 await agent.drain()
         except (LedgerCorrupt, BaseExceptionGroup) as error:
-            if isinstance(error, LedgerCorrupt) or error.subgroup(LedgerCorrupt) is not None:
+            if _is_ledger_lost(error):
                 await leave_mark(store, agent.state, clock)
             raise
+
+
+def _is_ledger_lost(error: LedgerCorrupt | BaseExceptionGroup) -> bool:
+    """Whether the ledger contradicts itself or what was seen of it; a bucket of others is left alone."""
+    group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
+    return group.subgroup(LedgerCorrupt) is not None and group.subgroup(AnotherBucket) is None
 
 
 class WhereMissing(Enum):

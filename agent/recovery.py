@@ -1,6 +1,7 @@
 """Begins a cluster's next incarnation from what its bucket holds, where the ledger is lost (safety rule S9).
 
-Rule: first the ledger is fenced, then everything is read, then the new snapshot is put, the ledger restarted, and last
+Rule: first the bucket is watched: agents that serve it under another ledger's name are not stopped by the fence. Then
+the ledger is fenced, then everything is read, then the new snapshot is put, the ledger restarted, and last
 `cluster.json` written. So nothing is acknowledged once the reading began; and after a crash in between no agent starts,
 for the ledger is fenced, or bucket and ledger disagree, and the same is done again. An incarnation is higher than
 everything that the bucket names, so no key is written twice; one that neither `cluster.json` nor the ledger knows never
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agent.clock import Clock
-from agent.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket, check_reached
+from agent.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket, check_reached, read_cluster_file
 from agent.state_loading import load
 from coordinator.apply_objects import is_key_known
 from coordinator.follower import Follower
@@ -32,7 +33,7 @@ from coordinator.log import (
 from coordinator.recovery import Bridge, FoundObject, Recovery, TopicRecovered, is_bridge_session, read_object
 from coordinator.snapshot import decode_snapshot, encode_with_digest
 from coordinator.state import ClusterState
-from protocol.limits import LEDGER_SESSION_SECONDS, RECOVERY_READ_RETRY_S, RECOVERY_READS_MAX
+from protocol.limits import LEDGER_SESSION_SECONDS, RECOVERY_READ_RETRY_S, RECOVERY_READS_MAX, RECOVERY_WATCH_S
 from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
 from storage.chunk_format import ChunkFormatError
 from storage.object_store import ObjectExists, ObjectMeta, ObjectMissing, ObjectStore
@@ -99,6 +100,10 @@ class RecoveryNeedless(LedgerError):
     """Ledger and bucket agree: start the agents."""
 
 
+class BucketInUse(LedgerError):
+    """Somebody writes into the bucket: stop the agents that do."""
+
+
 @dataclass(slots=True)
 class _Bucket:
     """What a listing of the whole bucket found."""
@@ -117,8 +122,8 @@ async def recover(
 
     `store_timeout_s`: how long a request of an agent to the store takes at most. With losses that are not accepted the
     report comes back with nothing carried out, and the ledger stays fenced. Raises `SessionHeld` while agents live on
-    the ledger, `RecoveryNeedless` where agents could be started, and `LedgerCorrupt` where the bucket names no cluster,
-    or the ledger is in use by another one.
+    the ledger, `BucketInUse` while others write into the bucket, `RecoveryNeedless` where agents could be started, and
+    `LedgerCorrupt` where the bucket names no cluster, or the ledger is in use by another one or with another bucket.
     """
     names = await ledger.live_names()
     if names:
@@ -130,6 +135,7 @@ async def recover(
     await _check_ledger(ledger, cluster)
     if not permissions.is_forced:
         await _check_needed(ledger, store)
+        await _check_unused(store, clock)
     if not permissions.is_dry_run:
         await ledger.fence()
         # A housekeeper that was cut off deletes until its lease is over, and its last request may land later still.
@@ -138,13 +144,47 @@ async def recover(
 
 
 async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:
-    """Raise `LedgerCorrupt` where another cluster uses the ledger."""
-    identity, start = await ledger.identity(), await ledger.load()
-    if identity.cluster_id != cluster.cluster_id and (start.pointer is not None or start.head.appends_count):
+    """Raise `LedgerCorrupt` where another cluster uses the ledger, or this one with another bucket."""
+    start, identity = await ledger.load(), await ledger.identity()
+    if start.pointer is None and start.head.appends_count == 0:
+        return
+    if identity.cluster_id != cluster.cluster_id:
         raise LedgerCorrupt(
-            f"the ledger is in use by cluster {identity.cluster_id}, and the bucket belongs to {cluster.cluster_id}: "
-            "name the ledger and the bucket of one cluster, or a ledger that is not in use. Nothing was changed"
+            "is the ledger's name right? The last part of --ledger, /CLUSTER, may be mistyped: the ledger of that name "
+            f"is in use by cluster {identity.cluster_id}, and the bucket belongs to {cluster.cluster_id}. Name the "
+            "ledger and the bucket of one cluster, or a ledger that is not in use. Nothing was changed"
         )
+    if identity.bucket_id and identity.bucket_id != cluster.bucket_id:
+        raise LedgerCorrupt(
+            f"the ledger is in use with the bucket {identity.bucket_id}, and this is the bucket "
+            f"{cluster.bucket_id or 'without an id'}, although both name the cluster {cluster.cluster_id}: give the "
+            "--store that its agents have. Nothing was changed"
+        )
+
+
+async def _check_unused(store: ObjectStore, clock: Clock) -> None:
+    """Raise `BucketInUse` where something comes or goes while nobody should write (safety rule S9).
+
+    Agents that live on a ledger of another name than the one that was given show here alone.
+    """
+    before = await _keys(store)
+    await clock.sleep(RECOVERY_WATCH_S)
+    changed = sorted(before ^ await _keys(store))
+    if changed:
+        raise BucketInUse(
+            f"somebody uses the bucket: {changed[-1]} came or went while it was watched for {RECOVERY_WATCH_S:.0f} s, "
+            "and no agent lives on this ledger. Is the ledger's name right? The last part of --ledger, /CLUSTER, may "
+            "be mistyped, and the agents live on the right one. Else stop all agents of this bucket first: what they "
+            "acknowledge while it is recovered would be lost. If you know that this was no agent, or the last "
+            "request of one that has ended, run it again, or give --force. Nothing was changed"
+        )
+
+
+async def _keys(store: ObjectStore) -> set[str]:
+    """What agents write and delete: an archive pass shows by the intake that it releases, and by the ledger's mark."""
+    return {
+        meta.key for prefix in (INTAKE_PREFIX, SNAPSHOT_PREFIX, REACHED_PREFIX) async for meta in store.list(prefix)
+    }
 
 
 async def _check_needed(ledger: Ledger, store: ObjectStore) -> None:
@@ -196,7 +236,7 @@ class _Reading:
         if faults:
             raise LedgerCorrupt(f"the recovered state contradicts itself ({'; '.join(faults)}); nothing was changed")
         if not permissions.is_dry_run and (permissions.is_loss_accepted or not report.has_losses):
-            await _begin(self._ledger, store, state, bridge)
+            await _begin(self._ledger, store, state, bridge, bucket_id=self._cluster.bucket_id)
             report.is_carried_out = True
         return report
 
@@ -323,14 +363,12 @@ class _Reading:
 
 
 async def _cluster_file(store: ObjectStore) -> ClusterFile:
-    try:
-        return msgspec.json.decode(await store.get(CLUSTER_KEY), type=ClusterFile)
-    except ObjectMissing as error:
+    found = await read_cluster_file(store)
+    if found is None:
         raise LedgerCorrupt(
             f"the bucket has no {CLUSTER_KEY}, so it belongs to no cluster: is it the right one? Nothing was changed"
-        ) from error
-    except msgspec.DecodeError as error:
-        raise LedgerCorrupt(f"{CLUSTER_KEY} in the bucket cannot be read: {error}. Nothing was changed") from error
+        )
+    return found
 
 
 async def _list(store: ObjectStore) -> _Bucket:
@@ -364,13 +402,15 @@ def _incarnation_of(position: int) -> int:
     return (position >> POSITION_REVISION_BITS) + 1
 
 
-async def _begin(ledger: Ledger, store: ObjectStore, state: ClusterState, bridge: Bridge | None) -> None:
+async def _begin(
+    ledger: Ledger, store: ObjectStore, state: ClusterState, bridge: Bridge | None, *, bucket_id: str
+) -> None:
     """Let the incarnation begin: it has, and for good, once the ledger is restarted."""
     content, state_digest = encode_with_digest(state)
     pointer = SnapshotPointer(
         position=state.position, object_key=snapshot_key(state.position), appends_count=0, digest=state_digest
     )
-    cluster = ClusterFile(cluster_id=state.cluster_id, incarnation=state.incarnation)
+    identity = LedgerIdentity(cluster_id=state.cluster_id, incarnation=state.incarnation, bucket_id=bucket_id)
     try:
         await store.put(pointer.object_key, [content], if_absent=True)
         if bridge is not None:
@@ -380,8 +420,8 @@ async def _begin(ledger: Ledger, store: ObjectStore, state: ClusterState, bridge
             f"another recovery began incarnation {state.incarnation} meanwhile: let one of them finish, and look what "
             "it says. The ledger was fenced, nothing else changed"
         ) from error
-    await ledger.restart(LedgerIdentity(cluster_id=state.cluster_id, incarnation=state.incarnation), pointer)
-    await store.put(CLUSTER_KEY, [msgspec.json.encode(cluster)])
+    await ledger.restart(identity, pointer)
+    await store.put(CLUSTER_KEY, [msgspec.json.encode(ClusterFile.of(identity))])
     log.info("began an incarnation", extra={"cluster": state.cluster_id, "incarnation": state.incarnation})
 
 

@@ -2,7 +2,7 @@
 
 Rule: pure; `coordinator.etcd_log` reads and writes them. Layout:
 
-    /penstock/<cluster>/meta                      cluster id, incarnation, and whether it is fenced
+    /penstock/<cluster>/meta                      cluster id, incarnation, bucket id, and whether it is fenced
     /penstock/<cluster>/sessions/<name>           leased; its create_revision is the session
     /penstock/<cluster>/ledger/<session>/<n>      an entry; both numbers 16 hexadecimal digits
     /penstock/<cluster>/head                      put by every append: position by mod_revision, appends by version;
@@ -32,6 +32,7 @@ class _Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster_id: str
     incarnation: int
     is_fenced: bool = False
+    bucket_id: str = ""
 
 
 class _Pointer(msgspec.Struct, frozen=True):
@@ -117,13 +118,18 @@ def prefix_end(prefix: bytes) -> bytes:
 def write_meta(identity: LedgerIdentity, *, is_fenced: bool = False) -> bytes:
     """The key's whole value: transactions compare it."""
     return msgspec.json.encode(
-        _Meta(cluster_id=identity.cluster_id, incarnation=identity.incarnation, is_fenced=is_fenced)
+        _Meta(
+            cluster_id=identity.cluster_id,
+            incarnation=identity.incarnation,
+            is_fenced=is_fenced,
+            bucket_id=identity.bucket_id,
+        )
     )
 
 
 def read_meta(value: bytes) -> LedgerIdentity:
     meta = _decode(value, _Meta, "meta")
-    return LedgerIdentity(cluster_id=meta.cluster_id, incarnation=meta.incarnation)
+    return LedgerIdentity(cluster_id=meta.cluster_id, incarnation=meta.incarnation, bucket_id=meta.bucket_id)
 
 
 def is_fenced(value: bytes) -> bool:

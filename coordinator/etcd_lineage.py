@@ -3,7 +3,8 @@
 Rule: no I/O. etcd can be emptied, restored from a backup, or given to another cluster while agents have it open. So
 every write is guarded by the identity and by a head that is not below what was seen when it was sent, and every read
 that begins something asks for both, and for the newest entry that was read: where etcd lost that and went on, revisions
-alone would not tell. Another ledger than that raises `LedgerCorrupt`.
+alone would not tell. Another ledger than that raises `LedgerCorrupt`. A bucket that somebody claims for a ledger that
+had none is learnt of: the identity has to be whole to guard a write.
 """
 
 from collections.abc import Sequence
@@ -137,6 +138,12 @@ class Lineage:
         if is_fenced(pair.value):
             raise being_recovered()
 
+    def claimed(self, identity: LedgerIdentity) -> None:
+        """The same incarnation, which has a bucket now."""
+        assert not self.identity.bucket_id, f"{self.identity} has a bucket"
+        assert identity.is_incarnation_of(self.identity), f"{identity} is not {self.identity}"
+        self.identity = identity
+
     def _judge_identity(self, metas: Sequence[kv_pb2.KeyValue]) -> None:
         if not metas:
             raise LedgerCorrupt(f"{self._keys.meta.decode()} is gone from etcd: was etcd wiped? {REMEDY}")
@@ -148,6 +155,13 @@ class Lineage:
             )
         if found.incarnation != self.identity.incarnation:
             raise LedgerCorrupt(another_incarnation(self.identity, found))
+        if not self.identity.bucket_id and found.bucket_id:
+            self.claimed(found)
+        if found.bucket_id != self.identity.bucket_id:
+            raise LedgerCorrupt(
+                f"etcd's ledger of cluster {found.cluster_id} names the bucket {found.bucket_id or 'of nobody'}, where "
+                f"it named {self.identity.bucket_id}: was etcd restored from a backup? {REMEDY}"
+            )
 
     # Reads.
 

@@ -13,7 +13,7 @@ Above 500 lines, for each operation of the port is one transaction here, and all
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from aetcd.rpc import rpc_pb2
@@ -119,7 +119,10 @@ class EtcdLedger:
         else:
             identity = await find_or_create(client, keys, new_cluster_id)
         if identity is None:
-            raise LedgerMissing(f"etcd at {client.endpoint} has no ledger of cluster {cluster}: are both names right?")
+            raise LedgerMissing(
+                f"etcd at {client.endpoint} has no ledger of cluster {cluster}: that name, the last part of --ledger, "
+                "may be mistyped. Else this is not the etcd that the agents use, or it was wiped"
+            )
         return cls(
             client,
             keys,
@@ -135,6 +138,17 @@ class EtcdLedger:
 
     async def identity(self) -> LedgerIdentity:
         return self._lineage.identity
+
+    async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        lineage, meta = self._lineage, self._keys.meta
+        without = lineage.identity
+        if not without.bucket_id:
+            claimed = replace(without, bucket_id=bucket_id)
+            # Of two that claim, one finds another value (safety rule S9); `_write` has learnt it then.
+            guard = has_value(meta, write_meta(without))
+            if (await self._write(compare=[guard], success=[put(meta, write_meta(claimed))])).is_done:
+                lineage.claimed(claimed)
+        return lineage.identity
 
     # Sessions. One is the position of its key's creation (safety rule S12).
 
@@ -354,6 +368,14 @@ class EtcdLedger:
                 return self._handed_over(_in_order(records))
             first = page.kvs[-1].key + b"\0"
 
+    async def kept(self) -> Sequence[LedgerRecord]:
+        while True:
+            _, trimmed, revision, _ = await self._begin_reading()
+            try:
+                return await self._read_entries(trimmed, revision)
+            except Trimmed:
+                continue  # compacted while it was read: begin again at a newer revision
+
     async def head(self) -> Head:
         seen = self._lineage.seen
         return self._lineage.judge_head((await self._range(self._keys.head)).kvs, seen)
@@ -442,6 +464,8 @@ class EtcdLedger:
         lineage.judge(answer.responses[:2], seen)
         if not lineage.is_fenced(answer.responses[:2]):
             names = [pair.key.removeprefix(sessions).decode() for pair in answer.responses[2].response_range.kvs]
+            if not names:
+                raise LedgerUnavailable("an agent began to use the ledger just now: try again")
             raise SessionHeld(f"agents still run under the names {names}: stop them first")
 
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
@@ -486,7 +510,7 @@ class EtcdLedger:
     ) -> _Written:
         """Carry out `success`, if this is still the ledger that was opened and `compare` holds, else ask `failure`."""
         lineage = self._lineage
-        seen = lineage.seen
+        identity, seen = lineage.identity, lineage.seen
         answer = await self._client.txn(
             rpc_pb2.TxnRequest(
                 compare=[*lineage.guards(), *compare], success=success, failure=[*lineage.asking(), *failure]
@@ -496,6 +520,8 @@ class EtcdLedger:
             return _Written(is_done=True, revision=answer.header.revision, responses=())
         lineage.judge(answer.responses[:2], seen)
         lineage.judge_open(answer.responses[:2])
+        if lineage.identity != identity:  # a bucket was claimed meanwhile: that alone may be why it was not carried out
+            return await self._write(success=success, compare=compare, failure=failure)
         return _Written(is_done=False, revision=answer.header.revision, responses=answer.responses[2:])
 
     async def _read_checked(self, asked: Sequence[rpc_pb2.RequestOp]) -> Sequence[rpc_pb2.ResponseOp]:

@@ -69,10 +69,18 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerIdentity:
-    """Which cluster this ledger belongs to; part of every position (safety rule S9)."""
+    """Which cluster this ledger belongs to, part of every position, and which bucket to it (safety rule S9).
+
+    `bucket_id` is empty until the first agent has claimed a bucket (`Ledger.claim_bucket`).
+    """
 
     cluster_id: str
     incarnation: int
+    bucket_id: str = ""
+
+    def is_incarnation_of(self, other: "LedgerIdentity") -> bool:
+        """Whether both name one incarnation of one cluster, whether its bucket is known or not."""
+        return (self.cluster_id, self.incarnation) == (other.cluster_id, other.incarnation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +156,19 @@ class Ledger(Protocol):
     """Methods raise `LedgerError`s only. After `LedgerUnavailable` the object stays usable."""
 
     async def identity(self) -> LedgerIdentity:
-        """The cluster's id and incarnation; created with the ledger and never changed but by recovery."""
+        """The cluster's id and incarnation; created with the ledger and never changed but by recovery.
+
+        The bucket's id is the one that this object knows of: before it claims one it may be empty although another
+        agent has claimed one by now.
+        """
+        ...
+
+    async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        """Let the ledger belong to that bucket, unless it has one, and return the identity that holds from now on.
+
+        Whoever gets another bucket's id came second: its own bucket is not this ledger's (safety rule S9). A ledger
+        that has a bucket keeps it until `restart`. After `LedgerUnavailable` a repeat is fine.
+        """
         ...
 
     async def open_session(self, name: str) -> SessionId:
@@ -201,6 +221,10 @@ class Ledger(Protocol):
 
         Raises `Trimmed` where `after` is below what is kept.
         """
+        ...
+
+    async def kept(self) -> Sequence[LedgerRecord]:
+        """Every entry that is still there, in order, those that the snapshot covers too: for people to look at."""
         ...
 
     async def head(self) -> Head:

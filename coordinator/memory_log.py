@@ -8,7 +8,7 @@ each through a `MemoryLedger` of its own. Contract: tests/contract/test_ledger.p
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
@@ -94,6 +94,12 @@ class MemoryLedgerCore:
         self._begin(identity, pointer)
         self.wake()
 
+    def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        if not self.identity.bucket_id:
+            self._check_open()
+            self.identity = replace(self.identity, bucket_id=bucket_id)
+        return self.identity
+
     def open_session(self, name: str) -> SessionId:
         self._check_open()
         if name in self._sessions:
@@ -166,8 +172,11 @@ class MemoryLedgerCore:
 
     def load(self) -> LedgerStart:
         after = Position(0) if self.pointer is None else self.pointer.position
-        records = [record for revision in self._revisions[self._row_after(after) :] for record in revision]
-        return LedgerStart(pointer=self.pointer, head=self.head, records=records)
+        return LedgerStart(pointer=self.pointer, head=self.head, records=self.kept(after))
+
+    def kept(self, after: Position) -> list[LedgerRecord]:
+        """The records above `after` that were not trimmed."""
+        return [record for revision in self._revisions[self._row_after(after) :] for record in revision]
 
     def read_after(self, after: Position) -> list[LedgerRecord]:
         """Records above `after` by whole revisions, as many as a tail hands over at once; none where nothing is new."""
@@ -250,6 +259,9 @@ class MemoryLedger:
     async def identity(self) -> LedgerIdentity:
         return self._reach().identity
 
+    async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        return self._reach().claim_bucket(bucket_id)
+
     async def open_session(self, name: str) -> SessionId:
         return self._reach().open_session(name)
 
@@ -296,6 +308,9 @@ class MemoryLedger:
     async def load(self) -> LedgerStart:
         return self._reach().load()
 
+    async def kept(self) -> Sequence[LedgerRecord]:
+        return self._reach().kept(Position(0))
+
     async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
         while True:
             core = self._reach()
@@ -336,6 +351,6 @@ class MemoryLedger:
             raise LedgerUnavailable("this ledger was closed")
         if not self._is_reachable:
             raise LedgerUnavailable("the ledger cannot be reached")
-        if self.core.identity != self._identity:
+        if not self.core.identity.is_incarnation_of(self._identity):
             raise LedgerCorrupt(another_incarnation(self._identity, self.core.identity))
         return self.core

@@ -12,6 +12,7 @@ when it creates the log, and `coordinator.sqlite_schema` once more. Specificatio
 import contextlib
 import sqlite3
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import LiteralString
 
@@ -39,6 +40,8 @@ from protocol.types import Position, SessionId
 
 class LedgerFile:
     """The open file. `connection_type` lets a test put a failing connection in the place of SQLite's own."""
+
+    identity: LedgerIdentity
 
     def __init__(
         self,
@@ -70,6 +73,14 @@ class LedgerFile:
     def close(self) -> None:
         with mapped_errors(self._path):
             self._connection.close()
+
+    def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        if not self.identity.bucket_id:
+            with self._transaction():
+                self._check_open()
+                self._connection.execute("UPDATE meta SET bucket_id = ?", (bucket_id,))
+            self.identity = replace(self.identity, bucket_id=bucket_id)
+        return self.identity
 
     # Sessions. They live in memory: none outlives the process that holds the file.
 
@@ -126,11 +137,12 @@ class LedgerFile:
         with self._reading():
             pointer = self._read_pointer()
             after = Position(0) if pointer is None else pointer.position
-            return LedgerStart(
-                pointer=pointer,
-                head=self._head,
-                records=self._select("WHERE position > ? ORDER BY position, number", (after,)),
-            )
+            return LedgerStart(pointer=pointer, head=self._head, records=self.kept(after))
+
+    def kept(self, after: Position) -> list[LedgerRecord]:
+        """The records above `after` that were not trimmed."""
+        with self._reading():
+            return self._select("WHERE position > ? ORDER BY position, number", (after,))
 
     def read_after(self, after: Position) -> list[LedgerRecord]:
         """Records above `after` by whole revisions, as many as a tail hands over at once; none where nothing is new."""
@@ -204,8 +216,8 @@ class LedgerFile:
                 "UPDATE head SET position_last = ?, position = ?, appends_count = 0, trimmed = ?", (first, first, first)
             )
             self._connection.execute(
-                "UPDATE meta SET cluster_id = ?, incarnation = ?, is_fenced = 0",
-                (identity.cluster_id, identity.incarnation),
+                "UPDATE meta SET cluster_id = ?, incarnation = ?, bucket_id = ?, is_fenced = 0",
+                (identity.cluster_id, identity.incarnation, identity.bucket_id),
             )
             self._write_pointer(pointer)
         self._is_stale = True  # identity, fence, head and the trimmed position are others now

@@ -130,6 +130,9 @@ class SqliteLedger:
     async def identity(self) -> LedgerIdentity:
         return self._file.identity
 
+    async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        return await self._call(partial(self._file.claim_bucket, bucket_id))
+
     async def open_session(self, name: str) -> SessionId:
         return await self._call(partial(self._file.open_session, name))
 
@@ -159,6 +162,9 @@ class SqliteLedger:
 
     async def load(self) -> LedgerStart:
         return await self._call(self._file.load)
+
+    async def kept(self) -> Sequence[LedgerRecord]:
+        return await self._call(partial(self._file.kept, Position(0)))
 
     async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
         while True:

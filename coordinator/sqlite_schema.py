@@ -21,7 +21,7 @@ REMEDY: Final = "restore the file from a backup, or move it away and recover the
 
 _TABLES: Final = (
     "CREATE TABLE meta (cluster_id TEXT NOT NULL, incarnation INTEGER NOT NULL, format_version INTEGER NOT NULL,"
-    " is_fenced INTEGER NOT NULL)",
+    " is_fenced INTEGER NOT NULL, bucket_id TEXT NOT NULL)",
     "CREATE TABLE entries (position INTEGER NOT NULL, number INTEGER NOT NULL, session INTEGER NOT NULL,"
     " payload BLOB NOT NULL, PRIMARY KEY (position, number)) WITHOUT ROWID",
     # position_last: of an append or a session; position: of the newest append; trimmed: of the newest dropped entry.
@@ -70,15 +70,15 @@ def create_if_empty(connection: sqlite3.Connection, path: Path, new_cluster_id: 
 
 def read_identity(connection: sqlite3.Connection, path: Path) -> LedgerIdentity:
     """Whose ledger the file is."""
-    rows = connection.execute("SELECT cluster_id, incarnation, format_version FROM meta").fetchall()
+    rows = connection.execute("SELECT cluster_id, incarnation, format_version, bucket_id FROM meta").fetchall()
     if len(rows) != 1:
         raise LedgerCorrupt(f"{path} names {len(rows)} clusters instead of one: {REMEDY}")
-    cluster_id, incarnation, format_version = rows[0]
+    cluster_id, incarnation, format_version, bucket_id = rows[0]
     if format_version != FORMAT_VERSION:
         raise LedgerCorrupt(
             f"{path} has format {format_version}, this program knows {FORMAT_VERSION}: use the version that wrote it"
         )
-    return LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation)
+    return LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation, bucket_id=bucket_id)
 
 
 @contextlib.contextmanager
@@ -107,7 +107,7 @@ def _create(connection: sqlite3.Connection, cluster_id: str) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for statement in _TABLES:
             connection.execute(statement)
-        connection.execute("INSERT INTO meta VALUES (?, ?, ?, 0)", (cluster_id, INCARNATION_FIRST, FORMAT_VERSION))
+        connection.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (cluster_id, INCARNATION_FIRST, FORMAT_VERSION))
         connection.execute("INSERT INTO head VALUES (0, 0, 0, 0)")
         connection.execute("COMMIT")
     finally:

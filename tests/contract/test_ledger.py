@@ -98,6 +98,29 @@ class TestAppending:
             assert [row.number for row in start.records if row.session == session] == list(range(20))
 
 
+class TestBucket:
+    """S9: a ledger has one bucket, whoever asks for another."""
+
+    async def test_s9_the_first_bucket_that_is_claimed_stays(self, backend: Backend) -> None:
+        one, two = await backend.another(), await backend.another()
+        assert (await one.identity()).bucket_id == ""
+        claimed = await one.claim_bucket("first")
+        assert (claimed.cluster_id, claimed.incarnation, claimed.bucket_id) == (CLUSTER_ID, 1, "first")
+        assert await two.claim_bucket("second") == claimed
+        assert await one.claim_bucket("third") == claimed
+        for held in (one, two, await backend.another()):
+            assert await held.identity() == claimed
+
+    async def test_whoever_opened_the_ledger_before_goes_on(self, backend: Backend) -> None:
+        one, two = await backend.another(), await backend.another()
+        session = await one.open_session("a")
+        await one.append(session, entries(b"x"))
+        claimed = await two.claim_bucket("first")
+        await append_singly(one, session, 2, first=1)
+        assert await one.identity() == claimed
+        assert numbers(await take(two, START, 3)) == [0, 1, 2]
+
+
 class TestWhoLives:
     async def test_names_are_told_while_their_sessions_live(self, ledger: Ledger) -> None:
         assert await ledger.live_names() == []
@@ -372,6 +395,16 @@ class TestSnapshots:
             await ledger.trim(positions[1])
             await ledger.append(session, entries(b"x", first=2))
             assert numbers(await anext(tail)) == [2]
+
+    async def test_what_was_not_trimmed_can_be_looked_at_although_a_snapshot_covers_it(self, ledger: Ledger) -> None:
+        assert list(await ledger.kept()) == []
+        positions = await append_singly(ledger, await ledger.open_session("a"), 4)
+        assert numbers(await ledger.kept()) == [0, 1, 2, 3]
+        assert await ledger.set_snapshot(None, pointer_at(positions[3], appends_count=4))
+        assert list((await ledger.load()).records) == []
+        assert numbers(await ledger.kept()) == [0, 1, 2, 3]
+        await ledger.trim(positions[1])
+        assert revisions(await ledger.kept()) == [(positions[2], [2]), (positions[3], [3])]
 
     async def test_what_no_snapshot_covers_is_not_trimmed(self, ledger: Ledger) -> None:
         session = await ledger.open_session("a")

@@ -16,7 +16,7 @@ from protocol.types import SessionId
 from tests.contract.ledger_backends import Backend
 from tests.contract.ledger_use import START, append_singly, entries, numbers, pointer_at, revisions, take
 
-IDENTITY = LedgerIdentity(cluster_id="recovered", incarnation=3)
+IDENTITY = LedgerIdentity(cluster_id="recovered", incarnation=3, bucket_id="its bucket")
 FIRST = position_first(3)
 POINTER = pointer_at(FIRST, appends_count=0)
 
@@ -50,6 +50,21 @@ async def test_the_next_incarnation_begins_empty_above_all_positions_of_the_last
     assert await ledger.head() == Head(position=position, appends_count=1)
     assert revisions((await ledger.load()).records) == [(position, [0])]
     assert revisions(await take(ledger, FIRST, 1)) == [(position, [0])]
+
+
+async def test_the_next_incarnation_has_the_bucket_that_it_was_begun_with(ledger: Ledger) -> None:
+    await ledger.claim_bucket("another")
+    await restart(ledger)
+    assert await ledger.identity() == IDENTITY
+    assert await ledger.claim_bucket("a third") == IDENTITY
+
+
+async def test_a_fenced_ledger_takes_no_bucket_but_tells_the_one_that_it_has(backend: Backend) -> None:
+    with_bucket = await backend.another()
+    await backend.ledger.fence()
+    with pytest.raises(LedgerCorrupt, match="being recovered"):
+        await with_bucket.claim_bucket("one")
+    assert (await with_bucket.identity()).bucket_id == ""
 
 
 async def test_an_empty_ledger_can_be_restarted(ledger: Ledger) -> None:

@@ -16,7 +16,7 @@ import pytest
 from agent.archiver import Archiver
 from agent.audit import Audit
 from agent.cleaner import Cleaner
-from agent.cluster_identity import check_bucket
+from agent.cluster_identity import BucketName, check_bucket
 from agent.housekeeper import Housekeeper
 from agent.ids import SystemIds
 from agent.ledger_writer import OutcomeUnknown
@@ -131,6 +131,7 @@ class World:
             store=self.store,
             metadata=parts.metadata,
             housekeeper=housekeeper,
+            digests=parts.digests,
             clock=parts.clock,
             metrics=parts.metrics,
             entries_interval=20,
@@ -150,6 +151,7 @@ class World:
             writer=parts.writer,
             housekeeper=housekeeper,
             snapshots=snapshots,
+            is_bucket_ours=BucketName(store=self.store, identity=self.core.identity, clock=parts.clock).is_ours,
             clock=parts.clock,
             metrics=parts.metrics,
             grace_ms=GRACE_MS,

@@ -100,6 +100,9 @@ class SimulatedLedger:
     async def identity(self) -> LedgerIdentity:
         return await self._ask("identity", lambda: self._server.identity)
 
+    async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        return await self._ask(f"claim bucket {bucket_id}", lambda: self._server.claim_bucket(bucket_id))
+
     async def open_session(self, name: str) -> SessionId:
         return await self._ask(f"open session {name}", lambda: self._server.open_session(name))
 
@@ -136,6 +139,9 @@ class SimulatedLedger:
 
     async def load(self) -> LedgerStart:
         return await self._ask("load", self._server.load)
+
+    async def kept(self) -> Sequence[LedgerRecord]:
+        return await self._ask("kept", lambda: self._server.kept(Position(0)))
 
     async def head(self) -> Head:
         return await self._ask("head", lambda: self._server.head)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
+from agent.digest_checks import DigestChecks
 from agent.housekeeper import Housekeeper
 from agent.ids import SystemIds
 from agent.ledger_writer import LedgerWriter
@@ -66,9 +67,21 @@ class Parts:
             metrics=self.metrics,
         )
         self.housekeeper = Housekeeper(metadata=self.metadata, writer=self.writer, clock=self.clock, ids=SystemIds())
+        self.digests = DigestChecks(
+            metadata=self.metadata,
+            writer=self.writer,
+            housekeeper=self.housekeeper,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
 
     def proposed_time(self) -> Milliseconds | None:
         return self.clock.now_ms() if self.is_clock_checked else None
+
+
+async def always_ours() -> bool:
+    """What a cleaner is told of a bucket that nobody else claims."""
+    return True
 
 
 @asynccontextmanager

@@ -17,12 +17,14 @@ from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMeta, ObjectStore, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, intake_key
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
-from tests.unit.agent.ledger_parts import DAY_MS, Parts, running_parts
+from tests.unit.agent.ledger_parts import DAY_MS, Parts, always_ours, running_parts
 
 GRACE_MS = 60_000
 
 
-def cleaner(parts: Parts, store: ObjectStore) -> Cleaner:
+def cleaner(
+    parts: Parts, store: ObjectStore, *, is_bucket_ours: Callable[[], Awaitable[bool]] = always_ours
+) -> Cleaner:
     return Cleaner(
         store=store,
         metadata=parts.metadata,
@@ -33,11 +35,13 @@ def cleaner(parts: Parts, store: ObjectStore) -> Cleaner:
             store=store,
             metadata=parts.metadata,
             housekeeper=parts.housekeeper,
+            digests=parts.digests,
             clock=parts.clock,
             metrics=parts.metrics,
             entries_interval=1_000,
             bytes_interval=1 << 20,
         ),
+        is_bucket_ours=is_bucket_ours,
         clock=parts.clock,
         metrics=parts.metrics,
         grace_ms=GRACE_MS,
@@ -93,6 +97,26 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
         assert await cleaning.clean() == 1
         assert await keys(store) == []
         assert not parts.metadata.state.released
+
+
+async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is() -> None:
+    store, answers = MemoryStore(), [False, True]
+
+    async def asked() -> bool:
+        return answers.pop(0)
+
+    async with running_parts() as parts:
+        await produced(parts, store, 0)
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        assert await parts.housekeeper.claim()
+        cleaning = cleaner(parts, store, is_bucket_ours=asked)
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        with pytest.raises(NotTheHousekeeper, match="whose it is"):
+            await cleaning.clean()
+        assert len(await keys(store)) == 1
+        assert parts.metadata.state.released
+        assert await cleaning.clean() == 1
+        assert (await keys(store), answers) == ([], [])
 
 
 async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> None:

@@ -1,16 +1,20 @@
 """Ledger and bucket of one cluster, or no agent."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.cluster_identity import CLUSTER_KEY, check_bucket, check_reached
-from coordinator.log import Entry, LedgerCorrupt, LedgerIdentity
-from coordinator.memory_log import MemoryLedger
+from agent.cluster_identity import CLUSTER_KEY, AnotherBucket, BucketName, check_bucket, check_reached, claim_bucket
+from coordinator.log import Entry, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from protocol.limits import BUCKET_NAME_CHECK_INTERVAL_S
 from protocol.types import ObjectNumber, Position, SessionId
+from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMeta
 from storage.refs import intake_key, reached_key, snapshot_key
+from tests.unit.agent.ledger_parts import ManualClock
 
 MINE = LedgerIdentity(cluster_id="mine", incarnation=1)
 
@@ -52,6 +56,130 @@ async def test_a_claim_that_cannot_be_read_is_no_claim() -> None:
     await store.put(CLUSTER_KEY, [b'{"cluster_id":'])
     with pytest.raises(LedgerCorrupt, match="cannot be read"):
         await check_bucket(store, MINE)
+
+
+async def test_a_name_that_may_be_mistyped_is_told_first_and_only_of_a_ledger_that_is_new() -> None:
+    store = MemoryStore()
+    await check_bucket(store, MINE)
+    other = LedgerIdentity(cluster_id="other", incarnation=1)
+    with pytest.raises(LedgerCorrupt, match=r"^is the ledger's name right\?.*mistyped.*belongs to cluster mine"):
+        await check_bucket(store, other)
+    for identity, appends_count in ((other, 1), (LedgerIdentity(cluster_id="mine", incarnation=2), 0)):
+        with pytest.raises(LedgerCorrupt, match=r"^the bucket belongs to cluster mine"):
+            await check_bucket(store, identity, appends_count=appends_count)
+
+
+class TestClaiming:
+    """S9: ledger and bucket name each other, so a ledger has one bucket and a bucket one ledger."""
+
+    @staticmethod
+    def agents(count: int) -> list[MemoryLedger]:
+        core = MemoryLedgerCore(cluster_id="mine")
+        return [MemoryLedger(core) for _ in range(count)]
+
+    async def test_s9_of_two_buckets_that_are_claimed_for_one_new_ledger_the_second_is_refused(self) -> None:
+        ledgers, stores = self.agents(2), (MemoryStore(), MemoryStore())
+        for ledger, store, name in zip(ledgers, stores, ("one", "two"), strict=True):
+            # Both looked before either claimed: so both buckets name the ledger.
+            await check_bucket(store, await ledger.identity(), new_bucket_id=name)
+        first = await claim_bucket(stores[0], ledgers[0], new_bucket_id="unused")
+        assert first == LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="one")
+        with pytest.raises(AnotherBucket, match=r"belongs to the bucket one, and this is the bucket two.*same --store"):
+            await claim_bucket(stores[1], ledgers[1], new_bucket_id="unused")
+        for ledger in ledgers:
+            assert await claim_bucket(stores[0], ledger, new_bucket_id="unused") == first
+
+    async def test_s9_a_ledger_that_has_a_bucket_claims_no_other_even_before_its_first_entry(self) -> None:
+        (ledger,) = self.agents(1)
+        await claim_bucket(MemoryStore(), ledger, new_bucket_id="one")
+        empty = MemoryStore()
+        with pytest.raises(AnotherBucket, match=r"belongs to the bucket one, and this one has no cluster\.json"):
+            await claim_bucket(empty, ledger, new_bucket_id="two")
+        assert [meta async for meta in empty.list("")] == []
+
+    async def test_a_claim_that_was_interrupted_is_gone_on_with(self) -> None:
+        store, (ledger, again) = MemoryStore(), self.agents(2)
+        ledger.is_reachable = False
+        await check_bucket(store, await again.identity(), new_bucket_id="one")
+        with pytest.raises(LedgerUnavailable):
+            await claim_bucket(store, ledger, new_bucket_id="two")
+        assert (await claim_bucket(store, again, new_bucket_id="three")).bucket_id == "one"
+
+    async def test_s9_a_copy_of_the_name_in_another_bucket_does_not_pass_for_it(self) -> None:
+        store, other, (ledger,) = MemoryStore(), MemoryStore(), self.agents(1)
+        await claim_bucket(store, ledger, new_bucket_id="one")
+        await other.put(CLUSTER_KEY, [(await store.get(CLUSTER_KEY)).replace(b"one", b"two")])
+        with pytest.raises(AnotherBucket, match="belongs to the bucket one, and this is the bucket two"):
+            await claim_bucket(other, ledger, new_bucket_id="three")
+
+
+class TestAnAgentThatRuns:
+    """S9: it goes on looking whose its bucket is."""
+
+    IDENTITY = LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="one")
+
+    async def claimed(self) -> tuple[MemoryStore, BucketName]:
+        store = MemoryStore()
+        await check_bucket(store, LedgerIdentity(cluster_id="mine", incarnation=1), new_bucket_id="one")
+        return store, BucketName(store=store, identity=self.IDENTITY, clock=ManualClock())
+
+    async def test_its_own_bucket(self) -> None:
+        _, name = await self.claimed()
+        assert await name.is_ours()
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            b'{"cluster_id":"mine","incarnation":2,"bucket_id":"one"}',
+            b'{"cluster_id":"other","incarnation":1,"bucket_id":"one"}',
+            b'{"cluster_id":"mine","incarnation":1,"bucket_id":"two"}',
+        ],
+    )
+    async def test_s9_a_bucket_that_was_recovered_under_another_ledger_ends_it(self, other: bytes) -> None:
+        store, name = await self.claimed()
+        await store.put(CLUSTER_KEY, [other])
+        with pytest.raises(AnotherBucket, match=r"recovered under another ledger's name.*RUNBOOK"):
+            await name.is_ours()
+        with pytest.raises(AnotherBucket):
+            await name.run()
+
+    @pytest.mark.parametrize("content", [None, b"", b'{"cluster_id":'])
+    async def test_s9_where_the_bucket_says_nothing_it_is_told_once_and_nothing_may_be_deleted(
+        self, content: bytes | None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        store, name = await self.claimed()
+        claim = await store.get(CLUSTER_KEY)
+        await store.delete([CLUSTER_KEY])
+        if content is not None:
+            await store.put(CLUSTER_KEY, [content])
+        assert [await name.is_ours() for _ in range(3)] == [False, False, False]
+        (record,) = caplog.records
+        assert "nothing is deleted" in record.message
+        await store.put(CLUSTER_KEY, [record.content.encode()])  # type: ignore[attr-defined] - what the log says to put
+        assert await name.is_ours()
+        assert claim == await store.get(CLUSTER_KEY)
+
+    async def test_a_store_that_is_away_is_asked_again(self) -> None:
+        memory, _ = await self.claimed()
+        store, clock = FailingStore(memory), ManualClock()
+        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+        name = BucketName(store=store, identity=self.IDENTITY, clock=clock)
+
+        async def recovered() -> None:
+            while len(clock.slept) < 3:
+                await clock.sleep(0)
+                clock.slept.remove(0)
+            await memory.put(CLUSTER_KEY, [b'{"cluster_id":"mine","incarnation":2}'])
+
+        async def both() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(recovered())
+                tasks.create_task(name.run())
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await both()
+        assert raised.group_contains(AnotherBucket)
+        assert set(clock.slept) == {BUCKET_NAME_CHECK_INTERVAL_S}
 
 
 class TestReached:

@@ -20,6 +20,7 @@ from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import DataPaths, another_agent, data_paths
 from tests.unit.agent.handlers.test_list_offsets import listed
+from tests.unit.agent.ledger_parts import always_ours
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000 + n, value=b"x" * 50) for n in range(3)])
 GRACE_MS = 60_000
@@ -117,6 +118,7 @@ def cleaner_of(paths: DataPaths) -> Cleaner:
         store=paths.memory,
         metadata=parts.metadata,
         housekeeper=parts.housekeeper,
+        digests=parts.digests,
         clock=parts.clock,
         metrics=parts.metrics,
         entries_interval=1_000,
@@ -128,6 +130,7 @@ def cleaner_of(paths: DataPaths) -> Cleaner:
         writer=parts.writer,
         housekeeper=parts.housekeeper,
         snapshots=snapshots,
+        is_bucket_ours=always_ours,
         clock=parts.clock,
         metrics=parts.metrics,
         grace_ms=GRACE_MS,

@@ -1,11 +1,11 @@
 """A cluster comes back out of its bucket: the snapshot, and every intake object (safety rule S9)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from agent.cluster_identity import CLUSTER_KEY, check_bucket, check_reached
-from agent.recovery import Permissions, RecoveryNeedless
+from agent.cluster_identity import CLUSTER_KEY, check_bucket, check_reached, claim_bucket
+from agent.recovery import BucketInUse, Permissions, RecoveryNeedless
 from coordinator.commands import (
     AllocateProducerIds,
     CreateTopic,
@@ -22,7 +22,7 @@ from coordinator.log import (
 )
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.recovery import PRODUCER_ID_BITS
-from protocol.limits import LEDGER_SESSION_SECONDS
+from protocol.limits import LEDGER_SESSION_SECONDS, RECOVERY_WATCH_S
 from protocol.types import ObjectNumber, ProducerId, SessionId
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, StoreUnavailable
@@ -101,6 +101,76 @@ async def test_nothing_happens_while_agents_live() -> None:
     with pytest.raises(SessionHeld, match="zombie"):
         await recover(ledger, store)
     assert await all_keys(store) == before
+
+
+class SteppingClock(ManualClock):
+    """Others act while somebody sleeps."""
+
+    def __init__(self, act: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._act = act
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        if seconds == RECOVERY_WATCH_S:
+            await self._act()
+
+
+@pytest.mark.parametrize("permissions", [Permissions(), DRY_RUN], ids=["recover", "dry run"])
+@pytest.mark.parametrize("is_put", [True, False], ids=["put", "deleted"])
+async def test_s9_a_bucket_that_others_use_under_another_ledger_s_name_is_not_recovered(
+    permissions: Permissions, *, is_put: bool
+) -> None:
+    """The ledger's name is mistyped, and the agents of the right one go on."""
+    store = TimedStore()
+    ledger = await lived(store)
+    before = await all_keys(store)
+
+    async def others() -> None:
+        if is_put:
+            await put_intake(store, SessionId(1), 3, (7, 9))
+        else:
+            await store.delete([intake_key(SessionId(1), ObjectNumber(0))])
+
+    with pytest.raises(BucketInUse, match=r"intake/.*/CLUSTER, may be mistyped.*--force"):
+        await recover(ledger, store, permissions, SteppingClock(others))
+    assert len(before ^ await all_keys(store)) == 1
+    assert await ledger.identity() == LedgerIdentity(cluster_id="another", incarnation=1)
+    await ledger.open_session("a")  # it was not fenced
+
+
+async def test_who_knows_better_forces_the_recovery_of_a_bucket_that_others_use() -> None:
+    store = TimedStore()
+    ledger = await lived(store)
+
+    async def others() -> None:
+        raise AssertionError("nobody watches")
+
+    report = await recover(ledger, store, FORCED, SteppingClock(others))
+    assert report.is_carried_out
+
+
+async def test_s9_the_ledger_names_the_bucket_that_it_was_recovered_from() -> None:
+    store = TimedStore()
+    await claim_bucket(store, MemoryLedger(MemoryLedgerCore(cluster_id="mine")), new_bucket_id="one")
+    await lived_whole(store)
+    ledger = wiped()
+    await recover(ledger, store)
+    assert await ledger.identity() == LedgerIdentity(cluster_id="mine", incarnation=2, bucket_id="one")
+    await claim_bucket(store, ledger, new_bucket_id="unused")
+
+
+async def test_s9_a_ledger_in_use_is_not_recovered_from_another_bucket_of_its_name() -> None:
+    store, other = TimedStore(), TimedStore()
+    await claim_bucket(other, MemoryLedger(MemoryLedgerCore(cluster_id="mine")), new_bucket_id="two")
+    ledger = await lived_whole(store)
+    await ledger.claim_bucket("one")
+    before = await ledger.head()
+    for permissions in (Permissions(), FORCED):
+        with pytest.raises(LedgerCorrupt, match="in use with the bucket one, and this is the bucket two"):
+            await recover(ledger, other, permissions)
+    assert await ledger.head() == before
+    await ledger.open_session("a")
 
 
 async def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
@@ -217,7 +287,7 @@ async def test_s9_nothing_is_acknowledged_once_the_reading_began() -> None:
     clock = ManualClock()
     report = await recover(ledger, store, clock=clock)
     assert report.is_carried_out
-    assert clock.slept[0] == LEDGER_SESSION_SECONDS + 30.0  # until nobody deletes any more
+    assert clock.slept[:2] == [RECOVERY_WATCH_S, LEDGER_SESSION_SECONDS + 30.0]  # until nobody deletes any more
     assert await ledger.open_session("a") > position_first(2)
 
 
