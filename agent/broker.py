@@ -17,6 +17,7 @@ from agent.clock import Clock
 from agent.clock_check import ClockCheck
 from agent.cluster_identity import BucketName
 from agent.cpu import run_in_thread
+from agent.digest_checks import DigestChecks
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
 from agent.housekeeper import Housekeeper
@@ -139,6 +140,7 @@ class Broker:
             "archiver": self._archiver.run,
             "cleaner": self._cleaner.run,
             "snapshots": self._snapshots.run,
+            "digests": self._digests.run,
             "reached marks": self._reached_marks.run,
             "sessions": self._reaper.run,
             "ends of sessions": self._reaper.run_watch,
@@ -223,11 +225,15 @@ class Broker:
         """What works in the background."""
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
         self._housekeeper = Housekeeper(metadata=metadata, writer=writer, clock=clock, ids=self._ids)
+        self._digests = DigestChecks(
+            metadata=metadata, writer=writer, housekeeper=self._housekeeper, clock=clock, metrics=self._metrics
+        )
         self._snapshots = Snapshots(
             ledger=self._ledger,
             store=self._store,
             metadata=metadata,
             housekeeper=self._housekeeper,
+            digests=self._digests,
             clock=clock,
             metrics=self._metrics,
             entries_interval=settings.snapshot_entries,

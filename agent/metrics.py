@@ -152,14 +152,26 @@ class Metrics:
         self.store_bytes = self._counter("store_bytes", "Bytes to and from the object store.", label)
         self.store_errors = self._counter("store_errors", "Requests to the object store that failed.", label)
         self.store_seconds = self._histogram("store_seconds", "Latency of the object store.", label)
+        self.store_outage_seconds = self._gauge(
+            "store_outage_seconds",
+            "For how long an operation of the object store has failed or waited; 0 while none does.",
+        )
 
     def _add_ledger(self) -> None:
         self.ledger_appends = self._counter("ledger_appends", "Append transactions.")
         self.ledger_append_seconds = self._histogram("ledger_append_seconds", "Latency of an append.")
-        self.ledger_errors = self._counter("ledger_errors", "Appends, reads and barriers that failed.")
+        self.ledger_errors = self._counter("ledger_errors", "Appends and reads that failed.")
+        self.ledger_outage_seconds = self._gauge(
+            "ledger_outage_seconds", "For how long the ledger has not answered; 0 while it does."
+        )
         self.ledger_entries_applied = self._counted("ledger_entries_applied", "Entries applied to the state.")
         self.sessions_lost = self._counter("sessions_lost", "Sessions of this agent that ended without its doing.")
         self.snapshots = self._counter("snapshots", "Snapshots written.")
+        self.digest_comparisons = self._counter(
+            "digest_comparisons",
+            "Comparisons of the state with other agents', by how they ended: alert on all but agreed.",
+            ("outcome",),
+        )
 
     def _add_background(self) -> None:
         self.archive_passes = self._counter("archive_passes", "Archive passes, by how they ended.", ("outcome",))

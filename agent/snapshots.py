@@ -2,24 +2,28 @@
 
 Rule: object first, then the pointer by compare-and-set, then the trim: a crash in between leaves an object that nobody
 refers to and the next snapshot removes, never a pointer to nothing. The pointer carries the state's digest (safety rule
-S3). An object is written once: agents of two versions may write one state in other bytes, and the pointer of one must
-not lead to the object of the other. The snapshot before the newest is kept until there is another, so that a recovery
-has one to fall back on.
+S3), and the state is one that all live agents were asked about and that nobody, or too few, computed otherwise
+(`agent.digest_checks`): the ledger is trimmed behind it, so a wrong one would be the truth from then on. An object is
+written once: agents of two versions may write one state in other bytes, and the pointer of one must not lead to the
+object of the other. The snapshot before the newest is kept until there is another, so that a recovery has one to fall
+back on.
 
 The housekeeper takes them; where two agents believe that they are it, the pointer is one's, and the other looks it up.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
 from agent.clock import Clock
+from agent.cpu import run_in_thread
+from agent.digest_checks import DigestChecks
 from agent.housekeeper import Housekeeper
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from coordinator.command_codec import decode
 from coordinator.commands import CreateTopic
 from coordinator.log import Ledger, LedgerStart, SnapshotPointer
-from coordinator.snapshot import encode_with_digest
 from coordinator.state import NO_TIME
 from protocol.limits import LEDGER_PRESSURE_HIGH, SNAPSHOT_CHECK_INTERVAL_S, SNAPSHOT_EARLY_INTERVAL_S
 from protocol.types import Milliseconds, TopicId
@@ -39,6 +43,7 @@ class Snapshots:
         store: ObjectStore,
         metadata: MetadataLoop,
         housekeeper: Housekeeper,
+        digests: DigestChecks,
         clock: Clock,
         metrics: Metrics,
         entries_interval: int,
@@ -48,10 +53,12 @@ class Snapshots:
         self._store = store
         self._metadata = metadata
         self._housekeeper = housekeeper
+        self._digests = digests
         self._clock = clock
         self._metrics = metrics
         self._entries_interval = entries_interval
         self._bytes_interval = bytes_interval
+        self._taking = asyncio.Lock()
         self._pointer: SnapshotPointer | None = None
         self._epoch = -1  # of the housekeeper for whom the pointer was looked up
         self._entries_covered = self._bytes_covered = 0
@@ -91,10 +98,10 @@ class Snapshots:
         if entries >= self._entries_interval or entry_bytes >= self._bytes_interval:
             return True
         now_s = self._clock.monotonic_s()
-        if entries == 0 or (self._taken_s is not None and now_s - self._taken_s < SNAPSHOT_EARLY_INTERVAL_S):
+        if self._taken_s is not None and now_s - self._taken_s < SNAPSHOT_EARLY_INTERVAL_S:
             return False
         has_new_topic = not self._metadata.state.topics.keys() <= self._topics_covered
-        return has_new_topic or await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH
+        return has_new_topic or (entries > 0 and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
 
     async def _look_up_once(self) -> None:
         """Whoever becomes the housekeeper learns where the last one stopped."""
@@ -112,23 +119,32 @@ class Snapshots:
         self._topics_covered = frozenset() if is_topic_new else frozenset(self._metadata.state.topics)
 
     async def take(self) -> bool:
-        """Write a snapshot of the state as it is now, move the pointer, trim the ledger, drop the older snapshots.
+        """Write a snapshot of the state from now on, move the pointer, trim the ledger, drop the older snapshots.
 
-        False where another agent moved the pointer meanwhile, or is about to: then that is its work.
+        False where another agent moved the pointer meanwhile, or is about to: then that is its work; and where agents
+        did not agree on the state.
         """
+        async with self._taking:
+            return await self._take()
+
+    async def _take(self) -> bool:
         await self._look_up_once()
         state, previous = self._metadata.state, self._pointer
-        entries_covered, bytes_covered = self._metadata.entries_applied_count, self._metadata.entry_bytes_applied
         time_ms, topics_covered, began_s = state.time_ms, frozenset(state.topics), self._clock.monotonic_s()
         if previous is not None and previous.position >= state.position:
             self.covered_ms = max(self.covered_ms, time_ms)
             return previous.position == state.position
-        # On the loop, not in a thread: the state must not change while it is written out.
-        content, state_digest = encode_with_digest(state)
+        frozen = await self._digests.agreed()
+        if frozen is None:
+            log.warning("no snapshot: agents did not agree on the state in time", extra={"position": state.position})
+            return False
+        # What came while agents were asked, their answers above all, counts as covered: it is little.
+        entries_covered, bytes_covered = self._metadata.entries_applied_count, self._metadata.entry_bytes_applied
+        content, state_digest = await run_in_thread(frozen.encode_with_digest)
         pointer = SnapshotPointer(
-            position=state.position,
-            object_key=snapshot_key(state.position),
-            appends_count=state.appends_count,
+            position=frozen.position,
+            object_key=snapshot_key(frozen.position),
+            appends_count=frozen.appends_count,
             digest=state_digest,
         )
         if not await self._put_once(pointer.object_key, content):

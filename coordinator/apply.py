@@ -122,7 +122,7 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
         case ClaimHousekeeper():
             return claim_housekeeper(state, session_id, command)
         case CompareDigest():
-            return compare_digest(state, session_id, command)
+            return compare_digest(state, command)
         case ReportDigest():
             return report_digest(state, session_id, command)
         case RaiseRules():

@@ -71,7 +71,7 @@ class ClaimHousekeeper:
 class CompareDigest:
     """Every live agent is to say what the state's digest is behind this append (safety rule S3).
 
-    The housekeeper asks; anybody else is refused. `shape`: of its canonical bytes (`coordinator.snapshot.SHAPE`).
+    `shape`: of its canonical bytes (`coordinator.snapshot.SHAPE`).
     """
 
     shape: bytes

@@ -1,7 +1,7 @@
 """Agents that compare the digests of their states (safety rule S3). Part of `coordinator.apply`.
 
-The housekeeper appends `CompareDigest`, every agent that is live then computes the digest behind that very append and
-says it by `ReportDigest`. So the ledger holds what everybody computed, and each agent judges itself by it.
+Whoever is about to publish a snapshot appends `CompareDigest`. Every agent that is live then computes the digest behind
+that very append, and says it by `ReportDigest`. So the ledger holds what all computed, and each judges itself by it.
 
 Rule: more than half of those who are to say something are right, whoever keeps house; nobody else is. Why:
 - The housekeeper may be the one that is wrong, so its word counts as much as any other's, and no snapshot is published
@@ -38,10 +38,8 @@ class Verdict(Enum):
     """No digest has more than half: nobody knows who is right, so nobody may serve."""
 
 
-def compare_digest(state: ClusterState, session_id: SessionId, command: CompareDigest) -> Outcome:
-    """Begin a comparison at this position, in the place of the one before."""
-    if state.housekeeper != session_id:
-        return Refused(error_code=ErrorCode.not_controller, reason=f"session {session_id} does not keep house")
+def compare_digest(state: ClusterState, command: CompareDigest) -> Outcome:
+    """Begin a comparison at this position, in the place of the one before: any agent may ask."""
     state.comparison = DigestComparison(
         position=state.position, shape=command.shape, digests=dict.fromkeys(state.sessions)
     )

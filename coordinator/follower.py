@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.apply import apply
-from coordinator.commands import RULES_VERSION, CompareDigest, Done, Outcome, Proposal
+from coordinator.commands import RULES_VERSION, CompareDigest, Outcome, Proposal
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
 from coordinator.snapshot import Frozen, decode_with_digest
 from coordinator.state import ClusterState
@@ -82,7 +82,7 @@ class Follower:
             proposal, outcome = apply(self.state, record)
             self._check_rules()
             if proposal is not None and isinstance(proposal.command, CompareDigest):
-                is_compared = isinstance(outcome, Done) or is_compared
+                is_compared = True
             applied.append(
                 Applied(
                     position=record.position,

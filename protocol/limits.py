@@ -244,6 +244,13 @@ DROPPED_CHUNKS_PER_ENTRY_MAX = 2_000
 LOG_STARTS_PER_ENTRY_MAX = 10_000
 """Log starts in an entry that can be read; what is written has fewer."""
 
+# Outages, as they are told.
+OUTAGE_REMINDER_SECONDS = 60.0
+"""Between two lines of the log about one outage, its end apart."""
+OUTAGE_CHECK_INTERVAL_S = 1.0
+STORE_SILENT_SECONDS = 5.0
+"""An operation of the store of which nothing is answered for so long, although requests wait, counts as failing."""
+
 # Background roles.
 SESSION_CHECK_INTERVAL_S = 10.0
 """How often the ledger is asked, once, about the sessions that this agent is responsible for (safety rule S12)."""
@@ -265,6 +272,12 @@ SNAPSHOT_CHECK_INTERVAL_S = 5.0
 """How often the housekeeper looks whether a snapshot is due."""
 SNAPSHOT_EARLY_INTERVAL_S = 60.0
 """Snapshots that are taken before enough entries have come, for a new topic or for want of room, come no sooner."""
+DIGEST_LOOK_INTERVAL_S = 0.5
+"""How often an agent looks whether it is asked what it computed, and what others said; it asks its own state alone."""
+DIGEST_COMPARISON_INTERVAL_S = 300.0
+"""How often what agents computed is compared while entries come, beside every snapshot (safety rule S3)."""
+DIGEST_WAIT_SECONDS_MAX = 20.0
+"""How long a snapshot waits for what all agents say: a dead one's session has ended by then."""
 LEDGER_PRESSURE_HIGH = 0.75
 """The part of the ledger's room that is in use when snapshots are taken early, so that entries can be trimmed."""
 SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0

@@ -81,6 +81,13 @@ def test_a_group_of_appends_holds_at_least_one_entry_of_the_greatest_size() -> N
     assert limits.LEDGER_ENTRY_BYTES_MAX <= limits.LEDGER_GROUP_BYTES_MAX
 
 
+def test_a_dead_agent_is_not_waited_for_when_digests_are_compared() -> None:
+    """Its session ends, and that is seen, before a snapshot is taken without its word (S3)."""
+    assert limits.DIGEST_LOOK_INTERVAL_S < 1
+    assert limits.LEDGER_SESSION_SECONDS + 2 * limits.SESSION_END_SECOND_TRY_S < limits.DIGEST_WAIT_SECONDS_MAX
+    assert limits.DIGEST_WAIT_SECONDS_MAX < limits.DIGEST_COMPARISON_INTERVAL_S
+
+
 def test_a_silent_watch_is_given_up_before_a_session_is_lost() -> None:
     assert 2 * limits.ETCD_PROGRESS_SECONDS < limits.ETCD_WATCH_SILENT_SECONDS_MAX < limits.LEDGER_SESSION_SECONDS
 

@@ -113,6 +113,7 @@ async def snapshot(parts: Parts) -> None:
         store=parts.store,
         metadata=parts.metadata,
         housekeeper=parts.housekeeper,
+        digests=parts.digests,
         clock=parts.clock,
         metrics=parts.metrics,
         entries_interval=1_000,

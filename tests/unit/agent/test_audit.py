@@ -88,6 +88,7 @@ async def test_a_snapshot_that_is_gone_or_other_than_its_pointer_says_is_named()
             store=store,
             metadata=parts.metadata,
             housekeeper=parts.housekeeper,
+            digests=parts.digests,
             clock=parts.clock,
             metrics=parts.metrics,
             entries_interval=1_000,

@@ -27,6 +27,7 @@ def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
         store=store,
         metadata=parts.metadata,
         housekeeper=parts.housekeeper,
+        digests=parts.digests,
         clock=parts.clock,
         metrics=parts.metrics,
         entries_interval=10,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.commands import ClaimHousekeeper, Command, CompareDigest, Done, EndSession, Refused, ReportDigest
+from coordinator.commands import Command, CompareDigest, Done, EndSession, Refused, ReportDigest
 from coordinator.digest_comparison import Verdict, is_undisputed, judge
 from coordinator.snapshot import SHAPE, SHAPE_BYTES, decode_snapshot, digest, encode_snapshot
 from coordinator.state import DigestComparison
@@ -14,11 +14,10 @@ A, B, C = bytes(32), b"b" * 32, b"c" * 32
 
 
 def three() -> Cluster:
-    """Three sessions, of which the first keeps house."""
+    """Three sessions."""
     cluster = Cluster()
     for number, name in enumerate("abc", 1):
         cluster.do(start(name, node=number), session=number)
-    cluster.do(ClaimHousekeeper(epoch=1))
     return cluster
 
 
@@ -33,7 +32,7 @@ def found(cluster: Cluster) -> DigestComparison:
     return cluster.state.comparison
 
 
-def report(cluster: Cluster, session: int, said: bytes | None, *, position: int = 5) -> bool:
+def report(cluster: Cluster, session: int, said: bytes | None, *, position: int = 4) -> bool:
     outcome = cluster.do(ReportDigest(position=Position(position), digest=said), session=session)
     assert outcome == Done() or (isinstance(outcome, Refused) and outcome.error_code is ErrorCode.invalid_request)
     return outcome == Done()
@@ -42,17 +41,10 @@ def report(cluster: Cluster, session: int, said: bytes | None, *, position: int 
 class TestCommands:
     def test_s3_every_live_session_is_asked(self) -> None:
         comparison = found(asked())
-        assert comparison.position == Position(5)
+        assert comparison.position == Position(4)
         assert comparison.shape == SHAPE
         assert comparison.digests == {SessionId(1): None, SessionId(2): None, SessionId(3): None}
         assert len(SHAPE) == SHAPE_BYTES
-
-    def test_s3_nobody_asks_but_the_housekeeper(self) -> None:
-        cluster = three()
-        outcome = cluster.do(CompareDigest(shape=SHAPE), session=2)
-        assert isinstance(outcome, Refused)
-        assert outcome.error_code is ErrorCode.not_controller
-        assert cluster.state.comparison is None
 
     def test_s3_what_is_reported_is_kept_once(self) -> None:
         cluster = asked()
@@ -63,10 +55,10 @@ class TestCommands:
     def test_s3_a_report_of_another_position_is_refused(self) -> None:
         assert not report(three(), 2, B)
         cluster = asked()
-        assert not report(cluster, 2, B, position=4)
+        assert not report(cluster, 2, B, position=3)
         cluster.do(CompareDigest(shape=SHAPE))
         assert not report(cluster, 2, B)
-        assert report(cluster, 2, B, position=7)
+        assert report(cluster, 2, B, position=6)
 
     def test_s3_a_session_that_came_later_is_not_asked(self) -> None:
         cluster = asked()

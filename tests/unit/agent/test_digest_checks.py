@@ -1,0 +1,290 @@
+"""Safety rule S3 between running agents: who computed another state than most stops, and nobody publishes it."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from agent.digest_checks import DigestChecks
+from agent.snapshots import Snapshots
+from coordinator.commands import CompareDigest, ReportTime
+from coordinator.digest_comparison import Verdict
+from coordinator.log import LedgerCorrupt
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.snapshot import Frozen, digest
+from coordinator.state import ClusterState, DigestComparison
+from protocol.limits import DIGEST_COMPARISON_INTERVAL_S, DIGEST_WAIT_SECONDS_MAX
+from protocol.types import ObjectId
+from storage.memory_store import MemoryStore
+from tests.made_commands import create, start
+from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
+
+SECONDS_MAX = 30.0
+
+
+class BusyClock(ManualClock):
+    """While one agent waits, others do what a test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        if self.meanwhile is not None:
+            await self.meanwhile()
+
+
+class Agent:
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.clock = BusyClock()
+        self.checks = DigestChecks(
+            metadata=parts.metadata,
+            writer=parts.writer,
+            housekeeper=parts.housekeeper,
+            clock=self.clock,
+            metrics=parts.metrics,
+        )
+
+    @property
+    def state(self) -> ClusterState:
+        return self.parts.metadata.state
+
+    @property
+    def comparison(self) -> DigestComparison:
+        assert self.state.comparison is not None
+        return self.state.comparison
+
+    def diverge(self) -> None:
+        """From now on its state is another one than the ledger makes, and nobody is told."""
+        self.state.object_id_next = ObjectId(self.state.object_id_next + 1)
+
+    async def look(self) -> None:
+        await self.parts.metadata.barrier()
+        await self.checks.look()
+
+    def count(self, verdict: Verdict) -> int:
+        label = verdict.value.replace(" ", "_")
+        return int(self.parts.metrics.digest_comparisons.labels(label)._value.get())
+
+
+@asynccontextmanager
+async def agents(count: int) -> AsyncIterator[list[Agent]]:
+    """All of them know each other."""
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with AsyncExitStack() as stack, asyncio.timeout(SECONDS_MAX):
+        found = [
+            Agent(
+                await stack.enter_async_context(running_parts(MemoryLedger(core), start(name, node=node), store=store))
+            )
+            for node, name in enumerate("abc"[:count], 1)
+        ]
+        for agent in found:
+            await agent.parts.metadata.barrier()
+        yield found
+
+
+def answering(others: Sequence[Agent]) -> Callable[[], Awaitable[None]]:
+    """What others do while one waits. Whoever finds itself wrong says nothing more."""
+    over: set[int] = set()
+
+    async def answer() -> None:
+        for row, other in enumerate(others):
+            if row not in over:
+                try:
+                    await other.look()
+                except LedgerCorrupt:
+                    over.add(row)
+
+    return answer
+
+
+async def asked(agent: Agent, others: Sequence[Agent]) -> Frozen | None:
+    agent.clock.meanwhile = answering(others)
+    return await agent.checks.agreed()
+
+
+async def test_s3_agents_that_agree_go_on_and_the_state_may_be_published() -> None:
+    async with agents(3) as (one, two, three):
+        frozen = await asked(one, [two, three])
+        assert frozen is not None
+        assert frozen.position == one.comparison.position
+        assert set(one.comparison.digests.values()) == {frozen.digest()}
+        for agent in (one, two, three):
+            await agent.look()
+            await agent.look()
+            assert agent.count(Verdict.AGREED) == 1
+
+
+async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async with agents(3) as (one, two, three):
+        three.diverge()
+        one.clock.meanwhile = answering([two])
+        asking = asyncio.create_task(one.checks.agreed())
+        with pytest.raises(LedgerCorrupt, match="computed another state than most") as stopped:
+            await three.checks.run()
+        frozen = await asking
+        assert frozen is not None
+        assert frozen.digest() == one.comparison.digests[two.parts.writer.session]
+        await two.look()
+        assert (one.count(Verdict.OTHERS_DIFFER), two.count(Verdict.OTHERS_DIFFER)) == (1, 1)
+        assert three.count(Verdict.DIVERGED) == 1
+    told = str(stopped.value)
+    wrong = one.comparison.digests[three.parts.writer.session]
+    assert wrong is not None
+    for part in (f"position {frozen.position}", wrong.hex(), frozen.digest().hex(), "Start it again", "RUNBOOK.md"):
+        assert part in told
+    assert [record.levelno for record in caplog.records if "another agent computed" in record.message] == [
+        logging.ERROR
+    ] * 2
+
+
+async def test_s3_the_one_that_asks_may_be_the_one_that_is_wrong() -> None:
+    async with agents(3) as (one, two, three):
+        one.diverge()
+        with pytest.raises(LedgerCorrupt, match="computed another state than most"):
+            await asked(one, [two, three])
+        for agent in (two, three):
+            await agent.look()
+            assert agent.count(Verdict.OTHERS_DIFFER) == 1
+
+
+def snapshots(agent: Agent) -> Snapshots:
+    parts = agent.parts
+    return Snapshots(
+        ledger=parts.ledger,
+        store=parts.store,
+        metadata=parts.metadata,
+        housekeeper=parts.housekeeper,
+        digests=agent.checks,
+        clock=parts.clock,
+        metrics=parts.metrics,
+        entries_interval=10,
+        bytes_interval=1 << 20,
+    )
+
+
+async def test_s3_of_two_that_differ_neither_serves_on_and_neither_is_published() -> None:
+    async with agents(2) as (one, two):
+        one.diverge()
+        one.clock.meanwhile = answering([two])
+        with pytest.raises(LedgerCorrupt, match="none is that of most"):
+            await snapshots(one).take()
+        assert two.count(Verdict.UNDECIDED) == 1
+        assert (await one.parts.ledger.load()).pointer is None
+
+
+async def test_s3_a_snapshot_is_what_was_compared() -> None:
+    async with agents(3) as (one, two, three):
+        one.clock.meanwhile = answering([two, three])
+        assert await snapshots(one).take()
+        pointer = (await one.parts.ledger.load()).pointer
+        assert pointer is not None
+        assert pointer.position == one.comparison.position < one.state.position
+        assert set(one.comparison.digests.values()) == {pointer.digest}
+
+
+async def test_s3_an_agent_that_says_nothing_does_not_hold_up_snapshots_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with agents(3) as (one, two, _):
+        assert await asked(one, [two]) is not None
+        assert one.clock.seconds == DIGEST_WAIT_SECONDS_MAX
+        assert [record.__dict__["agents"] for record in caplog.records if "in time" in record.message] == [["c"]]
+
+
+async def test_s3_nothing_is_published_while_one_says_nothing_and_another_disagrees() -> None:
+    async with agents(3) as (one, two, three):
+        two.diverge()
+        assert await asked(one, [two]) is None
+        assert not await snapshots(one).take()
+        await three.look()
+        with pytest.raises(LedgerCorrupt):
+            await two.look()
+        await one.look()
+
+
+async def test_s3_an_agent_that_lags_behind_publishes_nothing() -> None:
+    async with agents(2) as (one, _):
+
+        async def reload() -> None:
+            one.checks._own = None
+
+        one.clock.meanwhile = reload
+        assert await one.checks.agreed() is None
+
+
+async def test_s3_an_agent_that_is_alone_asks_nobody() -> None:
+    async with agents(1) as (one,):
+        before = one.state.position
+        frozen = await one.checks.agreed()
+        assert frozen is not None
+        assert frozen.digest() == digest(one.state)
+        assert one.state.position == before
+
+
+async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:
+    async with agents(2) as (one, two):
+        await one.parts.writer.submit(CompareDigest(shape=b"another!"))
+        await two.look()
+        await one.look()
+        assert one.comparison.digests == {}
+        assert one.count(Verdict.AGREED) == two.count(Verdict.AGREED) == 0
+
+
+async def test_s3_an_agent_that_comes_later_judges_what_it_replayed_and_says_nothing() -> None:
+    async with agents(3) as (one, two, three):
+        await asked(one, [two, three])
+        core = one.parts.ledger.core  # type: ignore[attr-defined]
+        async with running_parts(MemoryLedger(core), start("d", node=4), store=one.parts.store) as parts:
+            late = Agent(parts)
+            frozen = parts.metadata.take_frozen()
+            assert frozen is not None
+            parts.metadata._follower.frozen = frozen
+            await late.look()
+            assert late.count(Verdict.AGREED) == 1
+            assert parts.writer.session not in late.comparison.digests
+            two.diverge()
+            other = Frozen(replace(two.state, position=frozen.position))
+            parts.metadata._follower.frozen = other
+            with pytest.raises(LedgerCorrupt, match="computed another state than most"):
+                await late.look()
+
+
+async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() -> None:
+    async with agents(2) as (one, two):
+        await one.parts.writer.submit(CompareDigest(shape=bytes(8)))
+        await two.parts.metadata.barrier()
+        late = two.parts.metadata.take_frozen()
+        await one.parts.writer.submit(ReportTime())
+        await one.parts.writer.submit(CompareDigest(shape=bytes(8)))
+        await two.parts.metadata.barrier()
+        two.parts.metadata._follower.frozen = late
+        await two.look()
+        assert two.parts.writer.session in two.comparison.digests
+
+
+async def test_s3_while_entries_come_it_is_compared_now_and_then() -> None:
+    async with agents(2) as (one, two):
+        assert await one.parts.housekeeper.claim()
+        answer = answering([two])
+        counts: dict[float, int] = {}
+
+        async def meanwhile() -> None:
+            await answer()
+            counts[one.clock.seconds] = one.count(Verdict.AGREED)
+            if one.clock.seconds == 2.5 * DIGEST_COMPARISON_INTERVAL_S:
+                await one.parts.writer.submit(create())
+            if one.clock.seconds >= 4 * DIGEST_COMPARISON_INTERVAL_S:
+                running.cancel()
+
+        one.clock.meanwhile = meanwhile
+        running = asyncio.create_task(one.checks.run())
+        await asyncio.wait([running])
+        asked_at = [at for before, at in pairwise(counts) if counts[at] > counts[before]]
+        assert [round(at / DIGEST_COMPARISON_INTERVAL_S, 1) for at in asked_at] == [1.0, 2.5]
