@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
 from pathlib import Path
@@ -33,7 +33,9 @@ from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
 from agent.collector import pass_over_what_lives
 from agent.ids import Ids, SystemIds
 from agent.ledger_access import LedgerAccess
+from agent.ledger_outages import OutageTellingLedger
 from agent.metrics import Metrics
+from agent.outages import Outage, OutageWords
 from agent.reached_marks import leave_mark
 from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_RETRY_SECONDS = 1.0
+START_WORDS = OutageWords(fails="cannot start yet, trying again", answers="the start goes on")
 
 T = TypeVar("T")
 
@@ -75,11 +78,15 @@ async def run_agent(settings: Settings) -> None:
 async def _serve(
     settings: Settings, clock: Clock, ids: Ids, metrics: Metrics, stopping: asyncio.Event, watch: "_Signals"
 ) -> None:
-    outages = StoreOutages(monotonic_s=clock.monotonic_s)
+    outages = StoreOutages(clock=clock)
     async with (
-        open_ledger(settings, clock, ids) as ledger,
+        open_ledger(settings, clock, ids) as opened,
         open_store(settings, clock, ids, metrics, observer=outages) as store,
+        _in_background(outages.run),
     ):
+        ledger = OutageTellingLedger(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
+        metrics.ledger_outage_seconds.set_function(lambda: ledger.outage_seconds)
+        metrics.store_outage_seconds.set_function(lambda: outages.seconds)
         new_bucket_id = ids.new_cluster_id()
         if isinstance(read_store_url(settings.store_url), S3Url):  # before the ledger takes it for good
             await once_there(lambda: check_access(store), clock)
@@ -114,6 +121,16 @@ def _is_ledger_lost(error: LedgerCorrupt | BaseExceptionGroup) -> bool:
     """Whether the ledger contradicts itself or what was seen of it; a bucket of others is left alone."""
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
     return group.subgroup(LedgerCorrupt) is not None and group.subgroup(AnotherBucket) is None
+
+
+@asynccontextmanager
+async def _in_background(run: Callable[[], Coroutine[None, None, None]]) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(run())
+        try:
+            yield
+        finally:
+            running.cancel()
 
 
 class WhereMissing(Enum):
@@ -268,12 +285,16 @@ async def open_store(
 
 async def once_there(attempt: Callable[[], Awaitable[T]], clock: Clock) -> T:
     """The result, however long ledger and bucket are away: an agent that starts during an outage comes up after it."""
+    outage = Outage(START_WORDS, monotonic_s=clock.monotonic_s)
     while True:
         try:
-            return await attempt()
+            result = await attempt()
         except (StoreUnavailable, LedgerUnavailable) as error:
-            log.warning("cannot start yet, trying again", extra={"reason": str(error)})
+            outage.failed("start", str(error))
             await clock.sleep(START_RETRY_SECONDS)
+        else:
+            outage.answered("start")
+            return result
 
 
 class _Signals:

@@ -172,7 +172,7 @@ class LedgerWriter:
     def _tell_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
         agent = self._start.name
         if isinstance(error, LedgerUnavailable):
-            log.warning("no session yet, trying again", extra={"agent": agent, "reason": str(error)})
+            log.debug("no session yet, trying again", extra={"agent": agent, "reason": str(error)})
         elif is_first:
             log.warning(
                 "another session holds this agent's name: waiting for it to end. After a crash that takes up to "
@@ -226,7 +226,7 @@ class LedgerWriter:
             try:
                 await self._ledger.keep_session(session)
             except LedgerUnavailable as error:
-                log.warning("the session's lease was not renewed, trying again", extra={"reason": str(error)})
+                log.debug("the session's lease was not renewed, trying again", extra={"reason": str(error)})
                 pause_s = LEDGER_RENEWAL_RETRY_SECONDS
             except Fenced:
                 if session == self.session and not self._is_closed:
@@ -275,8 +275,7 @@ class LedgerWriter:
             try:
                 await self._ledger.append(self.session, entries)
             except LedgerUnavailable as error:
-                self._metrics.ledger_errors.inc()
-                log.warning("the ledger did not answer an append, repeating it", extra={"reason": str(error)})
+                log.debug("the ledger did not answer an append, repeating it", extra={"reason": str(error)})
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:

@@ -155,7 +155,7 @@ class MetadataLoop:
                 log.warning("this agent fell behind the ledger, loading the state again", extra={"reason": str(error)})
                 is_trimmed = True
             except (LedgerUnavailable, StoreUnavailable) as error:
-                log.warning("the ledger is away, reading it again", extra={"reason": str(error)})
+                log.debug("the ledger or its snapshot is away, reading it again", extra={"reason": str(error)})
                 await self._clock.sleep(RETRY_SECONDS)
 
     async def _reload(self) -> None:

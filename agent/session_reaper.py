@@ -58,7 +58,7 @@ class SessionReaper:
                         async for name in names:
                             tasks.create_task(self._end_or_leave(name))
                 except LedgerUnavailable as error:
-                    log.info("cannot watch the sessions of other agents, trying again", extra={"reason": str(error)})
+                    log.debug("cannot watch the sessions of other agents, trying again", extra={"reason": str(error)})
                     await self._clock.sleep(SESSION_WATCH_RETRY_S)
 
     async def _end_or_leave(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 Rule: what the environment did (store, ledger, files, network, time) is waited out and tried again with growing pauses;
 anything else is a bug or a contradiction, and ends the agent, because a broker that guesses is worse than one that is
-restarted (style: errors).
+restarted (style: errors). Outages of ledger and store are told by `agent.outages`, once for all tasks.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ from typing import Self
 from agent.clock import Clock
 from agent.ids import Ids
 from agent.ledger_writer import OutcomeUnknown
-from coordinator.log import LedgerCorrupt, LedgerError
-from storage.object_store import StoreError
+from coordinator.log import LedgerCorrupt, LedgerError, LedgerUnavailable
+from storage.object_store import StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
 ENVIRONMENT_ERRORS = (StoreError, LedgerError, OutcomeUnknown, OSError, TimeoutError)
+OUTAGES = (StoreUnavailable, LedgerUnavailable)
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 30.0
 HEALTHY_SECONDS = 60.0
@@ -83,7 +84,8 @@ class Supervisor:
                 if self._clock.monotonic_s() - started_s >= HEALTHY_SECONDS:
                     pause_s = PAUSE_SECONDS_FIRST
                 self.restarts_count += 1
-                log.warning(
+                log.log(
+                    logging.DEBUG if isinstance(error, OUTAGES) else logging.WARNING,
                     "a background task failed and will be tried again",
                     extra={"task": name, "reason": f"{type(error).__name__}: {error}", "pause_s": round(pause_s, 1)},
                 )

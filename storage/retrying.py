@@ -8,6 +8,7 @@ Source of the jitter: "Exponential Backoff And Jitter", AWS Architecture Blog ("
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -54,6 +55,10 @@ class RetryPorts:
 class TryObserver(Protocol):
     """Told how each try ended; `operation` is put, get, head, list, delete or time."""
 
+    def under_way(self, operation: str, key: str) -> AbstractContextManager[None]:
+        """A block that lasts as long as one try has no answer. Lists, which answer bit by bit, and time have none."""
+        ...
+
     def failed(self, operation: str, key: str, error: StoreError) -> None:
         """The store was away, or refuses us; `key` is the key, the prefix or the first of several keys."""
         ...
@@ -65,6 +70,9 @@ class TryObserver(Protocol):
 
 class Unobserved:
     """Nobody wants to know."""
+
+    def under_way(self, operation: str, key: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def failed(self, operation: str, key: str, error: StoreError) -> None:
         pass
@@ -151,7 +159,8 @@ class RetryingStore:
         begun_s = self._ports.monotonic_s()
         while True:
             try:
-                result = await attempt()
+                with self._observer.under_way(operation, key):
+                    result = await attempt()
             except StoreError as error:
                 self._report(operation, key, error)
                 tries += 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from aetcd.rpc import rpc_pb2
 
+from agent.ledger_outages import OutageTellingLedger
 from coordinator.etcd_access import EtcdAccess
 from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_keys import EtcdKeys, prefix_end
@@ -79,6 +80,14 @@ class MemoryBackend(Backend):
 
     async def end(self, session: SessionId) -> None:
         self._core.expire(session)
+
+
+class ToldBackend(MemoryBackend):
+    """The ledger in memory, with its outages told: that changes nothing."""
+
+    async def open(self, folder: Path, request: pytest.FixtureRequest) -> None:
+        await super().open(folder, request)
+        self.ledger = OutageTellingLedger(self.ledger, monotonic_s=lambda: 0.0)
 
 
 class SqliteBackend(Backend):
@@ -171,6 +180,7 @@ BACKENDS: dict[str, type[Backend]] = {
     "etcd-3.5": OldestEtcdBackend,
     "etcd-3.6": EtcdBackend,
     "memory": MemoryBackend,
+    "memory, with its outages told": ToldBackend,
     "sqlite": SqliteBackend,
 }
 cluster_numbers = itertools.count()

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from protocol.errors import ErrorCode
+from protocol.limits import OUTAGE_REMINDER_SECONDS
 from tests.torture.direct_reader import direct_reader
 from tests.torture.history import Value
 from tests.torture.schedule import AGENTS, Act, Fault
@@ -79,6 +80,7 @@ def live_through(folder: Path, part: str, act: Act, seconds: float) -> None:
             numbers.send_until_acknowledged(agent)
         assert world.died() == []
         check_log(world, numbers)
+        check_told(world, part)
 
 
 def check_log(world: World, numbers: Numbers) -> None:
@@ -91,6 +93,21 @@ def check_log(world: World, numbers: Numbers) -> None:
     offsets = {read.value: read.offset for read in logs[0]}
     assert len(offsets) == len(logs[0])
     assert numbers.acknowledged.items() <= offsets.items()
+
+
+def check_told(world: World, part: str) -> None:
+    """An outage of etcd is told by each agent that lived through it once, not by each of its tasks and requests."""
+    if part != "etcd all":
+        return
+    for agent in ("a", "b"):
+        running = world.agents[agent].running
+        assert running is not None
+        lines = running.process.stderr.splitlines()
+        begun = [line for line in lines if "the ledger does not answer" in line]
+        assert begun
+        assert len(begun) - 1 <= float(begun[-1].rpartition(" seconds=")[2]) / OUTAGE_REMINDER_SECONDS, begun
+        assert sum("the ledger answers again" in line for line in lines) == 1, lines
+        assert [line for line in lines if "LedgerUnavailable" in line] == []
 
 
 @pytest.mark.parametrize("part", ["etcd all", pytest.param("store", marks=pytest.mark.slow)])

@@ -1,5 +1,9 @@
 """What is asked again, when, and for how long. Time stands still but for the pauses."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from storage.failing import FailingStore, Fault, FaultKind, Operation
@@ -13,6 +17,7 @@ class World:
         self.now_s = 100.0
         self.pauses: list[float] = []
         self.told: list[tuple[str, ...]] = []
+        self.under_way_now: list[tuple[str, str]] = []
         self.failing = FailingStore(MemoryStore())
         self.store = RetryingStore(
             self.failing,
@@ -21,6 +26,14 @@ class World:
             observer=self,
         )
 
+    @contextmanager
+    def under_way(self, operation: str, key: str) -> Iterator[None]:
+        self.under_way_now.append((operation, key))
+        try:
+            yield
+        finally:
+            self.under_way_now.remove((operation, key))
+
     def failed(self, operation: str, key: str, error: StoreError) -> None:
         self.told.append(("failed", operation, key, str(error)))
 
@@ -28,6 +41,7 @@ class World:
         self.told.append(("answered", operation))
 
     async def sleep(self, seconds: float) -> None:
+        assert not self.under_way_now, "between two tries nothing is under way"
         self.pauses.append(seconds)
         self.now_s += seconds
 
@@ -137,3 +151,21 @@ async def test_nobody_need_be_told() -> None:
     store = RetryingStore(failing, policy=RetryPolicy(), ports=ports)
     await store.put("a", [b"x"])
     assert await store.get("a") == b"x"
+
+
+async def test_who_observes_knows_what_has_no_answer_until_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    asked = asyncio.Event()
+
+    async def hang(key: str) -> bytes:
+        asked.set()
+        never: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        return await never
+
+    monkeypatch.setattr(world.failing, "get", hang)
+    reading = asyncio.ensure_future(world.store.get("a"))
+    await asked.wait()
+    assert world.under_way_now == [("get", "a")]
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert world.under_way_now == []

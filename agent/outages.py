@@ -1,0 +1,91 @@
+"""Says in the log when something that the agent needs fails, that it still does, and that it answers again.
+
+Rule: the beginning is told once, then one line at most every `OUTAGE_REMINDER_SECONDS`, however many requests fail and
+however often it comes and goes. An outage's end is told where its beginning was. Whoever meets a failure that is told
+here says nothing above debug itself.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from protocol.limits import OUTAGE_REMINDER_SECONDS
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutageWords:
+    """What the log says."""
+
+    fails: str
+    """What is wrong, what clients see, and what to do."""
+    answers: str
+
+
+class Outage:
+    """Of one thing: from its first failure until every operation that failed was answered.
+
+    What fails is tried again within `OUTAGE_REMINDER_SECONDS`: an operation that did not fail for so long, while others
+    are answered, holds up the end no more.
+    """
+
+    __slots__ = ("_began_s", "_failed_s", "_failures_count", "_is_told", "_monotonic_s", "_told_s", "_words")
+
+    def __init__(self, words: OutageWords, *, monotonic_s: Callable[[], float]) -> None:
+        self._words = words
+        self._monotonic_s = monotonic_s
+        self._failed_s: dict[str, float] = {}
+        """Operations that fail, and when each did last."""
+        self._began_s = 0.0
+        self._failures_count = 0
+        self._is_told = False
+        self._told_s = float("-inf")
+        """When the last line but an end's was. It outlives the outage: what comes and goes fills no log."""
+
+    def failed(self, operation: str, reason: str, *, key: str | None = None) -> None:
+        """`operation` failed; `key` is what it was about."""
+        now_s = self._begin(operation, 0.0)
+        self._failures_count += 1
+        self._tell(operation, reason, key, now_s)
+
+    def silent(self, operation: str, reason: str, *, key: str, silent_s: float) -> None:
+        """`operation` has had no answer for so long, although somebody waits for one."""
+        self._tell(operation, reason, key, self._begin(operation, silent_s))
+
+    def _begin(self, operation: str, silent_s: float) -> float:
+        now_s = self._monotonic_s()
+        if not self._failed_s:
+            self._began_s, self._failures_count, self._is_told = now_s - silent_s, 0, False
+        self._failed_s[operation] = now_s
+        return now_s
+
+    def _tell(self, operation: str, reason: str, key: str | None, now_s: float) -> None:
+        if now_s - self._told_s < OUTAGE_REMINDER_SECONDS:
+            return
+        self._told_s, self._is_told = now_s, True
+        about = {} if key is None else {"key": key}
+        log.warning(
+            self._words.fails, extra={"operation": operation, **about, "reason": reason, **self._figures(now_s)}
+        )
+
+    def answered(self, operation: str) -> None:
+        """`operation` was answered, if only that it may not be, or that something is missing."""
+        if not self._failed_s:
+            return
+        now_s = self._monotonic_s()
+        self._failed_s.pop(operation, None)
+        if all(now_s - failed_s >= OUTAGE_REMINDER_SECONDS for failed_s in self._failed_s.values()):
+            self._failed_s.clear()
+            if self._is_told:
+                log.info(self._words.answers, extra={"operation": operation, **self._figures(now_s)})
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has lasted; 0 without an outage, and where nobody met it lately."""
+        now_s = self._monotonic_s()
+        is_met = any(now_s - failed_s < OUTAGE_REMINDER_SECONDS for failed_s in self._failed_s.values())
+        return now_s - self._began_s if is_met else 0.0
+
+    def _figures(self, now_s: float) -> dict[str, object]:
+        return {"failures": self._failures_count, "seconds": round(now_s - self._began_s, 1)}
