@@ -15,16 +15,17 @@ from typing import Protocol
 from agent.addresses import HostPort, Listener
 from agent.broker import Broker
 from agent.clock import Clock, SystemClock
-from agent.cluster_identity import check_bucket, check_reached
+from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
 from agent.components import once_there
 from agent.ids import RESERVED_UUIDS, UUID_BYTES, uuid_text
 from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
+from agent.reached_marks import leave_mark
 from agent.settings import Settings
 from agent.state_loading import load
 from agent.supervisor import Supervisor
 from coordinator.commands import Endpoint
-from coordinator.log import LedgerError
+from coordinator.log import LedgerCorrupt, LedgerError
 from protocol.types import Milliseconds
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
 from tests.simulation.history import History
@@ -167,6 +168,7 @@ class Life:
         self._held: list[asyncio.Handle] = []
         self._callbacks_left = -1
         self._is_draining = asyncio.Event()
+        self._started_s = around.loop.time()
         self.is_dead = False
         self.is_paused = False
         self.broker: Broker | None = None
@@ -222,7 +224,15 @@ class Life:
         if error is None:
             self._around.history.note(self._agent.name, "stopped")
             return
-        self._around.history.violation(f"{self} ended by itself: {_told(error)}")
+        if self._may_refuse(error):
+            self._around.history.note(self._agent.name, "refuses to serve", _told(error))
+        else:
+            self._around.history.violation(f"{self} ended by itself: {_told(error)}")
+
+    def _may_refuse(self, error: BaseException) -> bool:
+        """Whether it has seen another ledger than that of today, or its bucket (safety rule S9)."""
+        trusted_s = self._around.ledger.trusted_s
+        return _holds(error, LedgerCorrupt) and (trusted_s is None or self._started_s <= trusted_s)
 
     async def _live(self) -> None:
         around, agent = self._around, self._agent
@@ -233,32 +243,37 @@ class Life:
             ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
         )
         ledger = agent.ledger
-        identity = await once_there(ledger.identity, clock)
-        head = await once_there(ledger.head, clock)
-        await once_there(lambda: check_bucket(store, identity, appends_count=head.appends_count), clock)
+        ledger.reopen()
+        new_bucket_id = ids.new_cluster_id()
+        identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
         loaded = await once_there(lambda: load(ledger, store), clock)
         supervisor, tasks = Supervisor(clock=clock, ids=ids), asyncio.TaskGroup()
-        async with supervisor, tasks:
-            broker = Broker(
-                settings=settings_of(agent.name, around.plan),
-                identity=identity,
-                ledger=ledger,
-                store=store,
-                follower=loaded.follower,
-                clock=clock,
-                ids=ids,
-                metrics=Metrics(),
-                tasks=tasks,
-                supervisor=supervisor,
-            )
-            await broker.begin([Endpoint(listener="PLAINTEXT", host=agent.name, port=PORT)])
-            self.broker = broker
-            around.history.note(agent.name, "serves", f"session {broker.session}")
-            await self._is_draining.wait()
-            await self._drain(broker, clock)
-            self.stop_serving()
-            await supervisor.stop()
+        broker = Broker(
+            settings=settings_of(agent.name, around.plan),
+            identity=identity,
+            ledger=ledger,
+            store=store,
+            follower=loaded.follower,
+            clock=clock,
+            ids=ids,
+            metrics=Metrics(),
+            tasks=tasks,
+            supervisor=supervisor,
+        )
+        try:
+            async with supervisor, tasks:
+                await broker.begin([Endpoint(listener="PLAINTEXT", host=agent.name, port=PORT)])
+                self.broker = broker
+                around.history.note(agent.name, "serves", f"session {broker.session}")
+                await self._is_draining.wait()
+                await self._drain(broker, clock)
+                self.stop_serving()
+                await supervisor.stop()
+        except (LedgerCorrupt, BaseExceptionGroup) as error:
+            if _holds(error, LedgerCorrupt) and not _holds(error, AnotherBucket):
+                await leave_mark(store, broker.state, clock)
+            raise
 
     async def _drain(self, broker: Broker, clock: Clock) -> None:
         """In the order of `agent.agent.Agent.drain`."""
@@ -304,6 +319,15 @@ def settings_of(name: str, plan: Plan) -> Settings:
         snapshot_entries=plan.snapshot_entries,
         broker_configs={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS)} if plan.is_log_trimmed else {},
     )
+
+
+def is_of_ended_group(error: object) -> bool:
+    """Whether an agent that is about to end, for its ledger is lost, wanted to begin something."""
+    return isinstance(error, RuntimeError) and "TaskGroup" in str(error)
+
+
+def _holds(error: BaseException, kind: type[BaseException]) -> bool:
+    return BaseExceptionGroup("", [error]).subgroup(kind) is not None
 
 
 def _told(error: BaseException) -> str:

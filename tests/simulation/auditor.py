@@ -48,6 +48,11 @@ class Send:
     append_time_ms: int = NO_TIMESTAMP
     timestamp: int = NO_TIMESTAMP
     """As its producer wrote it."""
+    run: int = 0
+    """Counts the producer's ids and epochs."""
+    may_repeat: bool = False
+    """It was on its way when the ledger was lost: a recovery may have kept it, without its sequence, and its producer
+    sends it again."""
 
 
 class Auditor:
@@ -65,16 +70,17 @@ class Auditor:
         """A start that somebody was told: nobody is told an earlier one any more."""
         self._start_final: dict[Place, int] = defaultdict(int)
         self._numbers: dict[tuple[str, Place], int] = defaultdict(int)
+        self._is_recovered = False
         self.records_read = 0
 
     # What clients report.
 
-    def sent(self, producer: str, place: Place, *, is_ordered: bool) -> Send:
+    def sent(self, producer: str, place: Place, *, is_ordered: bool, run: int = 0) -> Send:
         """A new value for `place`."""
         number = self._numbers[producer, place]
         self._numbers[producer, place] += 1
         value = f"{producer}:{place[0]}-{place[1]}:{number}".encode()
-        send = self._sends[value] = Send(producer, place, value, number, is_ordered)
+        send = self._sends[value] = Send(producer, place, value, number, is_ordered, run=run)
         return send
 
     def acknowledged(self, sends: list[Send], told: Produced) -> None:
@@ -178,6 +184,22 @@ class Auditor:
                 f"{HIDDEN_SECONDS_MAX} s (S4)"
             )
 
+    def recovered(self, kept: dict[Place, int]) -> None:
+        """A recovery began another incarnation: below the offsets `kept` everything stays where it was; what was
+        acknowledged beyond is there, perhaps elsewhere and with another append time.
+        """
+        self._is_recovered = True
+        for place, end in kept.items():
+            self._log[place] = {offset: found for offset, found in self._log[place].items() if offset < end}
+            self._end_known[place] = min(self._end_known[place], end)
+        for send in self._sends.values():
+            end = kept[send.place]
+            if self._offsets.get(send.value, -1) >= end:
+                del self._offsets[send.value]
+            if send.result is Result.OK and send.offset >= end:
+                send.offset, send.append_time_ms = -1, NO_TIMESTAMP
+            send.may_repeat = send.result is Result.UNKNOWN
+
     def _see(self, who: str, place: Place, offset: int, value: bytes, timestamp: int) -> None:
         log = self._log[place]
         before = log.setdefault(offset, (value, timestamp))
@@ -190,12 +212,12 @@ class Auditor:
                 f"{who} read {value!r} with the timestamp {timestamp}, others with {before[1]} (S14)"
             )
         known = self._offsets.setdefault(value, offset)
-        if known != offset:
-            self._history.violation(f"duplicate: {value!r} at {known} and {offset} of {place}")
         send = self._sends.get(value)
+        if known != offset and not (send is not None and send.may_repeat):
+            self._history.violation(f"duplicate: {value!r} at {known} and {offset} of {place}")
         if send is None or send.place != place:
             self._history.violation(f"{who} read {value!r} in {place}, where nobody sent it")
-        elif send.result is Result.OK:
+        elif send.result is Result.OK and send.offset >= 0:
             self._compare(send, (value, timestamp) if send.offset == offset else log.get(send.offset, (b"", 0)))
 
     def _compare(self, send: Send, seen: tuple[bytes, int]) -> None:
@@ -233,12 +255,14 @@ class Auditor:
         self._judge_order()
 
     def _judge_order(self) -> None:
-        newest: dict[tuple[str, Place], int] = {}
+        newest: dict[tuple[str, int, Place], int] = {}
         for send in self._sends.values():
             offset = self._offsets.get(send.value)
-            if offset is None or not send.is_ordered:
+            if offset is None or not send.is_ordered or send.may_repeat:
                 continue
-            before = newest.get((send.producer, send.place), -1)
+            # What a recovery finds it puts in order by sequences, which say nothing of other ids and epochs.
+            line = (send.producer, send.run if self._is_recovered else 0, send.place)
+            before = newest.get(line, -1)
             if offset <= before:
                 self._history.violation(f"nonmonotonic-send: {send.value!r} at {offset}, an earlier value at {before}")
-            newest[send.producer, send.place] = offset
+            newest[line] = offset

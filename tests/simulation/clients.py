@@ -115,9 +115,11 @@ class Client:
 
     async def end_of(self, place: Place) -> int | None:
         """ListOffsets: where the partition ends; None where nobody says so now."""
+        connection = await self.connection()
         at_least = self.world.auditor.end_known(place)
+        body = wire.list_offset(place, wire.LATEST)
         try:
-            told = await self.ask(wire.LIST_OFFSETS, wire.LIST_OFFSETS_VERSION, wire.list_offset(place, wire.LATEST))
+            told = await connection.ask(wire.LIST_OFFSETS, wire.LIST_OFFSETS_VERSION, body, REQUEST_SECONDS)
         except ConnectionLost:
             return None
         error, end = wire.read_offset(told)
@@ -167,6 +169,7 @@ class IdempotentProducer(Client):
         self._producer_id = NO_PRODUCER
         self._epoch = 0
         self._producers_count = 0
+        self._runs_count = 0
         self._sequences: dict[Place, int] = {}
         self._again: deque[Batch] = deque()
         """To be sent before anything else, in this order."""
@@ -178,6 +181,7 @@ class IdempotentProducer(Client):
             if not self._again and self.chance.random() < NEW_PRODUCER_CHANCE:
                 # As its program would after a restart: nobody knows the new producer id yet (safety rule S8).
                 self._producer_id, self._epoch = NO_PRODUCER, 0
+                self._runs_count += 1
                 self._sequences.clear()
                 await self._begin()
             await self._round()
@@ -254,6 +258,7 @@ class IdempotentProducer(Client):
         self.world.around.history.note(self.name, "gives up", f"{batch.sends[0].value!r}")
         self._again.clear()
         self._sequences.clear()
+        self._runs_count += 1
         if self.chance.random() < 0.5:
             self._epoch += 1
             return
@@ -273,7 +278,9 @@ class IdempotentProducer(Client):
 
     def _new_batch(self, place: Place) -> Batch:
         values = 1 + int(self.chance.random() * 3)
-        sends = [self.world.auditor.sent(self.name, place, is_ordered=True) for _ in range(values)]
+        sends = [
+            self.world.auditor.sent(self.name, place, is_ordered=True, run=self._runs_count) for _ in range(values)
+        ]
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + values
         payload = payload_of(self.world, sends, producer_id=self._producer_id, epoch=self._epoch, sequence=sequence)
@@ -356,11 +363,12 @@ class Consumer(Client):
 
     async def poll(self, wait_ms: int = FETCH_WAIT_MS, bytes_max: int = FETCH_BYTES) -> bool:
         """Fetch once; whether anything came."""
+        connection = await self.connection()
         wanted = list(self.positions.items())
         asked_s = self.world.around.loop.time()
+        body = wire.fetch(wanted, max_wait_ms=wait_ms, bytes_max=bytes_max)
         try:
-            body = wire.fetch(wanted, max_wait_ms=wait_ms, bytes_max=bytes_max)
-            told = wire.read_fetched(await self.ask(wire.FETCH, wire.FETCH_VERSION, body))
+            told = wire.read_fetched(await connection.ask(wire.FETCH, wire.FETCH_VERSION, body, REQUEST_SECONDS))
         except ConnectionLost:
             self.move()
             return False

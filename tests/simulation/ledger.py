@@ -6,8 +6,10 @@ S10). Everything an agent asks goes over its link; what it learns of the log com
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import Context
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
@@ -16,13 +18,16 @@ from coordinator.append_rules import is_next
 from coordinator.log import (
     Entry,
     Head,
+    LedgerCorrupt,
     LedgerIdentity,
     LedgerRecord,
     LedgerStart,
     LedgerUnavailable,
     SnapshotPointer,
+    another_incarnation,
 )
 from coordinator.memory_log import MemoryLedgerCore
+from coordinator.state import NO_POSITION
 from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import Position, SessionId
 from tests.simulation.history import History
@@ -35,6 +40,22 @@ WATCH_DEAD_SECONDS = 15.0
 """After so long without a sign of life a watch is given up, at the latest."""
 
 
+COPIED = ("identity", "pointer", "head", "released", "_position_last", "_revisions", "_positions", "_trimmed")
+COPIED_OF_SESSIONS = ("_sessions", "_newest")
+
+LedgerCopy = Mapping[str, object]
+"""Everything that a ledger held at a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a connection knows of the ledger that it opened: `coordinator.etcd_lineage`."""
+
+    identity: LedgerIdentity | None = None
+    head: Position = NO_POSITION
+    read: LedgerRecord | None = None
+
+
 class LedgerServer(MemoryLedgerCore):
     """Holds the log and the leases, and tells the truth of each append."""
 
@@ -45,6 +66,68 @@ class LedgerServer(MemoryLedgerCore):
         self._outside = outside
         self._leases: dict[SessionId, asyncio.TimerHandle] = {}
         self.truth = Truth(self.identity, history, self._leases.__contains__)
+        self.connections_broken_count = 0
+        self.trusted_s: float | None = -1.0
+        """Since when it is the ledger of its bucket; None while it is lost, or being recovered."""
+        self.lost_s: float | None = None
+        """Since when it is another one."""
+        self.on_restart: Callable[[SnapshotPointer, Position], None] = lambda pointer, head: None
+        """Told where a recovery begins an incarnation, and how far the ledger of the one before went."""
+
+    def copied(self) -> LedgerCopy:
+        """A backup."""
+        return {name: copy(getattr(self, name)) for name in (*COPIED, *COPIED_OF_SESSIONS)}
+
+    def lose(self, backup: LedgerCopy | None) -> None:
+        """Be as it was then, or empty and of another cluster. All connections break."""
+        for session in list(self._leases):
+            self._leases.pop(session).cancel()
+        if backup is None:
+            self._begin(LedgerIdentity(cluster_id="another", incarnation=1), None)
+        else:
+            for name, value in backup.items():
+                setattr(self, name, value)
+            for session in self._newest:
+                self._renew(session)
+        self.trusted_s = None
+        self.lost_s = self._loop.time()
+        self._history.note("ledger", "lost", str(self.head.position))
+        self._break_connections()
+
+    def fence(self) -> None:
+        super().fence()
+        self._history.note("ledger", "fenced")
+
+    def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        is_new = (self.identity, self.pointer) != (identity, pointer)
+        before = self.truth.state
+        is_same = (self.identity.cluster_id, self.identity.incarnation) == (before.cluster_id, before.incarnation)
+        head = self.head.position if is_same else Position(0)
+        super().restart(identity, pointer)
+        if is_new:
+            for session in list(self._leases):
+                self._leases.pop(session).cancel()
+            self._history.note("ledger", "restarted", str(identity.incarnation))
+            self.lost_s = None
+            self.on_restart(pointer, head)
+            self._break_connections()
+
+    def judge(self, seen: Seen) -> None:
+        """Raise `LedgerCorrupt` where this is not the ledger that was seen."""
+        opened = seen.identity
+        if opened is not None and not _is_same(opened, self.identity):
+            raise LedgerCorrupt(another_incarnation(opened, self.identity))
+        if self.head.position < seen.head:
+            raise LedgerCorrupt(f"the ledger ends at {self.head.position}, but {seen.head} was there before")
+        read = seen.read
+        if read is not None and read.position > self._trimmed:
+            row = self._row_after(Position(read.position - 1))
+            if row == len(self._revisions) or read not in self._revisions[row]:
+                raise LedgerCorrupt(f"what was read at {read.position} is not there any more")
+
+    def _break_connections(self) -> None:
+        self.connections_broken_count += 1
+        self.wake()
 
     def open_session(self, name: str) -> SessionId:
         session = super().open_session(name)
@@ -69,7 +152,9 @@ class LedgerServer(MemoryLedgerCore):
             position = self._add(session, entries)
         else:
             position = super().append(session, entries)
-        if self.head.appends_count > appends_count:
+        if self.head.appends_count > appends_count and self.lost_s is not None:
+            self._history.violation(f"session {session} appends to a ledger that is not its bucket's (S9)")
+        elif self.head.appends_count > appends_count:
             self.truth.receive(self._revisions[-1], self._loop.time())
         else:
             self._history.note("ledger", "repeat recognised", f"{session}/{entries[0].number}")
@@ -88,6 +173,10 @@ class LedgerServer(MemoryLedgerCore):
         )
 
 
+def _is_same(one: LedgerIdentity, other: LedgerIdentity) -> bool:
+    return (one.cluster_id, one.incarnation) == (other.cluster_id, other.incarnation)
+
+
 class SimulatedLedger:
     """One agent's connection. Implements `coordinator.log.Ledger`."""
 
@@ -96,15 +185,22 @@ class SimulatedLedger:
         self._link = link
         self.lag_s = 0.0
         """How much later than others this agent reads."""
+        self._seen = Seen()
+
+    def reopen(self) -> None:
+        """Forget what was seen: another process opens it."""
+        self._seen = Seen()
 
     async def identity(self) -> LedgerIdentity:
-        return await self._ask("identity", lambda: self._server.identity)
+        identity = await self._ask_known("identity", lambda: self._server.identity)
+        self._seen = replace(self._seen, identity=identity)
+        return identity
 
     async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
-        return await self._ask(f"claim bucket {bucket_id}", lambda: self._server.claim_bucket(bucket_id))
+        return await self._ask_known(f"claim bucket {bucket_id}", lambda: self._server.claim_bucket(bucket_id))
 
     async def open_session(self, name: str) -> SessionId:
-        return await self._ask(f"open session {name}", lambda: self._server.open_session(name))
+        return await self._ask_known(f"open session {name}", lambda: self._server.open_session(name))
 
     async def keep_session(self, session: SessionId) -> None:
         await self._ask(f"keep session {session}", lambda: self._server.keep(session))
@@ -133,40 +229,53 @@ class SimulatedLedger:
 
     async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
         copied = tuple(entries)
-        return await self._ask(
+        position = await self._ask_known(
             f"append {session}/{copied[0].number}+{len(copied)}", lambda: self._server.append(session, copied)
         )
+        self._see(position)
+        return position
 
     async def load(self) -> LedgerStart:
-        return await self._ask("load", self._server.load)
+        start = await self._ask_known("load", self._server.load, is_reading=True)
+        self._see(start.head.position)
+        return start
 
     async def kept(self) -> Sequence[LedgerRecord]:
         return await self._ask("kept", lambda: self._server.kept(Position(0)))
 
     async def head(self) -> Head:
-        return await self._ask("head", lambda: self._server.head)
+        head = await self._ask_known("head", lambda: self._server.head, is_reading=True)
+        self._see(head.position)
+        return head
 
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
-        return await self._ask(f"set snapshot {pointer.position}", lambda: self._server.set_snapshot(expected, pointer))
+        return await self._ask_known(
+            f"set snapshot {pointer.position}", lambda: self._server.set_snapshot(expected, pointer)
+        )
 
     async def trim(self, position: Position) -> None:
-        await self._ask(f"trim {position}", lambda: self._server.trim(position))
+        await self._ask_known(f"trim {position}", lambda: self._server.trim(position))
 
     async def pressure(self) -> float:
         return await self._ask("pressure", lambda: 0.0)
 
     async def fence(self) -> None:
-        raise NotImplementedError("no simulation recovers a cluster")
+        await self._ask_known("fence", self._server.fence)
 
     async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
-        raise NotImplementedError("no simulation recovers a cluster")
+        await self._ask(f"restart {identity.incarnation}", lambda: self._server.restart(identity, pointer))
+        self._seen = Seen(identity=identity)
 
     async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
         """Whole revisions, some at a time, a little late."""
         link = self._link
+        looked_count = -1
         while True:
             if link.is_cut:
                 await self._hang()
+            if looked_count != self._server.connections_broken_count:
+                self._server.judge(self._seen)
+                looked_count = self._server.connections_broken_count
             changed = self._server.changed
             records = self._server.read_after(after)
             if not records:
@@ -177,6 +286,8 @@ class SimulatedLedger:
                 continue
             taken = self._some(records)
             after = taken[-1].position
+            self._see(after)
+            self._seen = replace(self._seen, read=taken[-1])
             yield taken
 
     async def close(self) -> None:
@@ -197,6 +308,19 @@ class SimulatedLedger:
         revisions = [list(revision) for _, revision in groupby(records, key=attrgetter("position"))]
         count = 1 + self._link.choose(len(revisions))
         return [record for revision in revisions[:count] for record in revision]
+
+    def _see(self, head: Position) -> None:
+        self._seen = replace(self._seen, head=max(self._seen.head, head))
+
+    async def _ask_known(self, what: str, act: Callable[[], T], *, is_reading: bool = False) -> T:
+        """As `_ask`, of the ledger that was seen until now. Raises `LedgerCorrupt` if it is another one."""
+        seen = self._seen if is_reading else replace(self._seen, read=None)
+
+        def act_if_known() -> T:
+            self._server.judge(seen)
+            return act()
+
+        return await self._ask(what, act_if_known)
 
     async def _ask(self, what: str, act: Callable[[], T]) -> T:
         try:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 TRIMMED_SHARE: Final = 0.14
-LOST_SHARE: Final = 0.1
+LOST_SHARE: Final = 0.07
 COMMON_CLOCK_SHARE: Final = 0.2
 """Of the worlds whose clocks are set at all."""
 

@@ -11,17 +11,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from coordinator.memory_log import MemoryLedgerCore
+from agent.cluster_identity import CLUSTER_KEY
+from protocol.limits import LEDGER_SESSION_SECONDS
 from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
 from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, session_of_key
 from tests.simulation.history import History
-from tests.simulation.links import Link, Unanswered
+from tests.simulation.ledger import LedgerServer
+from tests.simulation.links import LATE_SECONDS_MAX, Link, Unanswered
 from tests.simulation.truth import Truth
 
 T = TypeVar("T")
 
 FRESH_SECONDS = 3.0
 """For how long a lying bucket may not show what was put, or still list what was deleted."""
+LAST_DELETION_SECONDS_MAX = LEDGER_SESSION_SECONDS + LATE_SECONDS_MAX
+"""After so long without a ledger the last deletion has landed that was decided while there was one (safety rule S9)."""
 SKEW_SECONDS_MAX = 11.0
 """By how much the ledger's time may be ahead: the clock's check allows ten seconds (safety rule S2)."""
 
@@ -40,7 +44,7 @@ class Bucket:
         *,
         loop: asyncio.AbstractEventLoop,
         history: History,
-        ledger: MemoryLedgerCore,
+        ledger: LedgerServer,
         truth: Truth,
         grace_s: float,
         now_ms: Callable[[], int],
@@ -52,13 +56,15 @@ class Bucket:
         self._grace_s = grace_s
         self.now_ms = now_ms
         self.objects: dict[str, _Stored] = {}
+        self.snapshot_kept = ""
+        """A recovery needs this one."""
         self.deleted_s: dict[str, float] = {}
 
     def put(self, key: str, payload: bytes, *, if_absent: bool) -> None:
         if key in self.objects:
             if if_absent:
                 raise ObjectExists(f"{key} exists")
-            if self.objects[key].payload != payload:
+            if self.objects[key].payload != payload and key != CLUSTER_KEY:
                 self._history.violation(f"{key} was put twice with other bytes")
         self._history.note("bucket", "put", f"{key} {len(payload)}")
         self.objects[key] = _Stored(payload, self._loop.time())
@@ -72,15 +78,20 @@ class Bucket:
     def listed(self, prefix: str, *, is_lying: bool) -> list[ObjectMeta]:
         now_s = self._loop.time()
         sizes = {
-            key: len(stored.payload)
+            key: (len(stored.payload), self._modified_ms(stored))
             for key, stored in self.objects.items()
             if not is_lying or now_s - stored.put_s >= FRESH_SECONDS
         }
         if is_lying:
             gone = (key for key, deleted_s in self.deleted_s.items() if now_s - deleted_s < FRESH_SECONDS)
-            sizes.update((key, 1) for key in gone)
+            sizes.update((key, (1, 0)) for key in gone)
         keys = sorted(key for key in sizes if key.startswith(prefix))
-        return [ObjectMeta(key=key, size_bytes=sizes[key], modified_ms=0) for key in keys]
+        return [ObjectMeta(key=key, size_bytes=sizes[key][0], modified_ms=sizes[key][1]) for key in keys]
+
+    def _modified_ms(self, stored: _Stored) -> int:
+        """In whole seconds, as S3 tells it."""
+        age_ms = int((self._loop.time() - stored.put_s) * 1000)
+        return (self.now_ms() - age_ms) // 1000 * 1000
 
     def delete(self, who: str, keys: Sequence[str]) -> None:
         for key in keys:
@@ -95,7 +106,12 @@ class Bucket:
     def _fault_of_deletion(self, key: str) -> str:
         """Why this object had to stay; empty where it may go."""
         state = self._truth.state
+        lost_s = self._ledger.lost_s
+        if lost_s is not None and self._loop.time() - lost_s > LAST_DELETION_SECONDS_MAX:
+            return "though its ledger is lost (S9)"
         if key.startswith(SNAPSHOT_PREFIX):
+            if key == self.snapshot_kept:
+                return "from which a recovery begins (S9)"
             pointer = self._ledger.pointer
             return "to which the snapshot pointer points" if pointer and pointer.object_key == key else ""
         if key.startswith(REACHED_PREFIX):

@@ -33,6 +33,8 @@ class Truth:
         """Every session that ever ended."""
         self.referred: set[str] = set()
         """Every object that was ever referred to."""
+        self.ends_at: dict[Position, dict[tuple[str, int], int]] | None = None
+        """Where partitions ended at each position; kept where somebody wants to know."""
         self.log_starts: LogStarts | None = None
         """Who judges what moves the starts of logs; nothing may while there is nobody."""
 
@@ -53,6 +55,19 @@ class Truth:
         self._note_releases(now_s)
         self._note_ends(now_s)
         self._digests[self.state.position] = digest(self.state)
+
+    def restart(self, state: ClusterState, now_s: float) -> None:
+        """Another incarnation begins with `state`: what a recovery made of the bucket."""
+        self.state = state
+        for fault in check(state):
+            self._history.violation(f"invariant at position {state.position}: {fault}")
+        self.ended.update(state.sessions_ended)
+        for key in state.object_ids:
+            self.released_s.pop(key, None)
+        self.ends.clear()
+        self._note_releases(now_s)
+        self._note_ends(now_s)
+        self._digests[state.position] = digest(state)
 
     def end_at(self, place: tuple[str, int], at_s: float) -> int:
         """Where a partition ended at a time."""
@@ -99,3 +114,9 @@ class Truth:
                 ends = self.ends.setdefault((topic_id, PartitionIndex(number)), [(0.0, 0)])
                 if ends[-1][1] != partition.log_end:
                     ends.append((now_s, partition.log_end))
+        if self.ends_at is not None:
+            self.ends_at[self.state.position] = {
+                (topic.name, number): partition.log_end
+                for topic in self.state.topics.values()
+                for number, partition in enumerate(topic.partitions)
+            }
