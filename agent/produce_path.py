@@ -9,7 +9,9 @@ rule S9); one that is put under a session which was lost before its commit is an
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import compress
 from typing import NamedTuple, Protocol, cast
 
 from agent.chunk_cache import ChunkCache, ServedChunk
@@ -17,6 +19,7 @@ from agent.clock import Clock
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.turns import work
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome
 from protocol.errors import ErrorCode
@@ -28,6 +31,7 @@ from protocol.limits import (
     INTAKE_OBJECT_BYTES_TARGET,
     INTAKE_PAUSE_SHARE,
     INTAKE_PUTS_IN_FLIGHT_MAX,
+    ROWS_PER_TURN,
 )
 from protocol.record_batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
@@ -67,6 +71,15 @@ class _Flush:
     error: StoreError | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class _Answering:
+    """An intake whose groups are being told what became of them."""
+
+    intake: SealedIntake
+    answer_of: Callable[[TicketPlace], Acknowledgement]
+    places_told: int = 0
+
+
 class ProducePath:
     """The agent's intake. `add` is synchronous; the group's ticket is settled later, in any order.
 
@@ -104,6 +117,7 @@ class ProducePath:
         self._limits = BatchLimits(age_ns_max=flush_interval_ms * 1_000_000, object_bytes_target=bytes_target)
         self._batcher = Batcher(self._limits)
         self._flushes: deque[_Flush] = deque()
+        self._answering: deque[_Answering] = deque()
         self._unsettled_count = 0
         self._number_next = 0
         self._session = writer.session
@@ -136,23 +150,25 @@ class ProducePath:
         """Take checked batches of one partition. The group's ticket, a `Ticket`, is settled once."""
         if not self._batcher.fits(group):
             self._seal()
-        self._batcher.add(group, self._now_ns())
+        now_ns = self._now_ns()
+        self._batcher.add(group, now_ns)
         self._is_drained.clear()
         self._bytes_held += len(group.records)
         if self._bytes_held >= INTAKE_BUFFER_BYTES_MAX:
             self._has_room.clear()
-        self._schedule()
+        self._schedule(now_ns)
 
     async def drain(self) -> None:
         """Return once everything that was taken is acknowledged or refused."""
         self._seal_open()
         await self._is_drained.wait()
 
-    def _schedule(self) -> None:
+    def _schedule(self, now_ns: int | None = None) -> None:
         """Decide when the open intake is sealed; called whenever it or what is on its way has changed."""
         if self._batcher.is_empty:
             return
-        if self._batcher.should_seal(self._now_ns()) is not None and self._may_start():
+        now_ns = self._now_ns() if now_ns is None else now_ns
+        if self._batcher.should_seal(now_ns) is not None and self._may_start():
             self._seal()
         elif not self._is_store_cheap:
             self._set_timers()
@@ -219,7 +235,8 @@ class ProducePath:
 
     async def _put(self, flush: _Flush) -> None:
         session = await self._writer.until_live()
-        intake = flush.gathered.seal(session=session, number=self._next_number(session))
+        gathered, number = flush.gathered, self._next_number(session)
+        intake = await work(gathered.batch_count, gathered.seal, session=session, number=number)
         began_s = self._clock.monotonic_s()
         try:
             await self._store.put(intake.key, intake.parts)
@@ -250,12 +267,9 @@ class ProducePath:
             log.warning("a commit was refused", extra={"key": intake.key, "outcome": str(outcome)})
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
-        for place in intake.tickets:
-            acknowledgement = self._acknowledgement(intake, outcome, place)
-            cast("Ticket", place.ticket).settle(acknowledgement)
-        self._release(intake)
         self._count(intake, outcome)
-        self._keep_in_cache(intake, outcome)
+        self._keep_in_cache(intake, outcome)  # before the fetches look that the same entry wakes
+        self._answer(intake, lambda place: self._acknowledgement(intake, outcome, place))
 
     def _acknowledgement(self, intake: SealedIntake, outcome: ChunksCommitted, place: TicketPlace) -> Acknowledgement:
         """The answer for one group: its first error, else its first offset."""
@@ -288,17 +302,36 @@ class ProducePath:
         return None if partition is None or row is None else partition.index.row(row)
 
     def _count(self, intake: SealedIntake, outcome: ChunksCommitted) -> None:
-        for row, error in enumerate(outcome.error_codes):
-            if error:
-                self._metrics.produce_batches_rejected.labels(ErrorCode(error).name).inc()
-            else:
-                self._metrics.produce_bytes.inc(intake.batch_record_bytes[row])
-                self._metrics.produce_records.inc(intake.batch_record_counts[row])
+        errors = outcome.error_codes
+        for error in filter(None, errors):
+            self._metrics.produce_batches_rejected.labels(ErrorCode(error).name).inc()
+        accepted = [not error for error in errors]
+        self._metrics.produce_bytes.inc(sum(compress(intake.batch_record_bytes, accepted)))
+        self._metrics.produce_records.inc(sum(compress(intake.batch_record_counts, accepted)))
 
     def _answer_all(self, intake: SealedIntake, acknowledgement: Acknowledgement) -> None:
-        for place in intake.tickets:
-            cast("Ticket", place.ticket).settle(acknowledgement)
-        self._release(intake)
+        self._answer(intake, lambda _place: acknowledgement)
+
+    def _answer(self, intake: SealedIntake, answer_of: Callable[[TicketPlace], Acknowledgement]) -> None:
+        """Tell an intake's groups, in their order and after those of the intakes before it; many take several turns."""
+        self._answering.append(_Answering(intake=intake, answer_of=answer_of))
+        if len(self._answering) == 1:
+            self._answer_some()
+
+    def _answer_some(self) -> None:
+        rows_left = ROWS_PER_TURN
+        while self._answering and rows_left:
+            oldest = self._answering[0]
+            places = oldest.intake.tickets[oldest.places_told : oldest.places_told + rows_left]
+            for place in places:
+                cast("Ticket", place.ticket).settle(oldest.answer_of(place))
+            oldest.places_told += len(places)
+            rows_left -= len(places)
+            if oldest.places_told == len(oldest.intake.tickets):
+                self._answering.popleft()
+                self._release(oldest.intake)
+        if self._answering:
+            asyncio.get_running_loop().call_soon(self._answer_some)
 
     def _release(self, intake: SealedIntake) -> None:
         """An intake is settled: let in what waited for room, and seal what gathered meanwhile."""

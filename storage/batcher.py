@@ -118,13 +118,14 @@ class SealedIntake:
 class Batcher:
     """Gathers groups until they are sealed. One owner; not for use by several threads."""
 
-    __slots__ = ("_batch_count", "_chunks", "_limits", "_opened_ns", "_record_bytes", "_topics")
+    __slots__ = ("_batch_count", "_chunks", "_entry_bytes_max", "_limits", "_opened_ns", "_record_bytes", "_topics")
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
         self._chunks: dict[tuple[TopicId, PartitionIndex], list[BatchGroup]] = {}
         self._topics: set[TopicId] = set()
         self._batch_count = 0
+        self._entry_bytes_max = ENTRY_BYTES
         self._record_bytes = 0
         self._opened_ns = 0
 
@@ -144,12 +145,7 @@ class Batcher:
     @property
     def entry_bytes_max(self) -> int:
         """An upper bound of the ledger entry that would commit what is here."""
-        return (
-            ENTRY_BYTES
-            + len(self._topics) * ENTRY_BYTES_PER_TOPIC
-            + len(self._chunks) * ENTRY_BYTES_PER_CHUNK
-            + self._batch_count * ENTRY_BYTES_PER_BATCH
-        )
+        return self._entry_bytes_max
 
     @property
     def deadline_ns(self) -> int | None:
@@ -167,7 +163,7 @@ class Batcher:
         more_bytes = batches * ENTRY_BYTES_PER_BATCH + ENTRY_BYTES_PER_CHUNK + ENTRY_BYTES_PER_TOPIC
         return (
             self._batch_count + batches <= self._limits.batches_max
-            and self.entry_bytes_max + more_bytes <= self._limits.entry_bytes_max
+            and self._entry_bytes_max + more_bytes <= self._limits.entry_bytes_max
         )
 
     def add(self, group: BatchGroup, now_ns: int) -> None:
@@ -180,10 +176,14 @@ class Batcher:
         groups = chunks.get(key)
         if groups is None:
             chunks[key] = [group]
-            self._topics.add(topic_id)
+            self._entry_bytes_max += ENTRY_BYTES_PER_CHUNK
+            if topic_id not in self._topics:
+                self._topics.add(topic_id)
+                self._entry_bytes_max += ENTRY_BYTES_PER_TOPIC
         else:
             groups.append(group)
         self._batch_count += len(group.headers)
+        self._entry_bytes_max += len(group.headers) * ENTRY_BYTES_PER_BATCH
         self._record_bytes += len(group.records)
 
     def should_seal(self, now_ns: int) -> SealReason | None:
@@ -197,7 +197,7 @@ class Batcher:
             return SealReason.AGE
         if self._batch_count >= limits.batches_max:
             return SealReason.BATCHES
-        if self.entry_bytes_max >= limits.entry_bytes_max:
+        if self._entry_bytes_max >= limits.entry_bytes_max:
             return SealReason.ENTRY
         return None
 
@@ -211,6 +211,7 @@ class Batcher:
         self._chunks = {}
         self._topics = set()
         self._batch_count = 0
+        self._entry_bytes_max = ENTRY_BYTES
         self._record_bytes = 0
         return _lay_out(session, number, chunks)
 
@@ -223,21 +224,22 @@ def _lay_out(
     chunk_parts: list[ChunkParts] = []
     chunk_batch_counts: list[int] = []
     headers: list[BatchRow] = []
-    max_timestamps: list[int] = []
+    overrides: list[tuple[int, Sequence[int]]] = []
     tickets: list[TicketPlace] = []
-    for chunk, ((topic_id, partition), groups) in enumerate(chunks.items()):
+    for (topic_id, partition), groups in chunks.items():
         chunk_first = len(headers)
         for group in groups:
-            rows = group.headers
-            tickets.append(TicketPlace(group.ticket, chunk, len(headers), len(rows)))
-            headers.extend(rows)
-            overrides = group.max_timestamps
-            max_timestamps.extend([row.max_timestamp for row in rows] if overrides is None else overrides)
+            tickets.append(TicketPlace(group.ticket, len(chunk_parts), len(headers), len(group.headers)))
+            if group.max_timestamps is not None:
+                assert len(group.max_timestamps) == len(group.headers), "one maximum timestamp per batch"
+                overrides.append((len(headers), group.max_timestamps))
+            headers.extend(group.headers)
         chunk_topics.append(topic_rows.setdefault(topic_id, len(topic_rows)))
         chunk_batch_counts.append(len(headers) - chunk_first)
-        parts = [group.records for group in groups]
-        chunk_parts.append(ChunkParts(topic_id=topic_id, partition=partition, parts=parts))
-    assert len(max_timestamps) == len(headers), "one maximum timestamp per batch"
+        chunk_parts.append(ChunkParts(topic_id, partition, [group.records for group in groups]))
+    max_timestamps = [row.max_timestamp for row in headers]
+    for first, instead in overrides:
+        max_timestamps[first : first + len(instead)] = instead
     encoded = encode_object(session, number, chunk_parts)
     return SealedIntake(
         session=session,

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from crc32c import crc32c
 from agent import produce_path
 from agent.fetch_sessions import WantedPartition
 from agent.ledger_writer import OutcomeUnknown
-from agent.produce_path import NO_OFFSET, ProducePath
+from agent.produce_path import NO_OFFSET, Acknowledgement, ProducePath
 from coordinator.commands import ReportTime
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
@@ -19,6 +20,7 @@ from protocol.limits import (
     INTAKE_BUFFER_BYTES_MAX,
     INTAKE_OBJECT_BYTES_ENOUGH,
     INTAKE_OBJECT_BYTES_TARGET,
+    ROWS_PER_TURN,
 )
 from protocol.record_batch import split_batches
 from protocol.types import ObjectNumber, PartitionIndex, SessionId
@@ -232,3 +234,73 @@ async def test_of_very_many_chunks_some_stay_in_memory_and_all_can_be_read(monke
             found = await paths.fetch_path.fetch([wanted], max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
             assert (found[0].error_code, found[0].record_bytes) == (ErrorCode.none, len(PLAIN))
             assert bool(read) is is_read
+
+
+class OrderedTicket:
+    """Writes down when it was settled, and in which turn of the loop."""
+
+    def __init__(self, told: list[tuple[int, int, Acknowledgement]], turn: list[int], number: int) -> None:
+        self._told, self._turn, self._number = told, turn, number
+
+    def settle(self, acknowledgement: Acknowledgement) -> None:
+        self._told.append((self._turn[0], self._number, acknowledgement))
+
+
+async def told_in_turns(paths: DataPaths, intake_sizes: Sequence[int]) -> list[tuple[int, int, Acknowledgement]]:
+    """Turn, number and answer of each batch, in the order in which they were told; intakes as large as asked for."""
+    told: list[tuple[int, int, Acknowledgement]] = []
+    turn = [0]
+    number = 0
+
+    async def count_turns() -> None:
+        while True:
+            turn[0] += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        counting = tasks.create_task(count_turns())
+        for size in intake_sizes:
+            for _ in range(size):
+                view = memoryview(PLAIN)
+                ticket = OrderedTicket(told, turn, number)
+                paths.produce_path.add(BatchGroup(TOPIC, PartitionIndex(0), view, split_batches(view), ticket))
+                number += 1
+            tasks.create_task(paths.produce_path.drain())
+            await asyncio.sleep(0)
+        await paths.produce_path.drain()
+        counting.cancel()
+    return told
+
+
+def most_in_a_turn(told: Sequence[tuple[int, int, Acknowledgement]]) -> int:
+    return max(Counter(turn for turn, _, _ in told).values())
+
+
+async def test_many_are_answered_in_turns_in_their_order_and_intakes_one_after_the_other() -> None:
+    async with data_paths() as paths:
+        told = await told_in_turns(paths, [3 * ROWS_PER_TURN + 1, 2 * ROWS_PER_TURN, 1])
+        assert paths.produce_path.bytes_held == 0
+    assert [number for _, number, _ in told] == list(range(5 * ROWS_PER_TURN + 2))
+    assert [answer.base_offset for _, _, answer in told] == [2 * row for row in range(len(told))]
+    assert most_in_a_turn(told) <= 2 * ROWS_PER_TURN
+    assert len({turn for turn, _, _ in told}) >= 5
+
+
+async def test_many_are_told_an_error_in_turns_too() -> None:
+    async with data_paths() as paths:
+        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        told = await told_in_turns(paths, [3 * ROWS_PER_TURN])
+    assert {(answer.error_code, answer.base_offset) for _, _, answer in told} == {
+        (ErrorCode.request_timed_out, NO_OFFSET)
+    }
+    assert [number for _, number, _ in told] == list(range(3 * ROWS_PER_TURN))
+    assert most_in_a_turn(told) == ROWS_PER_TURN
+
+
+async def test_accepted_and_refused_batches_are_counted_apart() -> None:
+    async with data_paths() as paths:
+        await paths.produce(idempotent(b"a", 0), idempotent(b"c", 2), PLAIN)
+        exposed = paths.parts.metrics.exposition().decode()
+    assert "penstock_produce_records_total 3.0" in exposed
+    assert f"penstock_produce_bytes_total {float(len(idempotent(b'a', 0)) + len(PLAIN))}" in exposed
+    assert 'penstock_produce_batches_rejected_total{error="out_of_order_sequence_number"} 1.0' in exposed
