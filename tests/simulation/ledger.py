@@ -191,6 +191,11 @@ class SimulatedLedger:
         """Forget what was seen: another process opens it."""
         self._seen = Seen()
 
+    @property
+    def head_seen(self) -> Position:
+        """The newest append that this connection knows of."""
+        return self._seen.head
+
     async def identity(self) -> LedgerIdentity:
         identity = await self._ask_known("identity", lambda: self._server.identity)
         self._seen = replace(self._seen, identity=identity)
@@ -315,8 +320,11 @@ class SimulatedLedger:
     async def _ask_known(self, what: str, act: Callable[[], T], *, is_reading: bool = False) -> T:
         """As `_ask`, of the ledger that was seen until now. Raises `LedgerCorrupt` if it is another one."""
         seen = self._seen if is_reading else replace(self._seen, read=None)
+        broken_count = self._server.connections_broken_count
 
         def act_if_known() -> T:
+            if broken_count != self._server.connections_broken_count:
+                raise LedgerUnavailable(f"{self._link.name}: the connection broke")
             self._server.judge(seen)
             return act()
 

@@ -74,7 +74,8 @@ class LostLedger:
 
     async def _until_lossable(self, topics_at: Position) -> LedgerCopy | None:
         """Wait for a snapshot that knows the topics; then, for a backup to restore, until the bucket tells that the
-        ledger has gone on.
+        ledger has gone on, and every agent knows it: one that is behind takes the older copy for its ledger, and what
+        others committed since for leftovers once the grace has passed, which is there so that people notice.
         """
         server = self._around.ledger
         async with asyncio.timeout(COVERED_SECONDS_MAX):
@@ -86,7 +87,7 @@ class LostLedger:
         backup, head = server.copied(), server.head.position
         await self._clock.sleep(self._chance.random() * 8)
         for _ in range(20):
-            if self._reached() > head:
+            if self._reached() > head and all(a.life is None or a.ledger.head_seen > head for a in self._agents):
                 return backup
             await self._clock.sleep(0.5)
         return None
