@@ -24,8 +24,8 @@ run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.
 cluster: setup-test ## etcd, MinIO and three agents on this machine, to try things with; Ctrl-C ends all of it
 	@exec $(BIN)/python -m tools.local_cluster $(ARGS)
 
-test: setup-test ## all tests but the slow ones; ARGS="tests/unit -k batch" chooses
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup-test ## all tests but the slow ones, two at a time; ARGS="tests/unit -k batch" chooses
+	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses 2 --dist loadgroup)
 
 test-all: setup-test ## the slow tests too, and property tests with many more examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -m "slow or not slow" $(ARGS)

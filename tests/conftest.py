@@ -38,11 +38,24 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 IS_SKIP_FORBIDDEN = os.environ.get("CI") == "true" or "PENSTOCK_NO_SKIPS" in os.environ
 
 
+COSTLY = frozenset({"kafka_broker", "spark", "spark_session"})
+"""Fixtures of which a run has one: of processes that run tests beside each other, one runs all that use them."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark leaves sockets to the garbage collector; tests that use it do not answer for that."""
+    """Which tests stay together where several processes share them: those that share what is dear to start.
+
+    PySpark leaves sockets to the garbage collector; tests that use it do not answer for that.
+    """
     for item in items:
-        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
+        if not isinstance(item, pytest.Function):
+            continue
+        if "spark" in item.fixturenames:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+        if not COSTLY.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group("costly"))
+        elif item.path.parent.name == "integration":
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.hookimpl(wrapper=True)
