@@ -121,8 +121,12 @@ async def disarm(maintenance: rpc_pb2_grpc.MaintenanceStub) -> None:
 
 
 async def fill(filler: Filler) -> None:
-    for _ in range(64):
+    """Appends until it is refused. Less than half of the quota lives then, or there would be no way out."""
+    for _ in range(12):
         await filler.append(QUOTA // 32)
+    async with asyncio.timeout(SECONDS_MAX):
+        while True:
+            await filler.append()
 
 
 class TestNotices:
