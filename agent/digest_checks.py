@@ -89,7 +89,7 @@ class DigestChecks:
         does, and `OutcomeUnknown`.
         """
         if len(self._metadata.state.sessions) <= 1:
-            return Frozen(self._metadata.state)
+            return await self._metadata.freeze()
         self._waiting_count += 1
         try:
             if not isinstance(await self._writer.submit(CompareDigest(shape=SHAPE)), Done):

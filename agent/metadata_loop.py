@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from agent.clock import Clock
+from agent.cpu import run_in_thread
 from agent.state_loading import load
 from coordinator.commands import ChunksCommitted, DeleteTopic, Outcome
 from coordinator.follower import Applied, Follower
@@ -57,6 +58,7 @@ class MetadataLoop:
         self._store = store
         self._follower = follower
         self._clock = clock
+        self._applying = asyncio.Lock()
         self._outcomes: dict[tuple[SessionId, int], asyncio.Future[Outcome]] = {}
         # Dictionaries in the place of sets: whoever waited first is woken first, in every run alike.
         self._growing: dict[PartitionKey, dict[Growth, None]] = defaultdict(dict)
@@ -72,6 +74,11 @@ class MetadataLoop:
     def state(self) -> ClusterState:
         """As far as it is applied. Another object after a reload: read it anew after every await."""
         return self._follower.state
+
+    async def freeze(self) -> Frozen:
+        """The state as it is now. Nothing is applied until a thread has copied it; the loop goes on meanwhile."""
+        async with self._applying:
+            return await run_in_thread(Frozen, self.state)
 
     def take_frozen(self) -> Frozen | None:
         """The state behind the newest append that asks for its digest (safety rule S3), once."""
@@ -150,7 +157,7 @@ class MetadataLoop:
                     await self._reload()
                     is_trimmed = False
                 async for records in self._ledger.tail(self.state.position):
-                    self._apply(records)
+                    await self._receive(records)
             except Trimmed as error:
                 log.warning("this agent fell behind the ledger, loading the state again", extra={"reason": str(error)})
                 is_trimmed = True
@@ -191,10 +198,18 @@ class MetadataLoop:
                         OutcomeUnknown(f"entry {number} of session {session} was applied while this agent was behind")
                     )
 
-    def _apply(self, records: Sequence[LedgerRecord]) -> None:
-        grown: dict[PartitionKey, None] = {}
+    async def _receive(self, records: Sequence[LedgerRecord]) -> None:
+        """Apply them; behind an append that asks for the digest apply no more until the state is frozen (S3)."""
         self.entry_bytes_applied += sum(len(record.payload) for record in records)
-        for applied in self._follower.receive(records):
+        async with self._applying:
+            self._apply(self._follower.receive_until_asked(records))
+            while self._follower.is_asked:
+                self._follower.frozen = await run_in_thread(Frozen, self.state)
+                self._apply(self._follower.receive_until_asked(records))
+
+    def _apply(self, entries: Sequence[Applied]) -> None:
+        grown: dict[PartitionKey, None] = {}
+        for applied in entries:
             self.entries_applied_count += 1
             self._settle(applied)
             match applied.outcome:

@@ -34,6 +34,8 @@ class Follower:
         self.state = ClusterState.empty(identity.cluster_id, identity.incarnation)
         self.frozen: Frozen | None = None
         """The state behind the newest append with a `CompareDigest` (safety rule S3), until somebody takes it."""
+        self.is_asked = False
+        """Whether `receive_until_asked` has just applied such an append."""
 
     def load(self, start: LedgerStart, snapshot: bytes | None) -> list[Applied]:
         """Begin from a snapshot object (None where `start` names none) and the records after it.
@@ -69,20 +71,32 @@ class Follower:
         `records` holds whole appends. Raises `LedgerCorrupt` for an entry that cannot be read, positions that fall, or
         rules that this program does not know.
         """
+        applied = self.receive_until_asked(records)
+        while self.is_asked:
+            self.frozen = Frozen(self.state)
+            applied += self.receive_until_asked(records)
+        return applied
+
+    def receive_until_asked(self, records: Sequence[LedgerRecord]) -> list[Applied]:
+        """As `receive`, but stop behind an append with a `CompareDigest`: then `is_asked`.
+
+        Whoever calls it freezes the state then, puts that into `frozen`, and calls again with the same records. It may
+        take its time, as long as nothing is applied meanwhile.
+        """
         position = self.state.position
         applied: list[Applied] = []
-        is_compared = False
+        self.is_asked = False
         for record in records:
             if record.position <= position:
                 continue
             if record.position < self.state.position:
                 raise LedgerCorrupt(f"position {record.position} comes after {self.state.position}")
-            if is_compared and record.position > self.state.position:
-                self.frozen, is_compared = Frozen(self.state), False
+            if self.is_asked and record.position > self.state.position:
+                break
             proposal, outcome = apply(self.state, record)
             self._check_rules()
             if proposal is not None and isinstance(proposal.command, CompareDigest):
-                is_compared = True
+                self.is_asked = True
             applied.append(
                 Applied(
                     position=record.position,
@@ -92,8 +106,6 @@ class Follower:
                     outcome=outcome,
                 )
             )
-        if is_compared:
-            self.frozen = Frozen(self.state)
         return applied
 
     def check_head(self, head: Head) -> None:

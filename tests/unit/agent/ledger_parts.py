@@ -53,7 +53,7 @@ class NobodyIsAsked(DigestChecks):
     """Takes what this agent computed for right: nobody in these parts answers. Real ones: `test_digest_checks`."""
 
     async def agreed(self) -> Frozen | None:
-        return Frozen(self._metadata.state)
+        return await self._metadata.freeze()
 
 
 class Parts:

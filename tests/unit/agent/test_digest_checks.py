@@ -1,6 +1,7 @@
 """Safety rule S3 between running agents: who computed another state than most stops, and nobody publishes it."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from agent.digest_checks import DigestChecks
+from agent.metadata_loop import MetadataLoop
 from agent.snapshots import Snapshots
 from coordinator.commands import CompareDigest, ReportTime
 from coordinator.digest_comparison import Verdict
@@ -27,14 +29,16 @@ SECONDS_MAX = 30.0
 
 
 class BusyClock(ManualClock):
-    """While one agent waits, others do what a test says."""
+    """While one agent waits, its state is frozen where that was asked for, and others do what a test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: MetadataLoop) -> None:
         super().__init__()
+        self._metadata = metadata
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds)
+        await self._metadata.freeze()
         if self.meanwhile is not None:
             await self.meanwhile()
 
@@ -42,7 +46,7 @@ class BusyClock(ManualClock):
 class Agent:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.clock = BusyClock()
+        self.clock = BusyClock(parts.metadata)
         self.checks = DigestChecks(
             metadata=parts.metadata,
             writer=parts.writer,
@@ -66,6 +70,7 @@ class Agent:
 
     async def look(self) -> None:
         await self.parts.metadata.barrier()
+        await self.parts.metadata.freeze()  # what was asked for is frozen before
         await self.checks.look()
 
     def count(self, verdict: Verdict) -> int:
@@ -175,6 +180,8 @@ async def test_s3_of_two_that_differ_neither_serves_on_and_neither_is_published(
         one.clock.meanwhile = answering([two])
         with pytest.raises(LedgerCorrupt, match="none is that of most"):
             await snapshots(one).take()
+        with contextlib.suppress(LedgerCorrupt):  # it may have looked while the other waited
+            await two.look()
         assert two.count(Verdict.UNDECIDED) == 1
         assert (await one.parts.ledger.load()).pointer is None
 
@@ -260,10 +267,12 @@ async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() ->
     async with agents(2) as (one, two):
         await one.parts.writer.submit(CompareDigest(shape=bytes(8)))
         await two.parts.metadata.barrier()
+        await two.parts.metadata.freeze()
         late = two.parts.metadata.take_frozen()
         await one.parts.writer.submit(ReportTime())
         await one.parts.writer.submit(CompareDigest(shape=bytes(8)))
         await two.parts.metadata.barrier()
+        await two.parts.metadata.freeze()
         two.parts.metadata._follower.frozen = late
         await two.look()
         assert two.parts.writer.session in two.comparison.digests
