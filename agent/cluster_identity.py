@@ -38,8 +38,8 @@ REMEDY = (
     "back what the bucket holds; nothing was changed"
 )
 MISTYPED = (
-    "is the ledger's name right? The last part of --ledger, /CLUSTER, may be mistyped: the ledger of that name is new "
-    "and holds nothing, while "
+    "is the ledger's name right? The last part of --ledger, /CLUSTER, or --data-dir may be mistyped: the ledger of "
+    "that name is new and holds nothing; "
 )
 
 
@@ -100,11 +100,18 @@ async def check_bucket(
             pass
         else:
             return claim
-    found = await read_cluster_file(store)
+    return check_named(identity, await read_cluster_file(store), is_new=appends_count == 0)
+
+
+def check_named(identity: LedgerIdentity, found: ClusterFile | None, *, is_new: bool) -> ClusterFile:
+    """Pass if what the bucket says of itself names the ledger, which is new where it has no entries.
+
+    Raises `LedgerCorrupt` as `check_bucket` does.
+    """
     if found is None:
-        raise _unnamed(identity, is_new=appends_count == 0)
+        raise _unnamed(identity, is_new=is_new)
     if not found.identity.is_incarnation_of(identity):
-        raise _of_another(identity, found, is_new=appends_count == 0)
+        raise _of_another(identity, found, is_new=is_new)
     if identity.bucket_id:
         _check_id(identity, found)
     return found
@@ -138,10 +145,11 @@ def _unnamed(identity: LedgerIdentity, *, is_new: bool) -> LedgerCorrupt:
             f"no {CLUSTER_KEY}: give all agents the same --store. If the ledger was begun by mistake and holds "
             "nothing, begin with another one (another /CLUSTER in --ledger, or another --data-dir); nothing was changed"
         )
+    named = f" ({identity.bucket_id})" if identity.bucket_id else ""
     return AnotherBucket(
         f"the ledger of cluster {identity.cluster_id} is in use, but its bucket has no {CLUSTER_KEY}: what the "
-        "entries refer to lies in another bucket, or was deleted. Give the agent the bucket that it had, or begin "
-        "with a new ledger (another --data-dir); nothing was changed"
+        "entries refer to lies in another bucket, or was deleted. Give all agents the same --store, that of the bucket "
+        f"which the ledger has{named}, or begin with a new ledger (another --data-dir); nothing was changed"
     )
 
 

@@ -140,9 +140,9 @@ class _Api:
 
     async def inspect_ledger(self, request: Request) -> Response:
         after, limit = _number(request, "after"), _limit(request)
-        start = await self._agent.ledger.load()
-        rows = ledger_rows(start.records, after=-1 if after is None else after, limit=limit)
-        return JSONResponse({"head": start.head.position, "entries": rows})
+        records, head = await self._agent.ledger.kept(), await self._agent.ledger.head()
+        rows = ledger_rows(records, after=-1 if after is None else after, limit=limit)
+        return JSONResponse({"head": head.position, "entries": rows})
 
     async def inspect_object(self, request: Request) -> Response:
         key = _text(request, "key")

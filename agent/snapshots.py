@@ -25,8 +25,14 @@ from coordinator.command_codec import decode
 from coordinator.commands import CreateTopic
 from coordinator.log import Ledger, LedgerStart, SnapshotPointer
 from coordinator.state import NO_TIME
-from protocol.limits import LEDGER_PRESSURE_HIGH, SNAPSHOT_CHECK_INTERVAL_S, SNAPSHOT_EARLY_INTERVAL_S
-from protocol.types import Milliseconds, TopicId
+from protocol.limits import (
+    LEDGER_KEPT_DIVISOR,
+    LEDGER_KEPT_POSITIONS_MAX,
+    LEDGER_PRESSURE_HIGH,
+    SNAPSHOT_CHECK_INTERVAL_S,
+    SNAPSHOT_EARLY_INTERVAL_S,
+)
+from protocol.types import Milliseconds, Position, TopicId
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
@@ -159,11 +165,20 @@ class Snapshots:
         self._entries_covered, self._bytes_covered = entries_covered, bytes_covered
         self._topics_covered = topics_covered
         self.covered_ms = max(self.covered_ms, time_ms)
-        await self._ledger.trim(pointer.position)
+        await self._ledger.trim(Position(max(pointer.position - await self._kept_count(), 0)))
         await self._drop_older(pointer, [] if previous is None else [previous.object_key])
         self._metrics.snapshots.inc()
         log.info("wrote a snapshot", extra={"position": pointer.position, "bytes": len(content)})
         return True
+
+    async def _kept_count(self) -> int:
+        """Positions behind the snapshot whose entries stay for `penstock inspect ledger`: few, and none for want of
+        room (safety rule S10). Nothing else reads them.
+        """
+        count = min(self._entries_interval // LEDGER_KEPT_DIVISOR, LEDGER_KEPT_POSITIONS_MAX)
+        if count == 0 or await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH:
+            return 0
+        return count
 
     async def _put_once(self, key: str, content: bytes) -> bool:
         """Whether the bucket holds `content` under `key` now. What another one holds already is never replaced."""

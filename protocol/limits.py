@@ -107,6 +107,10 @@ LEDGER_LOAD_ATTEMPTS_MAX = 5
 """How often a start looks up the snapshot again because it went away meanwhile (safety rule S9)."""
 SNAPSHOT_ENTRIES_INTERVAL = 4_000
 SNAPSHOT_BYTES_INTERVAL = 16 * MIB
+LEDGER_KEPT_DIVISOR = 100
+"""Behind a snapshot the newest appends stay for people to look at, one in so many of the interval's entries."""
+LEDGER_KEPT_POSITIONS_MAX = 40
+"""... but no more than those of so many positions: an append may hold a mebibyte."""
 LEDGER_TAIL_RECORDS_MAX = 1_000
 """Records that a tail hands over at once; one revision may exceed it, none is split."""
 ETCD_CALL_SECONDS_MAX = 5.0

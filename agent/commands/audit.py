@@ -2,14 +2,17 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from agent.commands.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from agent.commands.http_client import SERVER_DEFAULT, Json, JsonOption, ServerOption, post
+from agent.commands.option_flags import with_some_option_flags
 from agent.commands.output import counted, print_json, print_pairs, print_table
-from agent.commands.places import ConfigOption, LedgerOption, StoreOption, opened, place_settings
+from agent.commands.places import PLACE_OPTIONS, is_ledger_named, opened, place_settings
+from agent.settings import Settings
 from protocol.limits import CLIENT_AUDIT_SECONDS_MAX
 
 HELP = (
@@ -18,23 +21,22 @@ HELP = (
 )
 
 
-def audit(
+def _audit_flags(
+    config: str | None,
+    values: Mapping[str, object],
     *,
     server: ServerOption = SERVER_DEFAULT,
-    ledger: LedgerOption = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
     is_repairing: Annotated[
         bool, typer.Option("--repair", help="Delete what ended sessions left behind, as the cleaner would.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    if (ledger is None) is not (store is None):
-        raise CommandFailed("--ledger and --store go together", exit_code=EXIT_USAGE)
-    if ledger is None:
-        told = post(server, "/api/audit", {"repair": is_repairing}, seconds_max=CLIENT_AUDIT_SECONDS_MAX)
+    if is_ledger_named(values):
+        told = asyncio.run(_audit(place_settings(values, config), is_repairing=is_repairing))
+    elif any(value is not None for value in values.values()):
+        raise CommandFailed("--store and what belongs to a ledger go with --ledger", exit_code=EXIT_USAGE)
     else:
-        told = asyncio.run(_audit(ledger, store, config, is_repairing=is_repairing))
+        told = post(server, "/api/audit", {"repair": is_repairing}, seconds_max=CLIENT_AUDIT_SECONDS_MAX)
     if as_json:
         print_json(told)
     count = told["disagreements_count"]
@@ -45,11 +47,13 @@ def audit(
         raise CommandFailed(f"{counted(count, 'disagreement')} between bucket, ledger and state", exit_code=EXIT_FAILED)
 
 
-async def _audit(ledger_url: str, store_url: str | None, config: str | None, *, is_repairing: bool) -> Json:
+audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"gc-grace-s"})
+
+
+async def _audit(settings: Settings, *, is_repairing: bool) -> Json:
     from agent.audit import Audit
     from agent.components import WhereMissing
 
-    settings = place_settings(ledger=ledger_url, store=store_url, data_dir=None, config=config)
     async with opened(settings, WhereMissing.REFUSED) as (ledger, store):
         report = await Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000).run(is_repairing=is_repairing)
     return dict(report.told())

@@ -1,7 +1,7 @@
 """`penstock doctor`: is this machine fit to run an agent with these settings? It says what is wrong and what to do.
 
 A finding that is not fine names its remedy. The checks are in `machine_checks`, `ledger_checks` and `bucket_checks`;
-exit code 1 if any failed.
+where ledger and bucket are fine, those of both together in `identity_checks`. Exit code 1 if any failed.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ HELP = "Check this machine: Python, ports, disk, limits, clock, ledger, bucket. 
 
 def _doctor(config: str | None, values: Mapping[str, object]) -> None:
     from agent.commands.bucket_checks import check_bucket
+    from agent.commands.identity_checks import check_identity
     from agent.commands.ledger_checks import check_ledger
     from agent.commands.machine_checks import Finding, Verdict, check_machine
 
@@ -41,10 +42,14 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
         show(finding)
 
     async def remote() -> None:
+        failed_here = failed
         async for finding in check_ledger(settings):
             show(finding)
         async for finding in check_bucket(settings):
             show(finding)
+        if failed == failed_here:
+            async for finding in check_identity(settings):
+                show(finding)
 
     asyncio.run(remote())
     if failed:

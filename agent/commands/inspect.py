@@ -56,7 +56,7 @@ def show_ledger(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """The ledger's entries, oldest first. Those that a snapshot covers may be trimmed."""
+    """The ledger's entries, oldest first. Of those that a snapshot covers the newest are kept, if any."""
     if data_dir is None:
         query = {"limit": str(limit)} | ({"after": str(after)} if after >= 0 else {})
         answer = get(server, "/api/inspect/ledger", query)
@@ -192,7 +192,10 @@ def _print_entries(entries: object) -> None:
     """An entry a paragraph: where it is, what it says."""
     assert isinstance(entries, list)
     if not entries:
-        sys.stdout.write("The ledger has no entries above its snapshot.\n")
+        sys.stdout.write(
+            "No entries: a snapshot holds what they did, and they were trimmed, or --after names a later one. See "
+            "penstock inspect state.\n"
+        )
     for entry in entries:
         moment = "no time" if entry.get("time_ms") is None else _moment(entry["time_ms"])
         sys.stdout.write(

@@ -27,7 +27,7 @@ UNUSED_CLUSTER_ID = "-"
 async def read_state(data_dir: Path) -> ClusterState:
     """The state at the ledger's head. Raises `CommandFailed`."""
     try:
-        async with _copied_ledger(data_dir) as ledger:
+        async with copied_ledger(data_dir / LEDGER_FILE) as ledger:
             start = await ledger.load()
             follower = Follower(await ledger.identity())
             follower.load(start, _snapshot(data_dir, start))
@@ -37,10 +37,10 @@ async def read_state(data_dir: Path) -> ClusterState:
 
 
 async def read_ledger(data_dir: Path) -> Sequence[LedgerRecord]:
-    """The entries above the newest snapshot. Raises `CommandFailed`."""
+    """The entries that were not trimmed. Raises `CommandFailed`."""
     try:
-        async with _copied_ledger(data_dir) as ledger:
-            return (await ledger.load()).records
+        async with copied_ledger(data_dir / LEDGER_FILE) as ledger:
+            return await ledger.kept()
     except LedgerError as error:
         raise CommandFailed(f"{data_dir / LEDGER_FILE}: {error}") from error
 
@@ -60,25 +60,26 @@ def read_object(data_dir: Path, key: str) -> bytes | None:
 
 
 @asynccontextmanager
-async def _copied_ledger(data_dir: Path) -> AsyncIterator[SqliteLedger]:
-    if not (data_dir / LEDGER_FILE).is_file():
-        raise CommandFailed(f"there is no {data_dir / LEDGER_FILE}: --data-dir names the folder of penstock run")
+async def copied_ledger(file: Path) -> AsyncIterator[SqliteLedger]:
+    """A copy of the embedded ledger, whether a broker has it open or not. Raises `CommandFailed`, `LedgerError`s."""
     with TemporaryDirectory(prefix="penstock-inspect-") as folder:
-        _copy(data_dir, folder)
-        ledger = await SqliteLedger.open(Path(folder) / LEDGER_FILE, new_cluster_id=UNUSED_CLUSTER_ID, is_durable=False)
+        _copy(file, folder)
+        ledger = await SqliteLedger.open(Path(folder) / file.name, new_cluster_id=UNUSED_CLUSTER_ID, is_durable=False)
         try:
             yield ledger
         finally:
             await ledger.close()
 
 
-def _copy(data_dir: Path, folder: str) -> None:
+def _copy(file: Path, folder: str) -> None:
+    if not file.is_file():
+        raise CommandFailed(f"there is no {file}: --data-dir names the folder of penstock run")
     try:
-        for file in data_dir.glob(LEDGER_FILE + "*"):
-            if not file.name.endswith((".lock", "-shm")):
-                shutil.copy2(file, folder)
+        for part in file.parent.glob(file.name + "*"):
+            if not part.name.endswith((".lock", "-shm")):
+                shutil.copy2(part, folder)
     except OSError as error:
-        raise CommandFailed(f"{data_dir / LEDGER_FILE} cannot be copied aside: {error}") from error
+        raise CommandFailed(f"{file} cannot be copied aside: {error}") from error
 
 
 def _snapshot(data_dir: Path, start: LedgerStart) -> bytes | None:

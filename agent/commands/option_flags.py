@@ -1,7 +1,7 @@
 """Gives a command the flags of `agent.options`, so that an option stands in one table only."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +10,8 @@ from agent.options import OPTIONS, Kind, Option
 
 METAVARS = {"http": "HOST:PORT", "data-dir": "DIR", "ledger": "URL", "store": "URL"}
 CONFIG_HELP = "TOML file with the same options as keys."
+COMMON = ("config", "values")
+"""What every command takes that has such flags."""
 
 
 def with_option_flags(command: Callable[..., None], *, is_cluster: bool) -> Callable[..., None]:
@@ -18,21 +20,34 @@ def with_option_flags(command: Callable[..., None], *, is_cluster: bool) -> Call
     A flag that was not given arrives as None (or empty), so that environment and file have their say.
     """
     shown = [option for option in OPTIONS if is_cluster or not option.is_cluster_only]
+    return _flagged(command, shown, is_default_told=True)
 
+
+def with_some_option_flags(command: Callable[..., None], names: Collection[str]) -> Callable[..., None]:
+    """The same with the flags of `names` alone, and with the further parameters of `command`, which are its own flags.
+
+    Defaults are an agent's, and not told: what is not named to such a command is not looked at, or said by itself.
+    """
+    return _flagged(command, [option for option in OPTIONS if option.name in names], is_default_told=False)
+
+
+def _flagged(command: Callable[..., None], shown: Sequence[Option], *, is_default_told: bool) -> Callable[..., None]:
     def flagged(**given: Any) -> None:  # noqa: ANN401 - Typer passes each flag's own type
         config = given.pop("config")
-        command(config, {option.name: given[option.field] for option in shown})
+        command(config, {option.name: given.pop(option.field) for option in shown}, **given)
 
-    parameters = [_parameter(option) for option in shown]
+    parameters = [_parameter(option, is_default_told=is_default_told) for option in shown]
     config_option = typer.Option("--config", help=CONFIG_HELP, envvar="PENSTOCK_CONFIG", metavar="FILE")
     parameters.append(_keyword("config", Annotated[str | None, config_option], None))
+    parameters += [own for own in inspect.signature(command).parameters.values() if own.name not in COMMON]
     flagged.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     flagged.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return flagged
 
 
-def _parameter(option: Option) -> inspect.Parameter:
-    text = f"{option.help} [default: {option.default}] [env: {option.variable}]"
+def _parameter(option: Option, *, is_default_told: bool) -> inspect.Parameter:
+    default = f" [default: {option.default}]" if is_default_told else ""
+    text = f"{option.help}{default} [env: {option.variable}]"
     flag = f"--{option.name}"
     match option.kind:
         case Kind.LIST:

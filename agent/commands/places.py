@@ -4,16 +4,16 @@ Rule: the options are those of `penstock agent` and `penstock run`, by their nam
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from agent.commands.failure import EXIT_USAGE, CommandFailed
 from agent.commands.reasons import ENVIRONMENT_ERRORS, reason
 from agent.logs import configure_logs
-from agent.option_sources import InvalidSettings
+from agent.option_sources import InvalidSettings, gather
+from agent.options import OPTIONS, OPTIONS_BY_NAME
 from agent.settings import Command, Settings, load_settings
 from protocol.limits import COMMAND_OPEN_SECONDS_MAX
 
@@ -22,42 +22,34 @@ if TYPE_CHECKING:
     from coordinator.log import Ledger
     from storage.object_store import ObjectStore
 
-LedgerOption = Annotated[
-    str | None, typer.Option("--ledger", envvar="PENSTOCK_LEDGER", metavar="URL", help="The cluster's ledger.")
-]
-StoreOption = Annotated[
-    str | None, typer.Option("--store", envvar="PENSTOCK_STORE", metavar="URL", help="The cluster's bucket.")
-]
-DataDirOption = Annotated[
-    str | None,
-    typer.Option(
-        "--data-dir",
-        envvar="PENSTOCK_DATA_DIR",
-        metavar="DIR",
-        help="Folder of penstock run, in the place of --ledger and --store.",
-    ),
-]
-ConfigOption = Annotated[
-    str | None,
-    typer.Option(
-        "--config", envvar="PENSTOCK_CONFIG", metavar="FILE", help="TOML file with the agent's options as keys."
-    ),
-]
+LEDGER_VARIABLE = OPTIONS_BY_NAME["ledger"].variable
+PLACE_OPTIONS = frozenset(
+    {"store", "store-timeout-s"} | {option.name for option in OPTIONS if option.name.split("-")[0] == "ledger"}
+)
+"""Where ledger and bucket are, and how one gets in."""
 
 
-def place_settings(*, ledger: str | None, store: str | None, data_dir: str | None, config: str | None) -> Settings:
-    """The settings of an agent that has ledger and bucket there. Raises `CommandFailed`."""
-    if data_dir is None and config is None and (ledger is None or store is None):
-        raise CommandFailed("name the cluster: --ledger and --store, or --data-dir", exit_code=EXIT_USAGE)
-    if data_dir is not None and ledger is not None:
-        raise CommandFailed("--ledger and --data-dir name two clusters: give one of them", exit_code=EXIT_USAGE)
-    command = Command.RUN if data_dir is not None else Command.AGENT
-    values = {"ledger": ledger, "store": store, "data-dir": data_dir}
-    given = {name: value for name, value in values.items() if value is not None}
+def is_ledger_named(values: Mapping[str, object]) -> bool:
+    """Whether flags or environment say which ledger. `values`: of the flags, by option name."""
+    return values["ledger"] is not None or LEDGER_VARIABLE in os.environ
+
+
+def place_settings(values: Mapping[str, object], config: str | None) -> Settings:
+    """The settings of an agent that has ledger and bucket where flags, environment and file say.
+
+    A folder of `penstock run` stands for both. Raises `CommandFailed`.
+    """
     try:
-        return load_settings(command, given, config_path=config)
+        given = gather(values, os.environ, config)
+        if values.get("data-dir") is not None and "ledger" in given:
+            raise CommandFailed("--ledger and --data-dir name two clusters: give one of them", exit_code=EXIT_USAGE)
+        if "ledger" in given:
+            return load_settings(Command.AGENT, values, config_path=config)
+        if "data-dir" in given:
+            return load_settings(Command.RUN, values, config_path=config)
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+    raise CommandFailed("name the cluster: --ledger and --store, or --data-dir", exit_code=EXIT_USAGE)
 
 
 @asynccontextmanager

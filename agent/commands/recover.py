@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,8 +10,9 @@ import typer
 
 from agent.commands.failure import EXIT_USAGE, CommandFailed
 from agent.commands.http_client import Json, JsonOption
+from agent.commands.option_flags import with_some_option_flags
 from agent.commands.output import print_json, print_pairs, print_table
-from agent.commands.places import ConfigOption, DataDirOption, LedgerOption, StoreOption, opened, place_settings
+from agent.commands.places import PLACE_OPTIONS, opened, place_settings
 from agent.settings import Settings
 from protocol.limits import COMMAND_ROWS_MAX
 
@@ -30,24 +32,23 @@ HELP = (
 )
 
 
-def recover(
+def _recover_flags(
+    config: str | None,
+    values: Mapping[str, object],
     *,
-    ledger: LedgerOption = None,
-    store: StoreOption = None,
-    data_dir: DataDirOption = None,
-    config: ConfigOption = None,
     is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")] = False,
     is_loss_accepted: Annotated[
         bool, typer.Option("--accept-loss", help="Begin without what is missing or cannot be read.")
     ] = False,
     is_forced: Annotated[
-        bool, typer.Option("--force", help="Begin another incarnation although agents could simply be started.")
+        bool,
+        typer.Option("--force", help="Begin another incarnation although agents could be started, or run elsewhere."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     from agent.recovery import Permissions
 
-    settings = place_settings(ledger=ledger, store=store, data_dir=data_dir, config=config)
+    settings = place_settings(values, config)
     permissions = Permissions(is_dry_run=is_dry_run, is_loss_accepted=is_loss_accepted, is_forced=is_forced)
     told = asyncio.run(_recover(settings, permissions))
     is_refused = not is_dry_run and not told["is_carried_out"]
@@ -59,17 +60,23 @@ def recover(
         raise CommandFailed(REFUSED)
 
 
+recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir"})
+
+
 async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     from agent.clock import SystemClock
     from agent.components import WhereMissing
-    from agent.recovery import RecoveryNeedless, recover, report_rows
+    from agent.recovery import BucketInUse, RecoveryNeedless, report_rows
+    from agent.recovery import recover as recover_cluster
     from coordinator.log import SessionHeld
 
     where_missing = WhereMissing.STOOD_IN if permissions.is_dry_run else WhereMissing.CREATED
     async with opened(settings, where_missing) as (ledger, store):
         try:
-            report = await recover(ledger, store, SystemClock(), permissions, store_timeout_s=settings.store_timeout_s)
-        except (SessionHeld, RecoveryNeedless) as error:
+            report = await recover_cluster(
+                ledger, store, SystemClock(), permissions, store_timeout_s=settings.store_timeout_s
+            )
+        except (SessionHeld, BucketInUse, RecoveryNeedless) as error:
             raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     return {
         "is_carried_out": report.is_carried_out,

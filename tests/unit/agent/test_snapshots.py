@@ -11,7 +11,7 @@ from coordinator.log import SnapshotPointer
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.snapshot import digest, encode_with_digest
 from coordinator.state import ClusterState
-from protocol.limits import SNAPSHOT_EARLY_INTERVAL_S
+from protocol.limits import LEDGER_KEPT_DIVISOR, LEDGER_PRESSURE_HIGH, SNAPSHOT_EARLY_INTERVAL_S
 from protocol.types import Milliseconds, Position, TopicId
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
@@ -297,3 +297,39 @@ async def test_nobody_but_the_housekeeper_covers_the_present() -> None:
         assert not await snapshots(parts, store).cover(interval_s=0)
         assert await parts.housekeeper.claim()
         assert await snapshots(parts, store).cover(interval_s=0)
+
+
+class FullLedger(MemoryLedger):
+    """It has little room left."""
+
+    async def pressure(self) -> float:
+        return LEDGER_PRESSURE_HIGH
+
+
+@pytest.mark.parametrize(("kind", "kept_count"), [(MemoryLedger, 2), (FullLedger, 0)], ids=["room", "no room"])
+async def test_s10_the_newest_entries_stay_for_people_to_look_at_unless_room_is_short(
+    kind: type[MemoryLedger], kept_count: int
+) -> None:
+    ledger, store = kind(), MemoryStore()
+    async with running_parts(ledger, store=store) as parts:
+        taking = Snapshots(
+            ledger=ledger,
+            store=store,
+            metadata=parts.metadata,
+            housekeeper=parts.housekeeper,
+            digests=parts.digests,
+            clock=parts.clock,
+            metrics=parts.metrics,
+            entries_interval=2 * LEDGER_KEPT_DIVISOR,
+            bytes_interval=1 << 20,
+        )
+        for _ in range(3):
+            for _ in range(5):
+                await parts.writer.submit(ReportTime())
+            assert await taking.take()
+            kept = await ledger.kept()
+            assert [record.position for record in kept] == [
+                parts.metadata.state.position - behind for behind in reversed(range(kept_count))
+            ]
+            assert list((await ledger.load()).records) == []
+            assert digest(await reloaded(ledger, store)) == digest(parts.metadata.state)
