@@ -10,6 +10,7 @@ from typing import assert_never
 
 from coordinator.apply_chunks import commit_chunks
 from coordinator.apply_housekeeper import claim_housekeeper
+from coordinator.apply_objects import stamp_untimed
 from coordinator.apply_replace import forget_objects, replace_chunks
 from coordinator.apply_retention import advance_log_start, apply_retention
 from coordinator.apply_sessions import (
@@ -105,8 +106,11 @@ def _apply_unopened(state: ClusterState, session_id: SessionId, number: int, pro
 
 def _advance_time(state: ClusterState, time_ms: Milliseconds | None) -> None:
     """Time comes from checked clocks and never goes back (safety rule S2)."""
+    state.is_time_told = time_ms is not None
     if time_ms is not None and time_ms > state.time_ms:
         state.time_ms = time_ms
+    if state.is_time_told and state.released_untimed:
+        stamp_untimed(state)
 
 
 def _apply_command(state: ClusterState, session_id: SessionId, command: Command) -> Outcome:  # noqa: C901

@@ -1,12 +1,14 @@
 """Objects and their references (safety rule S6). Part of `coordinator.apply`.
 
 Rule: an object is in the state while chunks refer to it; with the last reference its key goes to `released`, with the
-state's time, and stays there until its deletion is reported.
+state's time, and stays there until its deletion is reported. Where the entry tells no time, for its agent's clock is
+unchecked, the state's may be as old as the last entry that told one, and the grace would seem to have passed with the
+next: such an object waits for that one (safety rule S2), and its grace begins then.
 """
 
 from collections.abc import Iterable
 
-from coordinator.state import ClusterState, ObjectState
+from coordinator.state import NO_TIME, ClusterState, ObjectState
 from protocol.types import ObjectId
 from storage.refs import ObjectKind
 
@@ -19,7 +21,7 @@ def is_key_known(state: ClusterState, key: str) -> bool:
 def add_object(state: ClusterState, *, key: str, kind: ObjectKind, object_bytes: int, references: int) -> None:
     """Enter an object under the state's next object id; without references it is released at once."""
     if not references:
-        state.released[key] = state.time_ms
+        _release(state, key)
         return
     object_id = state.object_id_next
     state.object_id_next = ObjectId(object_id + 1)
@@ -36,4 +38,20 @@ def release_references(state: ClusterState, object_ids: Iterable[int]) -> None:
         if not released.references:
             del state.objects[object_id]
             del state.object_ids[released.key]
-            state.released[released.key] = state.time_ms
+            _release(state, released.key)
+
+
+def stamp_untimed(state: ClusterState) -> None:
+    """Let the grace begin, at the state's time, of what was released while nobody told the time."""
+    for key in state.released_untimed:
+        if state.released.get(key) == NO_TIME:
+            state.released[key] = state.time_ms
+    state.released_untimed.clear()
+
+
+def _release(state: ClusterState, key: str) -> None:
+    if state.is_time_told:
+        state.released[key] = state.time_ms
+    else:
+        state.released[key] = NO_TIME
+        state.released_untimed.append(key)

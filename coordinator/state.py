@@ -102,7 +102,8 @@ class ClusterState:
     topics: dict[TopicId, TopicState] = field(default_factory=dict[TopicId, TopicState])
     objects: dict[ObjectId, ObjectState] = field(default_factory=dict[ObjectId, ObjectState])
     released: dict[str, Milliseconds] = field(default_factory=dict[str, Milliseconds])
-    """When the last reference to each object was dropped, by key, until its deletion is reported."""
+    """When the last reference to each object was dropped, by key, until its deletion is reported; `NO_TIME` where
+    nobody told the time since."""
     producer_id_next: ProducerId = PRODUCER_ID_FIRST
     object_id_next: ObjectId = OBJECT_ID_FIRST
     producers_before_deletion: ProducerId = PRODUCER_ID_FIRST
@@ -121,6 +122,10 @@ class ClusterState:
     """Derived: objects by key."""
     partitions_count: int = 0
     """Derived: partitions of all topics."""
+    released_untimed: list[str] = field(default_factory=list[str], compare=False)
+    """Derived: what of `released` waits for a time."""
+    is_time_told: bool = field(default=True, compare=False)
+    """Derived: whether the entry that is being applied tells the time."""
 
     @classmethod
     def empty(cls, cluster_id: str, incarnation: int) -> "ClusterState":

@@ -7,10 +7,14 @@ one whose session is alive or not known, a key of another shape.
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from protocol.limits import ENDED_SESSION_LISTED_AGAIN_MS
 from protocol.types import Milliseconds, Position, SessionId
 from storage.refs import session_of_key
+
+UNTIMED: Final = 0
+"""The time of an object that was released while nobody knew the time: no entry has told one since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +60,14 @@ def plan_released(
     An object goes only where the newest durable snapshot knows that it was released, because a recovery begins there,
     and would find a hole in the place of an object that the snapshot refers to. `covered_ms` is the state's time at a
     position which that snapshot covers: what was released at an earlier time was released before it. `grace_ms` is no
-    shorter than the life of a reader's plan. At most `count_max` keys are returned.
+    shorter than the life of a reader's plan; that of what is `UNTIMED` has not begun. At most `count_max` keys are
+    returned.
     """
-    due = sorted((released_ms, key) for key, released_ms in released.items() if time_ms - released_ms >= grace_ms)
+    due = sorted(
+        (released_ms, key)
+        for key, released_ms in released.items()
+        if released_ms != UNTIMED and time_ms - released_ms >= grace_ms
+    )
     deletable = [key for released_ms, key in due if released_ms < covered_ms]
     is_snapshot_wanted = any(covered_ms <= released_ms < time_ms for released_ms, _ in due)
     return ReleasedPlan(deletable=tuple(deletable[:count_max]), is_snapshot_wanted=is_snapshot_wanted)

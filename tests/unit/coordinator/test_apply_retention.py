@@ -42,7 +42,8 @@ def object_numbers(cluster: Cluster) -> list[int]:
 class TestDeleteRecords:
     def test_records_below_the_offset_are_hidden_and_whole_chunks_released(self) -> None:
         cluster = filled(1, 2, 3)
-        assert cluster.do(delete_before(15)) == LogStartsAdvanced(error_codes=[0], log_starts=[15])
+        told = cluster.do(delete_before(15), time_ms=LATE_MS)
+        assert told == LogStartsAdvanced(error_codes=[0], log_starts=[15])
         assert (starts(cluster), cluster.partition.index.first) == ((15, 15), 10)
         assert object_numbers(cluster) == [1, 2]
         assert list(cluster.state.released.values()) == [LATE_MS]

@@ -36,7 +36,7 @@ def lived_in() -> Cluster:
     cluster.do(DeleteTopic(topic_id=TopicId(bytes([2] * 16))))
     cluster.produce(0, idempotent(0, records=3), idempotent(3), Batch())
     cluster.do(commit(1, Chunk(topic_id=OTHER, partition=1, batches=[Batch(timestamp=5)])))
-    cluster.produce(2, idempotent(9))
+    cluster.do(commit(2, Chunk(batches=[idempotent(9)])), time_ms=1_000)
     return cluster
 
 

@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
-from storage.gc_plan import ListedVerdict, ReleasedPlan, SessionsPlan, judge_listed, plan_released, plan_sessions
+from storage.gc_plan import (
+    UNTIMED,
+    ListedVerdict,
+    ReleasedPlan,
+    SessionsPlan,
+    judge_listed,
+    plan_released,
+    plan_sessions,
+)
 from storage.refs import intake_key, parquet_key
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -48,6 +56,9 @@ class TestReleased:
         assert deletable(released, 1499, 500) == ()
         assert deletable(released, 1500, 500) == ("a",)
         assert deletable(released, 1501, 500) == ("a", "b")
+
+    def test_s2_the_grace_of_what_was_released_while_nobody_knew_the_time_has_not_begun(self) -> None:
+        assert deletable({"a": Milliseconds(UNTIMED), "b": Milliseconds(1)}, 5_000, 500) == ("b",)
 
     def test_the_longest_released_go_first_and_no_more_than_asked(self) -> None:
         released = {"c": Milliseconds(2), "b": Milliseconds(1), "a": Milliseconds(2)}
