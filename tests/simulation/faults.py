@@ -136,9 +136,14 @@ class Faults:
         agent.is_cut_from_clients = False
 
     async def _jump(self, agent: AgentInWorld) -> None:
-        agent.clock.off_by_ms = self._chance.choice(JUMPS_MS)
+        """Of one agent; of all where they follow one server: nobody knows the time then."""
+        agents = self._agents if self._around.plan.has_common_clock else [agent]
+        off_by_ms = self._chance.choice(JUMPS_MS)
+        for each in agents:
+            each.clock.off_by_ms = off_by_ms
         await self._clock.sleep(self._chance.random() * CUT_SECONDS_MAX)
-        agent.clock.off_by_ms = 0
+        for each in agents:
+            each.clock.off_by_ms = 0
 
     @staticmethod
     def _mend(link: Link) -> None:

@@ -124,16 +124,19 @@ class Bucket:
             return "which is not garbage"
         released_s = self._truth.released_s.get(key)
         if released_s is not None:
-            return self._fault_of_age(self._loop.time() - released_s, state.released.get(key))
+            told_ms = None if key in self._truth.released_untimed else state.released.get(key)
+            return self._fault_of_age(self._loop.time() - released_s, told_ms)
         if session in state.sessions:
             return f"whose session {session} lives and may still commit it"
         return ""
 
-    def _fault_of_age(self, age_s: float, released_ms: int | None) -> str:
-        """The grace counts from the ledger's time at the release, which may be behind where nobody proposed one."""
+    def _fault_of_age(self, age_s: float, told_ms: int | None) -> str:
+        """The grace counts from the time that the entry which released it told, and may have been long on its way; else
+        from when somebody told one next.
+        """
         behind_s = 0.0
-        if released_ms is not None:
-            behind_s = max(0.0, self.now_ms() / 1000 - age_s - released_ms / 1000)
+        if told_ms is not None:
+            behind_s = max(0.0, self.now_ms() / 1000 - age_s - told_ms / 1000)
         is_early = age_s < self._grace_s - SKEW_SECONDS_MAX - behind_s
         return f"released only {age_s:.3f} s ago" if is_early else ""
 

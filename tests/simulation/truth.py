@@ -27,6 +27,8 @@ class Truth:
         self._digests: dict[Position, bytes] = {}
         self.released_s: dict[str, float] = {}
         """When each object was released, in the world's time."""
+        self.released_untimed: set[str] = set()
+        """Those that were released by entries which did not tell the time."""
         self.ends: dict[tuple[TopicId, PartitionIndex], list[tuple[float, int]]] = {}
         """When each partition's log end moved, and where to."""
         self.ended: set[SessionId] = set()
@@ -44,6 +46,7 @@ class Truth:
             if self.log_starts is not None:
                 self.log_starts.before(self.state, record)
             proposal, outcome = apply(self.state, record)
+            self._note_releases(now_s, is_timed=proposal is not None and proposal.time_ms is not None)
             if self.log_starts is not None:
                 self.log_starts.after(self.state, None if proposal is None else proposal.command)
             kind = "repeat" if proposal is None else type(proposal.command).__name__
@@ -52,7 +55,6 @@ class Truth:
                 self._look_at(record, proposal, outcome)
             for fault in check(self.state):
                 self._history.violation(f"invariant at position {record.position}: {fault}")
-        self._note_releases(now_s)
         self._note_ends(now_s)
         self._digests[self.state.position] = digest(self.state)
 
@@ -65,7 +67,7 @@ class Truth:
         for key in state.object_ids:
             self.released_s.pop(key, None)
         self.ends.clear()
-        self._note_releases(now_s)
+        self._note_releases(now_s, is_timed=True)
         self._note_ends(now_s)
         self._digests[state.position] = digest(state)
 
@@ -103,9 +105,11 @@ class Truth:
             self._history.violation(f"session {command.session} was ended while its lease lived (S12)")
         self.ended.update(self.state.sessions_ended)
 
-    def _note_releases(self, now_s: float) -> None:
-        for key in self.state.released:
-            self.released_s.setdefault(key, now_s)
+    def _note_releases(self, now_s: float, *, is_timed: bool) -> None:
+        for key in self.state.released.keys() - self.released_s.keys():
+            self.released_s[key] = now_s
+            if not is_timed:
+                self.released_untimed.add(key)
         self.referred.update(self.state.object_ids)
 
     def _note_ends(self, now_s: float) -> None:

@@ -20,18 +20,10 @@ from agent.clock import SystemClock
 from coordinator.topic_configs import TABLE_RETENTION
 from protocol.records import warm_kernels
 from storage.refs import session_of_key
+from tests.simulation.administrators import Administrator, Deleter, Operator
 from tests.simulation.agents import AgentInWorld, Surroundings, is_of_ended_group
 from tests.simulation.auditor import Auditor
-from tests.simulation.clients import (
-    Administrator,
-    ClientWorld,
-    Consumer,
-    Deleter,
-    IdempotentProducer,
-    Operator,
-    PlainProducer,
-    Prober,
-)
+from tests.simulation.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, Violation, logs_in
 from tests.simulation.ledger import LedgerServer
