@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agent import chunk_reader, cleaner, fetch_path
+from agent import chunk_reader, cleaner, digest_checks, fetch_path
 from agent.clock_check import ClockCheck
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -29,10 +29,12 @@ from coordinator.commands import (
     Proposal,
     StartSession,
 )
+from coordinator.digest_comparison import Verdict as Comparison
 from coordinator.follower import Follower
 from coordinator.log import Entry, Head, LedgerRecord, LedgerStart, LedgerUnavailable
 from coordinator.memory_log import MemoryLedgerCore
-from coordinator.state import NO_TIME, ClusterState, PartitionState
+from coordinator.snapshot import Frozen
+from coordinator.state import NO_TIME, ClusterState, DigestComparison, PartitionState
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
 from storage.gc_plan import ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
 from tests.simulation.ledger import SimulatedLedger
@@ -149,6 +151,23 @@ def s3_apply_asks_who_applies() -> Iterator[None]:
             state.time_ms = Milliseconds(time_ms + ahead)
 
     with patched(apply_module, "_advance_time", advance_time):
+        yield
+
+
+@mutation(FaultName.CRASH, FaultName.RESTART, where=lambda plan: plan.agents > 2 and plan.snapshot_entries < 40)
+def s3_what_one_agent_alone_computed_is_published() -> Iterator[None]:
+    """One agent writes another state into snapshots than it has, and nobody compares."""
+    freeze_right = Frozen.__init__
+
+    def freeze(self: Frozen, state: ClusterState) -> None:
+        freeze_right(self, state)
+        if str(NODE.get()).startswith("agent-1"):
+            self._wire.object_id_next += 1
+
+    def agreed(comparison: DigestComparison, own: bytes) -> Comparison:
+        return Comparison.AGREED
+
+    with patched(Frozen, "__init__", freeze), patched(digest_checks, "judge", agreed):
         yield
 
 
