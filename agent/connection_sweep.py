@@ -1,7 +1,8 @@
 """Which connections are ended unasked: the silent, those that do not read, and those that keep memory from others.
 
 Rule: called every RECEIVE_STALLED_SECONDS_MAX. Without others who wait for memory a peer may be as slow as it likes in
-sending; what it is slow at and for how long is in `protocol.limits`.
+sending, and while there is memory for answers for as long as WRITE_SECONDS_MAX in reading; what it is slow at and for
+how long is in `protocol.limits`.
 """
 
 import logging
@@ -9,11 +10,12 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from agent.metrics import Metrics
+from protocol.answer_memory import AnswerMemory
 from protocol.limits import HALF_OPEN_SECONDS_MAX, RESERVE_SECONDS_MAX, WRITE_SECONDS_MAX
 from protocol.request_memory import RequestMemory
 
 if TYPE_CHECKING:
-    from agent.server import Connection
+    from agent.client_connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +24,7 @@ def sweep(
     connections: "Collection[Connection]",
     receiving: "dict[Connection, int]",
     memory: "RequestMemory[Connection]",
+    answers: "AnswerMemory[Connection]",
     metrics: Metrics,
     now_s: float,
 ) -> None:
@@ -31,6 +34,7 @@ def sweep(
         connections: all of them.
         receiving: those on which a large request arrives, and how much had arrived last time; brought up to date.
         memory: tells whether others wait for it.
+        answers: tells whether others are answered less because of those who do not read.
         metrics: count what is ended for their sake.
         now_s: the injected monotonic clock's time.
     """
@@ -39,18 +43,21 @@ def sweep(
         arrived_bytes = connection.arrived_bytes
         receiving[connection] = arrived_bytes
         if has_waiting and arrived_bytes - before_bytes < connection.due_bytes:
-            _end(connection, "holds memory for a request that hardly arrives", metrics)
+            end_slow(connection, "holds memory for a request that hardly arrives", metrics)
     for connection in list(connections):
         if has_waiting and connection.withheld_s > RESERVE_SECONDS_MAX:
-            _end(connection, "holds memory for a request that waits for its peer", metrics)
+            end_slow(connection, "holds memory for a request that waits for its peer", metrics)
+        elif answers.is_tight and connection.unread_s > RESERVE_SECONDS_MAX:
+            end_slow(connection, "leaves answers unread that others need the memory of", metrics)
         elif connection.unread_s > WRITE_SECONDS_MAX:
-            _end(connection, "does not read its answers")
+            end_slow(connection, "does not read its answers")
         elif connection.is_idle and now_s - connection.used_s > HALF_OPEN_SECONDS_MAX:
             # Kafka's connections.max.idle.ms. Waiting for memory is being idle, too: it ends some time.
             connection.close()
 
 
-def _end(connection: "Connection", reason: str, metrics: Metrics | None = None) -> None:
+def end_slow(connection: "Connection", reason: str, metrics: Metrics | None = None) -> None:
+    """End a connection at once; with `metrics` it is counted as ended for others' sake."""
     log.warning(
         "ended a connection that %s", reason, extra={"peer": connection.peer, "arrived_bytes": connection.arrived_bytes}
     )

@@ -152,20 +152,26 @@ class FetchPath:
         bytes_min: int,
         bytes_max: int,
         patience: Patience | None = None,
+        room: Callable[[], int] | None = None,
     ) -> list[PartitionRead]:
         """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over.
 
         What is not in memory is read when there is room for it; if there is none for `max_wait_ms`, the answers tell
-        errors and marks, and no records. When `patience` ends it waits for neither.
+        errors and marks, and no records. When `patience` ends it waits for neither. `room` tells, once the waiting is
+        over, how many bytes there is memory for.
         """
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
         deadline_s = self._clock.monotonic_s() + max_wait_ms / 1000
         request = _Request(wanted, min(bytes_min, bytes_max), bytes_max, deadline_s, patience or Patience())
         await self._wait(request)
+        if room is not None:
+            request.bytes_max = min(bytes_max, room())
         plan = await self._plan(request)
         share = await self._share(request, plan)
         if share is None:
             return await self._read_all(request, None)
+        if room is not None:
+            request.bytes_max = min(request.bytes_max, room())
         request.read_until_s = self._clock.monotonic_s() + FETCH_READ_SECONDS_MAX
         with share:
             if len(wanted) > 1:

@@ -93,3 +93,5 @@ class Request:
     """The injected monotonic clock's time when the frame was complete."""
     patience: Patience | None = field(default=None)
     """Of a fetch: it waits no longer when this ends."""
+    room: Callable[[], int] | None = field(default=None)
+    """How many bytes of records an answer may hold now; None where nobody counts."""

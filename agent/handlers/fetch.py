@@ -7,7 +7,8 @@ not exist: they are answered as consumers.
 Any agent serves any partition, so "the leader" that names a replica in the consumer's rack (version 11, KIP-392) is
 whichever agent outside that rack is asked.
 Differs from Kafka: a fetch waits FETCH_WAIT_MS_MAX at most, whatever it asks for, and no longer once others want the
-memory of requests that stand behind it. Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
+memory of requests that stand behind it; it answers less while other clients leave much unread.
+Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence
@@ -60,7 +61,12 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         _name_replicas(services, reads, rack)
     else:
         reads = await services.fetch.fetch(
-            plan.wanted, max_wait_ms=max_wait_ms, bytes_min=bytes_min, bytes_max=bytes_max, patience=request.patience
+            plan.wanted,
+            max_wait_ms=max_wait_ms,
+            bytes_min=bytes_min,
+            bytes_max=bytes_max,
+            patience=request.patience,
+            room=request.room,
         )
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if plan.session is not None:

@@ -3,6 +3,8 @@
 Rule: a mutation changes the real code and nothing of the harness. Where two lines of defence keep one rule (the ledger
 refuses, and so does apply), it takes both away: one alone changes nothing that could be seen. The seeds that caught
 each are kept in `caught.txt`; `python -m tests.simulation.mutations` finds them anew after a change of the world.
+
+Above 500 lines, for each mutation is some lines, and one table holds them all.
 """
 
 import random

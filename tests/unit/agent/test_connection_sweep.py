@@ -8,7 +8,7 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from agent.server import Connection
+from agent.client_connection import Connection
 from protocol.limits import (
     FETCH_PARTITIONS_MAX,
     FETCH_WAIT_MS_MAX,
@@ -210,3 +210,42 @@ class TestUnreadAnswers:
             for each in slow:
                 each.go_on()
                 assert await each.answered()
+
+
+class TestUnreadAnswersOfAll:
+    async def test_beyond_the_budget_whoever_has_not_read_for_longest_is_ended_at_once(self) -> None:
+        async with (
+            serving(MIB, answer_bytes_max=100_000) as running,
+            unread(running) as (first, oldest),
+            unread(running) as (second, younger),
+        ):
+            while not oldest.unread_s:
+                await ask_unread(running, first, oldest)
+            assert running.server.answers.holders() == [oldest]
+            while not younger.unread_s:
+                await ask_unread(running, second, younger)
+            await until(lambda: oldest not in running.server.connections)
+            assert running.server.answers.holders() == [younger]
+            assert running.server.answers.unread_bytes == younger.unread_bytes <= 100_000
+            good = await running.begun(300 * KIB)
+            good.go_on()
+            assert await good.answered()
+
+    async def test_while_much_is_unread_a_peer_has_less_time_to_read(self) -> None:
+        async with serving(MIB, answer_bytes_max=100_000) as running, unread(running) as (peer, connection):
+            while not running.server.answers.is_tight:
+                await ask_unread(running, peer, connection)
+            await running.clock.step(RESERVE_SECONDS_MAX - connection.unread_s)
+            assert connection in running.server.connections
+            await running.clock.step(1.0)
+            await until(lambda: connection not in running.server.connections)
+            assert running.server.answers.unread_bytes == 0
+
+    async def test_what_is_read_after_all_counts_no_more(self) -> None:
+        async with serving(MIB) as running, unread(running) as (peer, connection):
+            while not connection.unread_s:
+                await ask_unread(running, peer, connection)
+            assert running.server.answers.unread_bytes > 0
+            while connection.unread_s:
+                await asyncio.get_running_loop().sock_recv(peer, MIB)
+            assert (running.server.answers.unread_bytes, running.server.answers.holders()) == (0, [])

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agent.server import KafkaServer
-from protocol.limits import HALF_OPEN_SECONDS_MAX, KIB, MIB, RECEIVE_PROGRESS_BYTES_MIN, RECEIVE_STALLED_SECONDS_MAX
+from protocol.limits import (
+    ANSWER_BYTES_UNREAD_MAX,
+    HALF_OPEN_SECONDS_MAX,
+    KIB,
+    MIB,
+    RECEIVE_PROGRESS_BYTES_MIN,
+    RECEIVE_STALLED_SECONDS_MAX,
+)
 from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
 from tests.unit.agent.ledger_parts import ManualClock
 
@@ -98,11 +105,17 @@ async def until(is_so: Callable[[], bool], seconds_max: float = 10.0) -> None:
 
 
 @asynccontextmanager
-async def serving(request_bytes_max: int) -> AsyncIterator[Running]:
+async def serving(request_bytes_max: int, *, answer_bytes_max: int = ANSWER_BYTES_UNREAD_MAX) -> AsyncIterator[Running]:
     """A server on a free port, with its sweep, over a ledger and a store in memory."""
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         clock = SteppedClock()
-        server = KafkaServer(tasks=tasks, metrics=paths.parts.metrics, clock=clock, request_bytes_max=request_bytes_max)
+        server = KafkaServer(
+            tasks=tasks,
+            metrics=paths.parts.metrics,
+            clock=clock,
+            request_bytes_max=request_bytes_max,
+            answer_bytes_max=answer_bytes_max,
+        )
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         await server.start_serving(services_of(paths, clock, tasks))
         sweep = tasks.create_task(server.run_idle_sweep())
