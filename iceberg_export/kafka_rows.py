@@ -123,21 +123,27 @@ def encode_rows(
     Sizes as in `protocol.records.encode_batches`.
     Rows of different timestamp types, which a change of the topic's config leaves side by side, never share a batch.
     """
-    bounds = [0, *(np.flatnonzero(np.diff(rows.timestamp_type)) + 1).tolist(), len(rows)]
+    types = rows.timestamp_type
+    bounds = [0, *(np.flatnonzero(types[1:] != types[:-1]) + 1).tolist(), len(rows)]
+    parts = [rows] if len(bounds) == 2 else [rows.part(first, end) for first, end in pairwise(bounds)]
     return b"".join(
         encode_batches(
-            _to_encode(rows.part(first, end)),
+            _to_encode(part),
             compression=compression,
             batch_bytes_target=batch_bytes_target,
             batch_bytes_max=batch_bytes_max,
-            log_append_time=int(rows.timestamp_type[first]) == LOG_APPEND_TIME,
+            log_append_time=int(part.timestamp_type[0]) == LOG_APPEND_TIME,
         )
-        for first, end in pairwise(bounds)
+        for part in parts
     )
 
 
 def _to_encode(rows: RecordRows) -> EncodeColumns:
     low, high = int(rows.header_ends[0]), int(rows.header_ends[-1])
+    if low == high:
+        return EncodeColumns.without_headers(
+            offset=rows.offset, timestamp=rows.timestamp_ms, key=_strings(rows.key), value=_strings(rows.value)
+        )
     return EncodeColumns(
         offset=rows.offset,
         timestamp=rows.timestamp_ms,

@@ -38,6 +38,8 @@ bytes do."""
 INLINE_BYTES_MAX = 128 * 1024
 """Rows of a shared row group up to this size are encoded on the loop, in 0.1 ms: a hop to a thread takes three times
 that."""
+INLINE_CHUNKS_PER_ROUND = 4
+"""How many of those one round of the loop encodes: together they take it about a millisecond."""
 
 
 class ArchivedRows(Protocol):
@@ -94,9 +96,9 @@ class ParquetReader:
         self._footers = ReadOnce[str, tuple[Footer, int]](weight_max=footers_max, weigh=lambda _: 1)
         self._small_file_bytes_max = small_file_bytes_max
         self._small_files = ReadOnce[str, Buffer](weight_max=SMALL_FILES_CACHED_BYTES_MAX, weigh=len)
-        self._turn = asyncio.Lock()
-        """Whoever encodes on the loop, until that round of it is over: others, who may wait in their hundreds, have
-        theirs in later ones."""
+        self._turns = asyncio.Semaphore(INLINE_CHUNKS_PER_ROUND)
+        """Whoever encodes on the loop has one until that round of it is over: others, who may wait in their hundreds,
+        have theirs in later ones."""
         self._shared = ReadOnce[tuple[str, int], RecordRows](
             weight_max=row_groups_bytes_max, weigh=RecordRows.byte_count
         )
@@ -125,8 +127,8 @@ class ParquetReader:
             (object_key, chunk.row_group), partial(self._read_row_group, object_key, footer, file_bytes, chunk)
         )
         if compression is Compression.NONE and kernels_ready() and _is_small(rows, chunk):
-            await self._turn.acquire()
-            asyncio.get_running_loop().call_soon(self._turn.release)
+            await self._turns.acquire()
+            asyncio.get_running_loop().call_soon(self._turns.release)
             return encode_part(rows, chunk, form)
         return await self._run_in_thread(encode_part, rows, chunk, form)
 

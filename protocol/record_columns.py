@@ -122,11 +122,13 @@ class BytesColumn:
         """Whether it has that many strings, and all of them lie within the data."""
         if len(self.first) != rows or len(self.length) != rows:
             return False
+        if rows == 0:
+            return True
         last = self.first + np.maximum(self.length, 0)
         return bool(((self.first >= 0) & (self.length >= -1) & (last <= len(self.data))).all())
 
     def total_bytes(self) -> int:
-        return int(np.maximum(self.length, 0).sum(dtype=np.int64))
+        return 0 if len(self.length) == 0 else int(np.maximum(self.length, 0).sum(dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
