@@ -30,7 +30,15 @@ from coordinator.log import (
     SessionHeld,
     SnapshotPointer,
 )
-from coordinator.recovery import Bridge, FoundObject, Recovery, TopicRecovered, is_bridge_session, read_object
+from coordinator.recovery import (
+    Bridge,
+    FoundObject,
+    Recovery,
+    TopicRecovered,
+    is_bridge_session,
+    read_object,
+    sessions_ended_unseen,
+)
 from coordinator.snapshot import decode_snapshot, encode_with_digest
 from coordinator.state import ClusterState
 from protocol.limits import LEDGER_SESSION_SECONDS, RECOVERY_READ_RETRY_S, RECOVERY_READS_MAX, RECOVERY_WATCH_S
@@ -313,9 +321,9 @@ class _Reading:
         """Commit every intake object that the state does not know: those of a session in their order, sessions as their
         objects were written, but for one whose batches would come before others of their producer.
 
-        A session that had ended by then left nothing that was acknowledged.
+        A session that had ended by then left nothing that was acknowledged, but for one that a recovery ended.
         """
-        ended = set(recovery.state.sessions_ended)
+        ended = recovery.state.sessions_ended.keys() - sessions_ended_unseen(recovery.state)
         heads: dict[SessionId, FoundObject] = {}
         readers = {
             session: self._read(recovery.state, metas)

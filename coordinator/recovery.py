@@ -63,12 +63,27 @@ def is_bridge_session(session: SessionId) -> bool:
     return session % (1 << POSITION_REVISION_BITS) == 0
 
 
+def sessions_ended_unseen(state: ClusterState) -> set[SessionId]:
+    """The sessions that the last recovery ended, as far as the state tells: it began its incarnation, and those of an
+    earlier one that ended last were ended by it, all at one time.
+
+    It committed everything of them that was in the bucket. What is there now and unknown came later: of agents that
+    went on, for their ledger was another one than was recovered, and acknowledged it (safety rule S9).
+    """
+    first = position_first(state.incarnation)
+    earlier = {session: ended_ms for session, ended_ms in state.sessions_ended.items() if session < first}
+    last_ms = max(earlier.values(), default=state.time_ms)
+    return {session for session, ended_ms in earlier.items() if ended_ms == last_ms}
+
+
 @dataclass(slots=True, kw_only=True)
 class TopicRecovered:
     """What became of the batches of one topic."""
 
     topic: str
     is_name_lost: bool = False
+    are_configs_lost: bool = False
+    """It is made again: no snapshot and no entry tells of it."""
     records: int = 0
     batches: int = 0
     duplicates: int = 0
@@ -346,7 +361,7 @@ class Recovery:
                 raise LedgerCorrupt(f"the topic {topic_id.hex()} cannot be made again: {refused.reason}")
             name = next(names, None) or next(further)
             refused = self._create(topic_id, name)
-        self.topics[topic_id] = TopicRecovered(topic=name, is_name_lost=name != known)
+        self.topics[topic_id] = TopicRecovered(topic=name, is_name_lost=name != known, are_configs_lost=True)
 
     def _create(self, topic_id: TopicId, name: str) -> Refused | None:
         outcome = create_topic(self.state, CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))

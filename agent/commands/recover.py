@@ -97,9 +97,10 @@ def _show(told: Json, *, is_refused: bool) -> None:
     sys.stdout.write("\nwhat came back from the intake:\n")
     columns = ("topic", "records", "batches", "duplicates", "without_sequence", "refused", "offsets_lost")
     print_table(topics, columns, empty="Nothing: every intake object was known already, or there is none.")
-    renamed = [topic["topic"] for topic in topics if topic["is_name_lost"]]
-    if renamed:
-        sys.stdout.write(f"\nnames and configs are lost of: {', '.join(renamed)}\n")
+    for lost, what in (("is_name_lost", "names"), ("are_configs_lost", "configs")):
+        names = [topic["topic"] for topic in topics if topic[lost]]
+        if names:
+            sys.stdout.write(f"\n{what} are lost of: {', '.join(names)}\n")
     if missing:
         sys.stdout.write("\nwhat is lost, because its objects are not in the bucket:\n")
         print_table([{"object": key} for key in missing[:COMMAND_ROWS_MAX]], ("object",), empty="")

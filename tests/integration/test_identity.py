@@ -89,6 +89,12 @@ def test_s9_a_recovery_under_a_mistyped_name_is_refused_while_agents_write_and_e
     late = cluster.start("b", options=OPTIONS, is_waited_for=False)
     assert "the bucket belongs to cluster" in exit_of(late)
 
+    assert again.process.stop() == 0
+    righted = offline(cluster, "recover", "--store-timeout-s", "1", "--json")
+    assert righted.returncode == 0, righted.stderr
+    back = cluster.start("a", options=OPTIONS)
+    assert sorted(consume(back, topic["topic"], len(acknowledged)), key=int) == acknowledged
+
 
 @pytest.mark.parametrize("is_at_once", [True, False], ids=["at once", "one after the other"])
 def test_s9_of_two_agents_with_two_new_buckets_on_one_new_ledger_one_serves(

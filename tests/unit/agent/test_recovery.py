@@ -139,6 +139,25 @@ async def test_s9_a_bucket_that_others_use_under_another_ledger_s_name_is_not_re
     await ledger.open_session("a")  # it was not fenced
 
 
+async def test_s9_what_agents_acknowledged_after_a_recovery_under_a_mistyped_name_comes_back_with_the_right_one() -> (
+    None
+):
+    store = TimedStore()
+    right = await lived_whole(store)
+    mistyped = wiped()
+    await recover(mistyped, store, FORCED)
+    # An agent of the right ledger that does not know it yet, and one that works on the mistyped one.
+    await put_intake(store, SessionId(1), 3, (7, 9))
+    async with running_parts(mistyped, store=store) as parts:
+        await produce(parts, 0, (8, 0))
+        mistyped.core.expire(parts.writer.session)
+    assert mistyped.core.identity.incarnation == 2
+    report = await recover(right, store)
+    assert (report.incarnation, report.objects_committed, report.missing, report.damaged) == (3, 2, [], [])
+    assert told(report) == [("t", 6, 0, 0, 0)]
+    assert log_end(await state_of(right, store)) == 18
+
+
 async def test_who_knows_better_forces_the_recovery_of_a_bucket_that_others_use() -> None:
     store = TimedStore()
     ledger = await lived(store)
