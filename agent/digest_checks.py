@@ -16,12 +16,12 @@ from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.housekeeper import Housekeeper
 from agent.ledger_writer import LedgerWriter
-from agent.metadata_loop import MetadataLoop
+from agent.metadata_loop import FrozenState, MetadataLoop
 from agent.metrics import Metrics
 from coordinator.commands import CompareDigest, Done, ReportDigest
 from coordinator.digest_comparison import Verdict, is_undisputed, judge
 from coordinator.log import LedgerCorrupt
-from coordinator.snapshot import SHAPE, Frozen
+from coordinator.snapshot import SHAPE
 from coordinator.state import DigestComparison
 from protocol.limits import DIGEST_COMPARISON_INTERVAL_S, DIGEST_LOOK_INTERVAL_S, DIGEST_WAIT_SECONDS_MAX
 from protocol.types import Position
@@ -59,7 +59,7 @@ class DigestChecks:
         self._own: _Own | None = None
         self._is_settled = False
         self._waiting_count = 0
-        self._kept: Frozen | None = None
+        self._kept: FrozenState | None = None
         """The state that `_own` is about, while somebody waits to publish it."""
         self._entries_compared = metadata.entries_applied_count
         self._compared_s = clock.monotonic_s()
@@ -81,7 +81,7 @@ class DigestChecks:
             and self._clock.monotonic_s() - self._compared_s >= DIGEST_COMPARISON_INTERVAL_S
         )
 
-    async def agreed(self) -> Frozen | None:
+    async def agreed(self) -> FrozenState | None:
         """The state at a position from now on, as all agents computed it, or None where they do not agree.
 
         An agent that says nothing for `DIGEST_WAIT_SECONDS_MAX`, although its session lives, does not hold it up: then
@@ -103,7 +103,7 @@ class DigestChecks:
             self._entries_compared = self._metadata.entries_applied_count
             self._compared_s = self._clock.monotonic_s()
 
-    async def _wait(self) -> Frozen | None:
+    async def _wait(self) -> FrozenState | None:
         """Until the comparison is settled; one that took its place meanwhile is as good."""
         deadline_s = self._clock.monotonic_s() + DIGEST_WAIT_SECONDS_MAX
         while True:
@@ -134,15 +134,15 @@ class DigestChecks:
 
     async def look(self) -> None:
         """Say what was asked for since the last look, and judge. Raises `LedgerCorrupt` where this agent differs."""
-        frozen = self._metadata.take_frozen()
-        if frozen is not None:
-            await self._say(frozen)
+        taken = self._metadata.take_frozen()
+        if taken is not None:
+            await self._say(taken)
         found = self._found()
         if found is not None and not self._is_settled:
             self._judge(*found)
 
-    async def _say(self, frozen: Frozen) -> None:
-        comparison = self._metadata.state.comparison
+    async def _say(self, taken: FrozenState) -> None:
+        comparison, frozen = self._metadata.state.comparison, taken.frozen
         if comparison is None or comparison.position != frozen.position:
             return
         digest: bytes | None = None
@@ -150,7 +150,7 @@ class DigestChecks:
         if comparison.shape == SHAPE:
             digest = await run_in_thread(frozen.digest)
             self._own, self._is_settled = _Own(position=frozen.position, digest=digest), False
-            self._kept = frozen if self._waiting_count else None
+            self._kept = taken if self._waiting_count else None
         # An agent that was not there yet when it was asked judges itself by what it replayed, and says nothing.
         if self._writer.session in comparison.digests:
             await self._writer.submit(ReportDigest(position=frozen.position, digest=digest))

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
@@ -50,6 +51,15 @@ class Growth:
         await self._future
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenState:
+    """The state at one position, and how much was applied up to it since this agent started."""
+
+    frozen: Frozen
+    entries_applied_count: int
+    entry_bytes_applied: int
+
+
 class MetadataLoop:
     """Follows the ledger. `state` is the cluster's state as far as this agent has applied it."""
 
@@ -59,6 +69,7 @@ class MetadataLoop:
         self._follower = follower
         self._clock = clock
         self._applying = asyncio.Lock()
+        self._applied_when_frozen = (0, 0)
         self._outcomes: dict[tuple[SessionId, int], asyncio.Future[Outcome]] = {}
         # Dictionaries in the place of sets: whoever waited first is woken first, in every run alike.
         self._growing: dict[PartitionKey, dict[Growth, None]] = defaultdict(dict)
@@ -75,15 +86,22 @@ class MetadataLoop:
         """As far as it is applied. Another object after a reload: read it anew after every await."""
         return self._follower.state
 
-    async def freeze(self) -> Frozen:
+    async def freeze(self) -> FrozenState:
         """The state as it is now. Nothing is applied until a thread has copied it; the loop goes on meanwhile."""
         async with self._applying:
-            return await run_in_thread(Frozen, self.state)
+            return FrozenState(
+                frozen=await run_in_thread(Frozen, self.state),
+                entries_applied_count=self.entries_applied_count,
+                entry_bytes_applied=self.entry_bytes_applied,
+            )
 
-    def take_frozen(self) -> Frozen | None:
+    def take_frozen(self) -> FrozenState | None:
         """The state behind the newest append that asks for its digest (safety rule S3), once."""
         frozen, self._follower.frozen = self._follower.frozen, None
-        return frozen
+        if frozen is None:
+            return None
+        entries, entry_bytes = self._applied_when_frozen
+        return FrozenState(frozen=frozen, entries_applied_count=entries, entry_bytes_applied=entry_bytes)
 
     def expect(self, session: SessionId, number: int, future: asyncio.Future[Outcome]) -> None:
         """Give the outcome of an own entry to `future` when it is applied."""
@@ -200,12 +218,18 @@ class MetadataLoop:
 
     async def _receive(self, records: Sequence[LedgerRecord]) -> None:
         """Apply them; behind an append that asks for the digest apply no more until the state is frozen (S3)."""
-        self.entry_bytes_applied += sum(len(record.payload) for record in records)
         async with self._applying:
-            self._apply(self._follower.receive_until_asked(records))
+            self._receive_until_asked(records)
             while self._follower.is_asked:
                 self._follower.frozen = await run_in_thread(Frozen, self.state)
-                self._apply(self._follower.receive_until_asked(records))
+                self._applied_when_frozen = self.entries_applied_count, self.entry_bytes_applied
+                self._receive_until_asked(records)
+
+    def _receive_until_asked(self, records: Sequence[LedgerRecord]) -> None:
+        before = self.state.position
+        self._apply(self._follower.receive_until_asked(records))
+        applied = (record for record in records if before < record.position <= self.state.position)
+        self.entry_bytes_applied += sum(len(record.payload) for record in applied)
 
     def _apply(self, entries: Sequence[Applied]) -> None:
         grown: dict[PartitionKey, None] = {}

@@ -107,7 +107,10 @@ class Snapshots:
         if self._taken_s is not None and now_s - self._taken_s < SNAPSHOT_EARLY_INTERVAL_S:
             return False
         has_new_topic = not self._metadata.state.topics.keys() <= self._topics_covered
-        return has_new_topic or (entries > 0 and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
+        comparison = self._metadata.state.comparison
+        # What agents said of the last snapshot came after it, and is no reason for another one.
+        entries_said = 0 if comparison is None else len(comparison.digests)
+        return has_new_topic or (entries > entries_said and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
 
     async def _look_up_once(self) -> None:
         """Whoever becomes the housekeeper learns where the last one stopped."""
@@ -140,12 +143,11 @@ class Snapshots:
         if previous is not None and previous.position >= state.position:
             self.covered_ms = max(self.covered_ms, time_ms)
             return previous.position == state.position
-        frozen = await self._digests.agreed()
-        if frozen is None:
+        agreed = await self._digests.agreed()
+        if agreed is None:
             log.warning("no snapshot: agents did not agree on the state in time", extra={"position": state.position})
             return False
-        # What came while agents were asked, their answers above all, counts as covered: it is little.
-        entries_covered, bytes_covered = self._metadata.entries_applied_count, self._metadata.entry_bytes_applied
+        frozen = agreed.frozen
         content, state_digest = await run_in_thread(frozen.encode_with_digest)
         pointer = SnapshotPointer(
             position=frozen.position,
@@ -162,7 +164,7 @@ class Snapshots:
             self._look_at(await self._ledger.load())
             return False
         self._pointer, self._taken_s = pointer, began_s
-        self._entries_covered, self._bytes_covered = entries_covered, bytes_covered
+        self._entries_covered, self._bytes_covered = agreed.entries_applied_count, agreed.entry_bytes_applied
         self._topics_covered = topics_covered
         self.covered_ms = max(self.covered_ms, time_ms)
         await self._ledger.trim(Position(max(pointer.position - await self._kept_count(), 0)))

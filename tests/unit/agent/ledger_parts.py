@@ -8,14 +8,13 @@ from agent.digest_checks import DigestChecks
 from agent.housekeeper import Housekeeper
 from agent.ids import SystemIds
 from agent.ledger_writer import LedgerWriter
-from agent.metadata_loop import MetadataLoop
+from agent.metadata_loop import FrozenState, MetadataLoop
 from agent.metrics import Metrics
 from agent.state_loading import load
 from coordinator.commands import StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger
 from coordinator.memory_log import MemoryLedger
-from coordinator.snapshot import Frozen
 from protocol.types import Milliseconds
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
@@ -52,7 +51,7 @@ class ManualClock:
 class NobodyIsAsked(DigestChecks):
     """Takes what this agent computed for right: nobody in these parts answers. Real ones: `test_digest_checks`."""
 
-    async def agreed(self) -> Frozen | None:
+    async def agreed(self) -> FrozenState | None:
         return await self._metadata.freeze()
 
 

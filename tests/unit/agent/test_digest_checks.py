@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from agent.digest_checks import DigestChecks
-from agent.metadata_loop import MetadataLoop
+from agent.metadata_loop import FrozenState, MetadataLoop
 from agent.snapshots import Snapshots
 from coordinator.commands import CompareDigest, ReportTime
 from coordinator.digest_comparison import Verdict
@@ -111,7 +111,11 @@ def answering(others: Sequence[Agent]) -> Callable[[], Awaitable[None]]:
 
 async def asked(agent: Agent, others: Sequence[Agent]) -> Frozen | None:
     agent.clock.meanwhile = answering(others)
-    return await agent.checks.agreed()
+    return frozen_of(await agent.checks.agreed())
+
+
+def frozen_of(agreed: FrozenState | None) -> Frozen | None:
+    return None if agreed is None else agreed.frozen
 
 
 async def test_s3_agents_that_agree_go_on_and_the_state_may_be_published() -> None:
@@ -133,7 +137,7 @@ async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptur
         asking = asyncio.create_task(one.checks.agreed())
         with pytest.raises(LedgerCorrupt, match="computed another state than most") as stopped:
             await three.checks.run()
-        frozen = await asking
+        frozen = frozen_of(await asking)
         assert frozen is not None
         assert frozen.digest() == one.comparison.digests[two.parts.writer.session]
         await two.look()
@@ -229,7 +233,7 @@ async def test_s3_an_agent_that_lags_behind_publishes_nothing() -> None:
 async def test_s3_an_agent_that_is_alone_asks_nobody() -> None:
     async with agents(1) as (one,):
         before = one.state.position
-        frozen = await one.checks.agreed()
+        frozen = frozen_of(await one.checks.agreed())
         assert frozen is not None
         assert frozen.digest() == digest(one.state)
         assert one.state.position == before
@@ -250,7 +254,7 @@ async def test_s3_an_agent_that_comes_later_judges_what_it_replayed_and_says_not
         core = one.parts.ledger.core  # type: ignore[attr-defined]
         async with running_parts(MemoryLedger(core), start("d", node=4), store=one.parts.store) as parts:
             late = Agent(parts)
-            frozen = parts.metadata.take_frozen()
+            frozen = frozen_of(parts.metadata.take_frozen())
             assert frozen is not None
             parts.metadata._follower.frozen = frozen
             await late.look()
@@ -268,7 +272,7 @@ async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() ->
         await one.parts.writer.submit(CompareDigest(shape=bytes(8)))
         await two.parts.metadata.barrier()
         await two.parts.metadata.freeze()
-        late = two.parts.metadata.take_frozen()
+        late = frozen_of(two.parts.metadata.take_frozen())
         await one.parts.writer.submit(ReportTime())
         await one.parts.writer.submit(CompareDigest(shape=bytes(8)))
         await two.parts.metadata.barrier()
