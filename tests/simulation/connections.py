@@ -182,7 +182,7 @@ class _ServerEnd:
             self._near.closed_by_agent()
             return
         except Exception as error:
-            if self._around.ledger.trusted_s is None and is_of_ended_group(error):
+            if self._around.plan.ledger_loss is not None and is_of_ended_group(error):
                 self._is_closed = True
                 return
             self._around.history.violation(f"a bug in a handler: {type(error).__name__}: {error}")

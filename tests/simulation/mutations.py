@@ -9,9 +9,8 @@ Above 500 lines, for each mutation is some lines, and one table holds them all.
 
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -39,52 +38,18 @@ from coordinator.snapshot import Frozen
 from coordinator.state import NO_TIME, ClusterState, DigestComparison, PartitionState
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
 from storage.gc_plan import ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
+from tests.simulation import loss_mutations
 from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.loop import NODE
+from tests.simulation.mutation import LEASE_LOST, MUTATIONS, archives_soon, mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import FaultName, Plan, draw
+from tests.simulation.plan import FaultName, draw
 from tests.simulation.world import Verdict, run
 from txn.producer_state import ACCEPT, Duplicate, decide
 
 SEEDS_DRAWN = 3_000
 SEEDS_TRIED_MAX = 80
 TABLE = Path(__file__).parent / "caught.txt"
-
-Switch = Callable[[], AbstractContextManager[object]]
-
-
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """A rule that is switched off, and in which worlds that may be seen."""
-
-    switch_off: Switch
-    may_show: Callable[[Plan], bool]
-
-
-MUTATIONS: dict[str, Mutation] = {}
-
-
-def mutation(
-    *faults: FaultName, where: Callable[[Plan], bool] = lambda plan: True
-) -> Callable[[Callable[[], Iterator[None]]], Switch]:
-    """Enter it under its function's name. It may show where one of `faults` happens (if any are named), and `where`."""
-
-    def enter(function: Callable[[], Iterator[None]]) -> Switch:
-        made = contextmanager(function)
-        MUTATIONS[function.__name__] = Mutation(
-            made, lambda plan: where(plan) and (not faults or any(fault in plan.faults for fault in faults))
-        )
-        return made
-
-    return enter
-
-
-LEASE_LOST = (FaultName.CRASH, FaultName.PAUSE, FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY)
-
-
-def archives_soon(plan: Plan) -> bool:
-    """Whether intake is replaced, and released, while others work."""
-    return plan.archive_interval_s < 10
 
 
 @mutation(*LEASE_LOST, where=lambda plan: plan.store_delay_s > 0.01)
@@ -467,6 +432,9 @@ def an_error_has_base_offset_0() -> Iterator[None]:
     assert defaults[0] == NO_OFFSET
     with patched(Acknowledgement.__new__, "__defaults__", (0, *defaults[1:])):
         yield
+
+
+MUTATIONS.update(loss_mutations.LOSS_MUTATIONS)
 
 
 def table() -> dict[str, int]:

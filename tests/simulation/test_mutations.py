@@ -8,7 +8,8 @@ from itertools import chain
 
 import pytest
 
-from tests.simulation.mutations import MUTATIONS, candidates, catch, table
+from tests.simulation.mutation import MUTATIONS
+from tests.simulation.mutations import candidates, catch, table
 from tests.simulation.world import run
 
 

@@ -17,6 +17,7 @@ from warnings import catch_warnings, simplefilter
 
 from agent import cleaner
 from agent.clock import SystemClock
+from coordinator.log import LedgerCorrupt
 from coordinator.topic_configs import TABLE_RETENTION
 from protocol.records import warm_kernels
 from storage.refs import session_of_key
@@ -215,7 +216,11 @@ class _World:
         for task in faults:
             task.cancel()
         self._faults.heal()
-        await LostLedger(self._around, self._agents, self._auditor, consumers).run(self._topics_at)
+        try:
+            await LostLedger(self._around, self._agents, self._auditor, consumers).run(self._topics_at)
+        except (LedgerCorrupt, TimeoutError) as error:
+            self.history.violation(f"the cluster cannot be recovered: {type(error).__name__}: {error}")
+            raise Violation from error
         self._faults.heal()
 
     async def _read_everything(self) -> None:
@@ -283,7 +288,7 @@ class _World:
         return _Within(seconds, lambda: self.history.violation(f"{otherwise} within {seconds} s"))
 
     def _bug(self, context: dict[str, object]) -> None:
-        if self._ledger.trusted_s is None and is_of_ended_group(context.get("exception")):
+        if self.plan.ledger_loss is not None and is_of_ended_group(context.get("exception")):
             return
         self.history.violation(f"a bug in a callback: {context.get('exception')!r}")
 

@@ -1,0 +1,46 @@
+"""What a mutation is, and the list of all: `tests.simulation.mutations` and `tests.simulation.loss_mutations` fill it.
+
+Rule: one is entered where it is defined, under its function's name.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from tests.simulation.plan import FaultName, Plan
+
+Switch = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A rule that is switched off, and in which worlds that may be seen."""
+
+    switch_off: Switch
+    may_show: Callable[[Plan], bool]
+
+
+MUTATIONS: dict[str, Mutation] = {}
+
+
+def mutation(
+    *faults: FaultName, where: Callable[[Plan], bool] = lambda plan: True
+) -> Callable[[Callable[[], Iterator[None]]], Switch]:
+    """Enter it under its function's name. It may show where one of `faults` happens (if any are named), and `where`."""
+
+    def enter(function: Callable[[], Iterator[None]]) -> Switch:
+        made = contextmanager(function)
+        MUTATIONS[function.__name__] = Mutation(
+            made, lambda plan: where(plan) and (not faults or any(fault in plan.faults for fault in faults))
+        )
+        return made
+
+    return enter
+
+
+LEASE_LOST = (FaultName.CRASH, FaultName.PAUSE, FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY)
+
+
+def archives_soon(plan: Plan) -> bool:
+    """Whether intake is replaced, and released, while others work."""
+    return plan.archive_interval_s < 10
