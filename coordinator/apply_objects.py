@@ -6,6 +6,7 @@ unchecked, the state's may be as old as the last entry that told one, and the gr
 next: such an object waits for that one (safety rule S2), and its grace begins then.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 from coordinator.state import NO_TIME, ClusterState, ObjectState
@@ -31,12 +32,13 @@ def add_object(state: ClusterState, *, key: str, kind: ObjectKind, object_bytes:
 
 def release_references(state: ClusterState, object_ids: Iterable[int]) -> None:
     """Drop one reference for each of `object_ids`, which may name an object several times."""
-    for value in object_ids:
+    objects = state.objects
+    for value, count in Counter(object_ids).items():
         object_id = ObjectId(value)
-        released = state.objects[object_id]
-        released.references -= 1
+        released = objects[object_id]
+        released.references -= count
         if not released.references:
-            del state.objects[object_id]
+            del objects[object_id]
             del state.object_ids[released.key]
             _release(state, released.key)
 

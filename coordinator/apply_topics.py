@@ -4,6 +4,8 @@ Limits are judged here with the values of `protocol.limits`: changing one of the
 Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
 """
 
+from itertools import chain
+
 from coordinator.apply_objects import release_references
 from coordinator.commands import (
     AllocateProducerIds,
@@ -89,8 +91,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     del state.topic_shapes[shape(topic.name)]
     state.partitions_count -= len(topic.partitions)
     state.producers_before_deletion = state.producer_id_next
-    for partition in topic.partitions:
-        release_references(state, partition.index.object_ids)
+    release_references(state, chain.from_iterable(partition.index.object_ids for partition in topic.partitions))
     return Done()
 
 
