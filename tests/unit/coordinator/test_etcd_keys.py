@@ -61,6 +61,9 @@ def test_the_identity_survives() -> None:
     identity = LedgerIdentity(cluster_id="abc", incarnation=2)
     assert write_meta(identity) == b'{"cluster_id":"abc","incarnation":2}'
     assert read_meta(write_meta(identity)) == identity
+    of_bucket = LedgerIdentity(cluster_id="abc", incarnation=2, bucket_id="one")
+    assert write_meta(of_bucket) == b'{"cluster_id":"abc","incarnation":2,"bucket_id":"one"}'
+    assert read_meta(write_meta(of_bucket)) == of_bucket
 
 
 def test_a_fenced_ledger_says_so_in_its_meta() -> None:

@@ -7,6 +7,7 @@ from aetcd.rpc import kv_pb2, rpc_pb2
 
 from coordinator.etcd_keys import EtcdKeys, write_head, write_meta
 from coordinator.etcd_lineage import Lineage, Seen
+from coordinator.etcd_requests import has_value
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, position_first
 from protocol.types import Position, SessionId
 
@@ -25,10 +26,9 @@ def found(*pairs: kv_pb2.KeyValue | None) -> list[rpc_pb2.ResponseOp]:
     return [rpc_pb2.ResponseOp(response_range=answer) for answer in answers]
 
 
-def meta(cluster_id: str = "mine", incarnation: int = 2) -> kv_pb2.KeyValue:
-    return kv_pb2.KeyValue(
-        key=KEYS.meta, value=write_meta(LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation))
-    )
+def meta(cluster_id: str = "mine", incarnation: int = 2, bucket_id: str = "") -> kv_pb2.KeyValue:
+    identity = LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation, bucket_id=bucket_id)
+    return kv_pb2.KeyValue(key=KEYS.meta, value=write_meta(identity))
 
 
 def head(revision: int) -> kv_pb2.KeyValue:
@@ -96,6 +96,24 @@ def test_s9_another_ledger_is_found_out(
         lineage().judge(found(*answers), SEEN)
     with pytest.raises(LedgerCorrupt, match=says):
         lineage().judge_reading(found(*answers, None, entry(9)), SEEN)
+
+
+def test_s9_a_bucket_that_another_agent_claimed_is_learnt_of_and_guards_what_is_written() -> None:
+    opened = lineage()
+    assert opened.identity.bucket_id == ""
+    opened.judge(found(meta(bucket_id="one"), None), NOTHING)
+    assert opened.identity == replace(IDENTITY, bucket_id="one")
+    assert opened.guards() == [has_value(KEYS.meta, meta(bucket_id="one").value)]
+    opened.judge(found(meta(bucket_id="one"), None), NOTHING)
+    opened.judge_event(meta(bucket_id="one"))
+
+
+@pytest.mark.parametrize(("bucket_id", "says"), [("two", "the bucket two"), ("", "the bucket of nobody")])
+def test_s9_a_ledger_that_names_another_bucket_than_it_did_is_found_out(bucket_id: str, says: str) -> None:
+    opened = lineage()
+    opened.claimed(replace(IDENTITY, bucket_id="one"))
+    with pytest.raises(LedgerCorrupt, match=rf"{says}, where it named one: was etcd restored from a backup"):
+        opened.judge(found(meta(bucket_id=bucket_id), None), NOTHING)
 
 
 def test_an_answer_may_be_older_than_what_was_seen_since_it_was_asked_for() -> None:
