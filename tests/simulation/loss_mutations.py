@@ -1,4 +1,7 @@
-"""What guards records that go, and clusters that lose their ledgers, switched off: `tests.simulation.mutations`."""
+"""What guards records that go, and clusters that lose their ledgers, switched off.
+
+Rule: as `tests.simulation.mutations`, which has them from here.
+"""
 
 from collections.abc import Awaitable, Iterator
 from typing import Any
@@ -21,7 +24,7 @@ from coordinator.recovery import Recovery
 from coordinator.state import ClusterState
 from protocol.types import Offset
 from storage.object_store import ObjectStore
-from tests.simulation.mutation import MUTATIONS, archives_soon, mutation
+from tests.simulation.mutation import archives_soon, mutation
 from tests.simulation.patches import patched
 from tests.simulation.plan import FaultName, LedgerLoss, Plan
 
@@ -32,9 +35,6 @@ def trims_by_time(plan: Plan) -> bool:
 
 def loses_ledger(plan: Plan) -> bool:
     return plan.ledger_loss in {LedgerLoss.WIPED, LedgerLoss.RESTORED}
-
-
-BEFORE = set(MUTATIONS)
 
 
 @mutation(FaultName.CLOCK, where=trims_by_time)
@@ -236,6 +236,3 @@ def s9_producer_ids_are_given_twice() -> Iterator[None]:
     finish_right = Recovery.finish
     with patched(Recovery, "finish", finish):
         yield
-
-
-LOSS_MUTATIONS = {name: found for name, found in MUTATIONS.items() if name not in BEFORE}

@@ -38,7 +38,7 @@ from coordinator.snapshot import Frozen
 from coordinator.state import NO_TIME, ClusterState, DigestComparison, PartitionState
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
 from storage.gc_plan import ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
-from tests.simulation import loss_mutations
+from tests.simulation import loss_mutations as _entered  # noqa: F401
 from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.loop import NODE
 from tests.simulation.mutation import LEASE_LOST, MUTATIONS, archives_soon, mutation
@@ -432,9 +432,6 @@ def an_error_has_base_offset_0() -> Iterator[None]:
     assert defaults[0] == NO_OFFSET
     with patched(Acknowledgement.__new__, "__defaults__", (0, *defaults[1:])):
         yield
-
-
-MUTATIONS.update(loss_mutations.LOSS_MUTATIONS)
 
 
 def table() -> dict[str, int]:
