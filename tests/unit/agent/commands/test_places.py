@@ -1,5 +1,6 @@
 """Where recover and audit find ledger and bucket: flags, environment, a file, and how one gets into etcd."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from agent.commands.failure import CommandFailed
 from agent.commands.places import PLACE_OPTIONS, is_ledger_named, place_settings
 
 LEDGER, STORE = "etcds://127.0.0.1:2379/c", "memory:"
-NOTHING: dict[str, object] = dict.fromkeys(PLACE_OPTIONS | {"data-dir"})
+NOTHING: Mapping[str, object] = dict.fromkeys(PLACE_OPTIONS | {"data-dir"})
 
 
 @pytest.fixture(autouse=True)
