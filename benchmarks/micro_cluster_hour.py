@@ -86,6 +86,7 @@ async def rows(etcd: Etcd, cluster: Cluster, appends: int, seconds_max: float) -
         "what": "cold start",
         "chunks": round(total(scrape(late.http), "penstock_chunks")),
         "seconds": round(time.monotonic() - began, 2),
+        "cpu_s": round(cpu_seconds(late.process.pid), 2),
         "resident_mib": round(memory_mib(late.process.pid)),
     }
 
