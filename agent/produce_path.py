@@ -320,18 +320,20 @@ class ProducePath:
 
     def _answer_some(self) -> None:
         rows_left = ROWS_PER_TURN
-        while self._answering and rows_left:
-            oldest = self._answering[0]
-            places = oldest.intake.tickets[oldest.places_told : oldest.places_told + rows_left]
-            for place in places:
-                cast("Ticket", place.ticket).settle(oldest.answer_of(place))
-            oldest.places_told += len(places)
-            rows_left -= len(places)
-            if oldest.places_told == len(oldest.intake.tickets):
-                self._answering.popleft()
-                self._release(oldest.intake)
-        if self._answering:
-            asyncio.get_running_loop().call_soon(self._answer_some)
+        try:
+            while self._answering and rows_left:
+                oldest = self._answering[0]
+                places = oldest.intake.tickets[oldest.places_told : oldest.places_told + rows_left]
+                oldest.places_told += len(places)  # first: a group that cannot be told holds up no others for ever
+                rows_left -= len(places)
+                for place in places:
+                    cast("Ticket", place.ticket).settle(oldest.answer_of(place))
+                if oldest.places_told == len(oldest.intake.tickets):
+                    self._answering.popleft()
+                    self._release(oldest.intake)
+        finally:
+            if self._answering:
+                asyncio.get_running_loop().call_soon(self._answer_some)
 
     def _release(self, intake: SealedIntake) -> None:
         """An intake is settled: let in what waited for room, and seal what gathered meanwhile."""

@@ -297,6 +297,27 @@ async def test_many_are_told_an_error_in_turns_too() -> None:
     assert most_in_a_turn(told) == ROWS_PER_TURN
 
 
+class BrokenTicket:
+    """Of a request with a bug."""
+
+    def settle(self, _acknowledgement: Acknowledgement) -> None:
+        raise AssertionError("settled twice")
+
+
+async def test_a_group_that_cannot_be_told_holds_up_no_others_for_ever() -> None:
+    async with data_paths() as paths:
+        seen: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: seen.append(context["exception"]))
+        view = memoryview(PLAIN)
+        broken = BrokenTicket()
+        paths.produce_path.add(BatchGroup(TOPIC, PartitionIndex(0), view, split_batches(view), broken))
+        await paths.produce_path.drain()
+        (answer,) = await paths.produce(PLAIN)
+        assert paths.produce_path.bytes_held == 0
+    assert [str(error) for error in seen] == ["settled twice"]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.none, 2)
+
+
 async def test_accepted_and_refused_batches_are_counted_apart() -> None:
     async with data_paths() as paths:
         await paths.produce(idempotent(b"a", 0), idempotent(b"c", 2), PLAIN)
