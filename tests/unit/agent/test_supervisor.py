@@ -1,6 +1,7 @@
 """Which failures are tried again, and which end the agent."""
 
 import asyncio
+import logging
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import pytest
@@ -140,3 +141,12 @@ async def test_a_bug_in_one_clients_work_ends_that_work_alone(caplog: pytest.Log
 async def test_a_ledger_that_contradicts_itself_is_nobodys_own_trouble() -> None:
     with pytest.raises(LedgerCorrupt):
         await contain(Failing(LedgerCorrupt("two heads")), lambda: None)
+
+
+async def test_outages_are_told_elsewhere_and_other_failures_here(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    failures = (LedgerUnavailable("away"), StoreUnavailable("away"), StoreMisconfigured("denied"), OSError("full"))
+    async with Supervisor(clock=ManualClock(), ids=EvenIds()) as supervisor:
+        supervisor.start("cleaner", Failing(*failures))
+    assert [vars(record)["reason"] for record in caplog.records] == ["StoreMisconfigured: denied", "OSError: full"]
+    assert supervisor.restarts_count == len(failures)
