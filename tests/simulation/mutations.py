@@ -224,7 +224,7 @@ def s6_the_last_reference_that_goes_releases_nothing() -> Iterator[None]:
         yield
 
 
-@mutation(where=lambda plan: archives_soon(plan) and plan.has_operator)
+@mutation(where=lambda plan: archives_soon(plan) and plan.has_operator and not plan.is_log_trimmed)
 def s6_a_replacement_is_not_compared() -> Iterator[None]:
     """An archive pass that was planned from an old index is put in its place."""
 
