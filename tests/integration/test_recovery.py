@@ -21,6 +21,10 @@ from tests.services import PENSTOCK, Minio, Penstock, PenstockFactory
 
 SECONDS_MAX = 60.0
 LEASE_SECONDS_MAX = 40.0
+COMMAND_SECONDS_MAX = 120.0
+"""A recovery watches the bucket, and waits for a lease and a request to the store."""
+REQUEST = ("--store-timeout-s", "5")
+"""No request to the store takes longer here, and a recovery waits for one."""
 OPTIONS = {"snapshot-entries": "10", "archive-interval-s": "3600", "flush-interval-ms": "0"}
 
 
@@ -66,7 +70,12 @@ def offline(cluster: Cluster, name: str, *options: str) -> subprocess.CompletedP
     """A command that opens ledger and bucket itself."""
     command: list[str | Path] = [PENSTOCK, name, "--ledger", cluster.ledger, "--store", cluster.store, *options]
     return subprocess.run(
-        command, env={**cluster.env, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=60
+        command,
+        env={**cluster.env, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=COMMAND_SECONDS_MAX,
     )
 
 
@@ -74,7 +83,7 @@ def recovered(cluster: Cluster) -> dict[str, object]:
     """The report of a recovery, which waits for the leases of agents that are gone."""
     deadline = time.monotonic() + LEASE_SECONDS_MAX
     while True:
-        done = offline(cluster, "recover", "--json")
+        done = offline(cluster, "recover", "--json", *REQUEST)
         if done.returncode == 0:
             told = json.loads(done.stdout)
             assert isinstance(told, dict)
@@ -162,9 +171,10 @@ def test_s9_a_broker_whose_ledger_file_is_gone_gets_its_records_back(penstock: P
     assert broker.process.stop() == 0
 
     def recover(*options: str) -> subprocess.CompletedProcess[str]:
-        command: list[str | Path] = [PENSTOCK, "recover", "--data-dir", broker.data, *options]
+        command: list[str | Path] = [PENSTOCK, "recover", "--data-dir", broker.data, *REQUEST, *options]
+        env = {"PATH": "/usr/bin:/bin"}
         return subprocess.run(
-            command, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=120
+            command, env=env, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS_MAX
         )
 
     needless = recover("--json")
