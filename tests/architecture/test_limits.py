@@ -178,3 +178,12 @@ def test_an_answer_over_http_has_no_more_rows_by_itself_than_on_demand() -> None
 def test_every_object_that_holds_records_can_be_inspected() -> None:
     assert limits.INTAKE_OBJECT_BYTES_MAX <= limits.INSPECTED_OBJECT_BYTES_MAX
     assert limits.ARCHIVE_PASS_BYTES_MAX <= limits.INSPECTED_OBJECT_BYTES_MAX
+
+
+def test_a_recovery_watches_for_several_marks_of_whoever_uses_the_bucket() -> None:
+    assert limits.RECOVERY_WATCH_S >= 3 * limits.REACHED_MARK_INTERVAL_S
+
+
+def test_what_stays_behind_a_snapshot_is_little_of_etcds_room() -> None:
+    kept_bytes = limits.LEDGER_KEPT_POSITIONS_MAX * limits.LEDGER_GROUP_BYTES_MAX
+    assert kept_bytes < (1 - limits.LEDGER_PRESSURE_HIGH) * limits.ETCD_QUOTA_BYTES_DEFAULT

@@ -155,7 +155,7 @@ class TestAnAgentThatRuns:
         assert [await name.is_ours() for _ in range(3)] == [False, False, False]
         (record,) = caplog.records
         assert "nothing is deleted" in record.message
-        await store.put(CLUSTER_KEY, [record.content.encode()])  # type: ignore[attr-defined] - what the log says to put
+        await store.put(CLUSTER_KEY, [record.content.encode()])  # type: ignore[attr-defined]
         assert await name.is_ours()
         assert claim == await store.get(CLUSTER_KEY)
 
