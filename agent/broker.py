@@ -15,7 +15,7 @@ from agent.chunk_reader import ChunkReader
 from agent.cleaner import Cleaner
 from agent.clock import Clock
 from agent.clock_check import ClockCheck
-from agent.cluster_identity import BucketName
+from agent.cluster_identity import BucketWatch
 from agent.cpu import run_in_thread
 from agent.digest_checks import DigestChecks
 from agent.fetch_path import FetchPath
@@ -93,7 +93,9 @@ class Broker:
         self._supervisor = supervisor
         self._metadata = MetadataLoop(ledger=ledger, store=store, follower=follower, clock=clock)
         self._clock_check = ClockCheck(store=store, clock=clock)
-        self._bucket_name = BucketName(store=store, identity=identity, clock=clock)
+        self._bucket_watch = BucketWatch(
+            store=store, ledger=ledger, identity=identity, position=lambda: self.state.position, clock=clock
+        )
         self.node_id = node_id_of(settings.name, follower.state.sessions.values())
 
     @property
@@ -117,7 +119,7 @@ class Broker:
         # Once before the first entry, so that the state has a time before anything is served (safety rules S2, S14).
         await self._clock_check.check_or_report()
         self._supervisor.start("clock check", self._clock_check.run)
-        self._supervisor.start("name of the bucket", self._bucket_name.run)
+        self._supervisor.start("bucket watch", self._bucket_watch.run)
         self._writer = LedgerWriter(
             ledger=self._ledger,
             metadata=self._metadata,
@@ -256,7 +258,7 @@ class Broker:
             writer=writer,
             housekeeper=self._housekeeper,
             snapshots=self._snapshots,
-            is_bucket_ours=self._bucket_name.is_ours,
+            is_bucket_ours=self._bucket_watch.is_ours,
             clock=clock,
             metrics=self._metrics,
             grace_ms=settings.gc_grace_s * 1000,

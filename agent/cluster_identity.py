@@ -8,17 +8,19 @@ objects that they refer to lie elsewhere. So is a ledger that has not come as fa
 restored from a backup, and what followed is lost to it, while its objects are there. Of what was acknowledged then the
 cleaner would see leftovers of sessions.
 
-An agent that runs goes on looking (`BucketName`): its bucket may be recovered under another ledger meanwhile.
+An agent that runs goes on looking (`BucketWatch`): its bucket may be recovered under another ledger meanwhile, or the
+ledger restored from a backup that is younger than all that this agent has read of it, so that it notices nothing else.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
 
 from agent.clock import Clock
-from coordinator.log import Ledger, LedgerCorrupt, LedgerIdentity
-from protocol.limits import BUCKET_NAME_CHECK_INTERVAL_S
+from coordinator.log import Ledger, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
+from protocol.limits import BUCKET_CHECK_INTERVAL_S
 from protocol.types import Position, SessionId
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreError
 from storage.refs import (
@@ -162,31 +164,56 @@ def _of_another(identity: LedgerIdentity, found: ClusterFile, *, is_new: bool) -
     )
 
 
-class BucketName:
-    """Whether the bucket still belongs to the ledger that an agent has open; one GET a time."""
+class BucketWatch:
+    """Whether the bucket still belongs to the ledger that an agent has open."""
 
-    def __init__(self, *, store: ObjectStore, identity: LedgerIdentity, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        ledger: Ledger,
+        identity: LedgerIdentity,
+        position: Callable[[], Position],
+        clock: Clock,
+    ) -> None:
+        """`position`: how far the agent has read. While that stands still a look is one GET, and three LISTs else."""
         self._store = store
+        self._ledger = ledger
         self._identity = identity
+        self._position = position
         self._clock = clock
         self._is_doubt_told = False
 
     async def run(self) -> None:
-        """Look again and again, for ever; a store that is away is asked again the next time."""
+        """Look again and again, for ever; a store or a ledger that is away is asked again the next time."""
+        looked_at = self._position()
         while True:
-            await self._clock.sleep(BUCKET_NAME_CHECK_INTERVAL_S)
+            await self._clock.sleep(BUCKET_CHECK_INTERVAL_S)
+            position = self._position()
             try:
-                await self.is_ours()
-            except StoreError as error:
+                if position == looked_at:
+                    await self._is_named()
+                else:
+                    await self.is_ours()
+            except (StoreError, LedgerUnavailable) as error:
                 log.warning("could not look whose bucket it is", extra={"reason": str(error)})
+            else:
+                looked_at = position
 
     async def is_ours(self) -> bool:
         """Whether the bucket says so. False where it says nothing that can be read: then nothing may be deleted, and
         somebody has to look, but what is there can be served.
 
-        Raises `AnotherBucket` where it names another ledger, which judges what is garbage from now on: what this agent
-        acknowledged after that would be lost, so it has to end (safety rule S9). Raises `StoreError`.
+        Raises `LedgerCorrupt` where it was written by agents that had come further than the ledger now is, and
+        `AnotherBucket` where it names another ledger, which judges what is garbage from now on: what this agent
+        acknowledged after that would be lost, so it has to end (safety rule S9). Raises `StoreError` and
+        `LedgerUnavailable`.
         """
+        is_named = await self._is_named()
+        await check_reached(self._store, self._ledger)
+        return is_named
+
+    async def _is_named(self) -> bool:
         try:
             found = await read_cluster_file(self._store)
         except LedgerCorrupt as error:

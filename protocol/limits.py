@@ -315,8 +315,9 @@ RECOVERY_READ_RETRY_S = 1.0
 RECOVERY_WATCH_S = 8.0
 """How long a recovery watches the bucket for writes of agents that it does not know of: for several marks, one of which
 every ledger that moves leaves in each `REACHED_MARK_INTERVAL_S` (safety rule S9)."""
-BUCKET_NAME_CHECK_INTERVAL_S = 30.0
-"""How often an agent looks whether the bucket still names its ledger, by one GET (safety rule S9)."""
+BUCKET_CHECK_INTERVAL_S = 30.0
+"""How often an agent looks whether the bucket still names its ledger, and whether the ledger is as far as the bucket
+says (safety rule S9)."""
 ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 """How long after a session's end its objects are looked for once more: a put may land late (safety rule S6)."""
 

@@ -16,7 +16,7 @@ import pytest
 from agent.archiver import Archiver
 from agent.audit import Audit
 from agent.cleaner import Cleaner
-from agent.cluster_identity import BucketName, check_bucket
+from agent.cluster_identity import BucketWatch, check_bucket
 from agent.housekeeper import Housekeeper
 from agent.ids import SystemIds
 from agent.ledger_writer import OutcomeUnknown
@@ -151,7 +151,13 @@ class World:
             writer=parts.writer,
             housekeeper=housekeeper,
             snapshots=snapshots,
-            is_bucket_ours=BucketName(store=self.store, identity=self.core.identity, clock=parts.clock).is_ours,
+            is_bucket_ours=BucketWatch(
+                store=self.store,
+                ledger=parts.ledger,
+                identity=self.core.identity,
+                position=lambda: parts.metadata.state.position,
+                clock=parts.clock,
+            ).is_ours,
             clock=parts.clock,
             metrics=parts.metrics,
             grace_ms=GRACE_MS,

@@ -1,18 +1,18 @@
 """Ledger and bucket of one cluster, or no agent."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from agent.cluster_identity import CLUSTER_KEY, AnotherBucket, BucketName, check_bucket, check_reached, claim_bucket
-from coordinator.log import Entry, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
+from agent.cluster_identity import CLUSTER_KEY, AnotherBucket, BucketWatch, check_bucket, check_reached, claim_bucket
+from coordinator.log import Entry, Ledger, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
-from protocol.limits import BUCKET_NAME_CHECK_INTERVAL_S
+from protocol.limits import BUCKET_CHECK_INTERVAL_S
 from protocol.types import ObjectNumber, Position, SessionId
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
-from storage.object_store import ObjectMeta
+from storage.object_store import ObjectMeta, ObjectStore
 from storage.refs import intake_key, reached_key, snapshot_key
 from tests.unit.agent.ledger_parts import ManualClock
 
@@ -118,10 +118,38 @@ class TestAnAgentThatRuns:
 
     IDENTITY = LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="one")
 
-    async def claimed(self) -> tuple[MemoryStore, BucketName]:
+    async def claimed(self) -> tuple[MemoryStore, BucketWatch]:
         store = MemoryStore()
         await check_bucket(store, LedgerIdentity(cluster_id="mine", incarnation=1), new_bucket_id="one")
-        return store, BucketName(store=store, identity=self.IDENTITY, clock=ManualClock())
+        return store, self.watch(store)
+
+    def watch(
+        self,
+        store: ObjectStore,
+        *,
+        ledger: Ledger | None = None,
+        position: Callable[[], Position] = lambda: Position(0),
+        clock: ManualClock | None = None,
+    ) -> BucketWatch:
+        return BucketWatch(
+            store=store,
+            ledger=MemoryLedger() if ledger is None else ledger,
+            identity=self.IDENTITY,
+            position=position,
+            clock=ManualClock() if clock is None else clock,
+        )
+
+    async def test_s9_an_agent_that_had_not_read_past_the_backup_ends_when_it_goes_on(self) -> None:
+        """The ledger that it reads was restored, and holds all that this agent has seen: only the bucket knows."""
+        store, _ = await self.claimed()
+        await store.put(reached_key(Position(9)), [b"x"])
+        positions = iter((3, 3, 3, 4))
+        watch = self.watch(store, ledger=await TestReached.ledger_at(4), position=lambda: Position(next(positions)))
+        with pytest.raises(LedgerCorrupt, match="older copy"):
+            await watch.run()
+        assert list(positions) == []  # as long as nothing came, one look at the name was enough
+        with pytest.raises(LedgerCorrupt, match="older copy"):
+            await watch.is_ours()
 
     async def test_its_own_bucket(self) -> None:
         _, name = await self.claimed()
@@ -163,7 +191,7 @@ class TestAnAgentThatRuns:
         memory, _ = await self.claimed()
         store, clock = FailingStore(memory), ManualClock()
         store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
-        name = BucketName(store=store, identity=self.IDENTITY, clock=clock)
+        name = self.watch(store, clock=clock)
 
         async def recovered() -> None:
             while len(clock.slept) < 3:
@@ -179,7 +207,7 @@ class TestAnAgentThatRuns:
         with pytest.raises(ExceptionGroup) as raised:
             await both()
         assert raised.group_contains(AnotherBucket)
-        assert set(clock.slept) == {BUCKET_NAME_CHECK_INTERVAL_S}
+        assert set(clock.slept) == {BUCKET_CHECK_INTERVAL_S}
 
 
 class TestReached:
