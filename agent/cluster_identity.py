@@ -235,7 +235,7 @@ class BucketWatch:
     def _doubt(self, reason: str) -> bool:
         if not self._is_doubt_told:
             log.error(
-                "nobody can tell whose bucket it is: nothing is deleted from it, and no agent can be started on it, "
+                "nobody can tell whose bucket it is: no garbage is deleted from it, and no agent can be started on it, "
                 f"until {CLUSTER_KEY} is back as it was",
                 extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
             )

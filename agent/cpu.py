@@ -14,8 +14,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _POOL = ThreadPoolExecutor(max_workers=CPU_THREADS_MAX, thread_name_prefix="cpu")
+_OWN = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own")
 
 
 async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """The function's result. Cancelling the caller does not stop a call that began."""
     return await asyncio.get_running_loop().run_in_executor(_POOL, lambda: function(*args, **kwargs))
+
+
+async def run_in_own_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same where everybody waits for the result, so that it must not wait for a thread of the pool."""
+    return await asyncio.get_running_loop().run_in_executor(_OWN, lambda: function(*args, **kwargs))

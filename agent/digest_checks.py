@@ -9,6 +9,7 @@ come.
 Rule: an agent that differs ends with an error, drains nothing and writes nothing more of what it computed.
 """
 
+import asyncio
 import logging
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import FrozenState, MetadataLoop
 from agent.metrics import Metrics
 from coordinator.commands import CompareDigest, Done, ReportDigest
-from coordinator.digest_comparison import Verdict, is_undisputed, judge
+from coordinator.digest_comparison import Verdict, judge, may_be_published
 from coordinator.log import LedgerCorrupt
 from coordinator.snapshot import SHAPE
 from coordinator.state import DigestComparison
@@ -28,6 +29,7 @@ from protocol.types import Position
 
 log = logging.getLogger(__name__)
 
+_SAID = b""
 RUNBOOK = "docs/RUNBOOK.md, 'An agent stopped because its state differs'"
 
 
@@ -56,6 +58,7 @@ class DigestChecks:
         self._housekeeper = housekeeper
         self._clock = clock
         self._metrics = metrics
+        self._looking = asyncio.Lock()
         self._own: _Own | None = None
         self._is_settled = False
         self._waiting_count = 0
@@ -85,8 +88,8 @@ class DigestChecks:
         """The state at a position from now on, as all agents computed it, or None where they do not agree.
 
         An agent that says nothing for `DIGEST_WAIT_SECONDS_MAX`, although its session lives, does not hold it up: then
-        it is enough that nobody spoke against this state. Where there is one session nobody is asked. Raises as `look`
-        does, and `OutcomeUnknown`.
+        it is enough that most said the same (`coordinator.digest_comparison.may_be_published`). Where there is one
+        session nobody is asked. Raises as `look` does, and `OutcomeUnknown`.
         """
         if len(self._metadata.state.sessions) <= 1:
             return await self._metadata.freeze()
@@ -112,53 +115,59 @@ class DigestChecks:
             found = self._found()
             if found is not None and self._kept is not None:
                 comparison, own = found
-                if judge(comparison, own) is not Verdict.OPEN:
-                    return self._kept
-                if is_late:
-                    return self._kept if self._is_enough(comparison, own) else None
+                match judge(comparison, own):
+                    case Verdict.AGREED | Verdict.OTHERS_DIFFER:
+                        return self._kept
+                    case Verdict.OPEN:
+                        if is_late:
+                            return self._kept if self._is_enough(comparison, own) else None
+                    case _:
+                        return None
             elif is_late:
                 return None
             await self._clock.sleep(DIGEST_LOOK_INTERVAL_S)
 
     def _is_enough(self, comparison: DigestComparison, own: bytes) -> bool:
-        is_undisputed_ = is_undisputed(comparison, own)
+        is_enough = may_be_published(comparison, own)
         log.warning(
             "not every agent said in time what it computed",
             extra={
                 "position": comparison.position,
                 "agents": [self._name(session) for session, said in comparison.digests.items() if said is None],
-                "is_snapshot_taken": is_undisputed_,
+                "is_snapshot_taken": is_enough,
             },
         )
-        return is_undisputed_
+        return is_enough
 
     async def look(self) -> None:
-        """Say what was asked for since the last look, and judge. Raises `LedgerCorrupt` where this agent differs."""
-        taken = self._metadata.take_frozen()
-        if taken is not None:
-            await self._say(taken)
-        found = self._found()
-        if found is not None and not self._is_settled:
-            self._judge(*found)
+        """Say what was asked for since the last look, and judge. Raises `LedgerCorrupt` where this agent differs.
 
-    async def _say(self, taken: FrozenState) -> None:
-        comparison, frozen = self._metadata.state.comparison, taken.frozen
-        if comparison is None or comparison.position != frozen.position:
-            return
-        digest: bytes | None = None
-        # A version of this program with other fields in its snapshots gives the same state another digest.
-        if comparison.shape == SHAPE:
-            digest = await run_in_thread(frozen.digest)
-            self._own, self._is_settled = _Own(position=frozen.position, digest=digest), False
-            self._kept = taken if self._waiting_count else None
-        # An agent that was not there yet when it was asked judges itself by what it replayed, and says nothing.
-        if self._writer.session in comparison.digests:
-            await self._writer.submit(ReportDigest(position=frozen.position, digest=digest))
+        An agent that was not there yet when the others were asked says nothing, and what they said is no verdict on it.
+        """
+        async with self._looking:
+            taken = await self._metadata.take_frozen()
+            if taken is None or self._writer.session not in taken[0].digests:
+                return
+            comparison, frozen = taken
+            # A version of this program with other fields in its snapshots gives the same state another digest.
+            if frozen is not None and comparison.shape == SHAPE:
+                digest = await run_in_thread(frozen.frozen.digest)
+                self._own, self._is_settled = _Own(position=comparison.position, digest=digest), False
+                self._kept = frozen if self._waiting_count else None
+            if comparison.digests.get(self._writer.session, _SAID) is None:
+                own = self._own
+                said = own.digest if own is not None and own.position == comparison.position else None
+                await self._writer.submit(ReportDigest(position=comparison.position, digest=said))
+            found = self._found()
+            if found is not None and not self._is_settled:
+                self._judge(*found)
 
     def _found(self) -> tuple[DigestComparison, bytes] | None:
-        """The newest comparison and what this agent computed for it, where it did."""
+        """The newest comparison and what this agent computed for it, where it was asked and did."""
         comparison, own = self._metadata.state.comparison, self._own
         if comparison is None or own is None or own.position != comparison.position:
+            return None
+        if self._writer.session not in comparison.digests:
             return None
         return comparison, own.digest
 
@@ -168,7 +177,7 @@ class DigestChecks:
             return
         self._is_settled = True
         self._metrics.digest_comparisons.labels(verdict.value.replace(" ", "_")).inc()
-        if verdict is Verdict.AGREED:
+        if verdict in (Verdict.AGREED, Verdict.INCOMPLETE):
             return
         told = self._told(comparison)
         match verdict:
@@ -188,8 +197,8 @@ class DigestChecks:
                 raise LedgerCorrupt(
                     f"agents computed different states, and none is that of most: at position {comparison.position} "
                     f"this agent's digest is {own.hex()}, all: {told} (safety rule S3). Nobody knows who is right, so "
-                    "none of them serves on, and no snapshot was made of either. Start them again: they load the last "
-                    f"snapshot that was agreed upon. Then report it: {RUNBOOK}"
+                    "none of them serves on. Start them again: they load the last snapshot and compute anew what came "
+                    f"after it. Then report it: {RUNBOOK}"
                 )
 
     def _told(self, comparison: DigestComparison) -> str:

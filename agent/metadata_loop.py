@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.clock import Clock
-from agent.cpu import run_in_thread
+from agent.cpu import run_in_own_thread
 from agent.state_loading import load
 from coordinator.commands import ChunksCommitted, DeleteTopic, Outcome
 from coordinator.follower import Applied, Follower
 from coordinator.log import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, Trimmed
 from coordinator.snapshot import Frozen
-from coordinator.state import ClusterState
+from coordinator.state import ClusterState, DigestComparison
 from protocol.limits import BARRIER_SECONDS_MAX
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
 from storage.object_store import ObjectStore, StoreUnavailable
@@ -90,18 +90,26 @@ class MetadataLoop:
         """The state as it is now. Nothing is applied until a thread has copied it; the loop goes on meanwhile."""
         async with self._applying:
             return FrozenState(
-                frozen=await run_in_thread(Frozen, self.state),
+                frozen=await run_in_own_thread(Frozen, self.state),
                 entries_applied_count=self.entries_applied_count,
                 entry_bytes_applied=self.entry_bytes_applied,
             )
 
-    def take_frozen(self) -> FrozenState | None:
-        """The state behind the newest append that asks for its digest (safety rule S3), once."""
-        frozen, self._follower.frozen = self._follower.frozen, None
-        if frozen is None:
-            return None
-        entries, entry_bytes = self._applied_when_frozen
-        return FrozenState(frozen=frozen, entries_applied_count=entries, entry_bytes_applied=entry_bytes)
+    async def take_frozen(self) -> tuple[DigestComparison, FrozenState | None] | None:
+        """The comparison of digests that is going on or was last (safety rule S3), if any, and once the state at its
+        position: not again, nor where this agent came past that by a snapshot.
+        """
+        async with self._applying:
+            comparison = self.state.comparison
+            frozen, self._follower.frozen = self._follower.frozen, None
+            if comparison is None:
+                return None
+            if frozen is None or frozen.position != comparison.position:
+                return comparison, None
+            applied, applied_bytes = self._applied_when_frozen
+            return comparison, FrozenState(
+                frozen=frozen, entries_applied_count=applied, entry_bytes_applied=applied_bytes
+            )
 
     def expect(self, session: SessionId, number: int, future: asyncio.Future[Outcome]) -> None:
         """Give the outcome of an own entry to `future` when it is applied."""
@@ -221,7 +229,7 @@ class MetadataLoop:
         async with self._applying:
             self._receive_until_asked(records)
             while self._follower.is_asked:
-                self._follower.frozen = await run_in_thread(Frozen, self.state)
+                self._follower.frozen = await run_in_own_thread(Frozen, self.state)
                 self._applied_when_frozen = self.entries_applied_count, self.entry_bytes_applied
                 self._receive_until_asked(records)
 

@@ -169,7 +169,7 @@ class Metrics:
         self.snapshots = self._counter("snapshots", "Snapshots written.")
         self.digest_comparisons = self._counter(
             "digest_comparisons",
-            "Comparisons of the state with other agents', by how they ended: alert on all but agreed.",
+            "Comparisons of the state with other agents', by how they ended: alert on all but agreed and incomplete.",
             ("outcome",),
         )
 

@@ -267,9 +267,11 @@ class ProducePath:
             log.warning("a commit was refused", extra={"key": intake.key, "outcome": str(outcome)})
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
-        self._count(intake, outcome)
-        self._keep_in_cache(intake, outcome)  # before the fetches look that the same entry wakes
-        self._answer(intake, lambda place: self._acknowledgement(intake, outcome, place))
+        try:
+            self._count(intake, outcome)
+            self._keep_in_cache(intake, outcome)  # before the fetches look that the same entry wakes
+        finally:
+            self._answer(intake, lambda place: self._acknowledgement(intake, outcome, place))
 
     def _acknowledgement(self, intake: SealedIntake, outcome: ChunksCommitted, place: TicketPlace) -> Acknowledgement:
         """The answer for one group: its first error, else its first offset."""
@@ -323,10 +325,9 @@ class ProducePath:
         try:
             while self._answering and rows_left:
                 oldest = self._answering[0]
-                places = oldest.intake.tickets[oldest.places_told : oldest.places_told + rows_left]
-                oldest.places_told += len(places)  # first: a group that cannot be told holds up no others for ever
-                rows_left -= len(places)
-                for place in places:
+                for place in oldest.intake.tickets[oldest.places_told : oldest.places_told + rows_left]:
+                    oldest.places_told += 1  # first: a group that cannot be told holds up no others for ever
+                    rows_left -= 1
                     cast("Ticket", place.ticket).settle(oldest.answer_of(place))
                 if oldest.places_told == len(oldest.intake.tickets):
                     self._answering.popleft()

@@ -22,7 +22,7 @@ from coordinator.broker_configs import broker_value
 from coordinator.commands import ApplyRetention, Refused
 from coordinator.config_types import split_list
 from coordinator.topic_configs import effective
-from protocol.limits import DROPPED_CHUNKS_PER_ENTRY_MAX
+from protocol.limits import DROPPED_CHUNKS_PER_ENTRY_MAX, RETENTION_TOPICS_TOLD_MAX
 from protocol.types import Milliseconds, TopicId
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,13 @@ class Retention:
             if isinstance(outcome, Refused):
                 log.warning("records that are due stay until the next time", extra={"reason": outcome.reason})
         if due:
-            log.info("dropped records that were too old or too many", extra={"partitions": len(due)})
+            state = self._metadata.state
+            topics = {state.topics[topic_id].name for (topic_id, _), _ in due if topic_id in state.topics}
+            told = ", ".join(sorted(topics)[:RETENTION_TOPICS_TOLD_MAX])
+            log.info(
+                "dropped records that were too old or too many",
+                extra={"partitions": len(due), "topics_count": len(topics), "topics": told},
+            )
         return len(due)
 
     def _proposal(self, now_ms: Milliseconds, partitions: Sequence[PartitionId]) -> ApplyRetention:

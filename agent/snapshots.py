@@ -99,7 +99,10 @@ class Snapshots:
 
     async def _is_due(self) -> bool:
         await self._look_up_once()
-        entries = self._metadata.entries_applied_count - self._entries_covered
+        comparison = self._metadata.state.comparison
+        # What agents said of the last snapshot came after it, and is no reason for another one.
+        entries_said = 0 if comparison is None else len(comparison.digests)
+        entries = self._metadata.entries_applied_count - self._entries_covered - entries_said
         entry_bytes = self._metadata.entry_bytes_applied - self._bytes_covered
         if entries >= self._entries_interval or entry_bytes >= self._bytes_interval:
             return True
@@ -107,10 +110,7 @@ class Snapshots:
         if self._taken_s is not None and now_s - self._taken_s < SNAPSHOT_EARLY_INTERVAL_S:
             return False
         has_new_topic = not self._metadata.state.topics.keys() <= self._topics_covered
-        comparison = self._metadata.state.comparison
-        # What agents said of the last snapshot came after it, and is no reason for another one.
-        entries_said = 0 if comparison is None else len(comparison.digests)
-        return has_new_topic or (entries > entries_said and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
+        return has_new_topic or (entries > 0 and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
 
     async def _look_up_once(self) -> None:
         """Whoever becomes the housekeeper learns where the last one stopped."""

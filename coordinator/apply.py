@@ -50,7 +50,7 @@ from coordinator.commands import (
 )
 from coordinator.digest_comparison import compare_digest, report_digest
 from coordinator.log import LedgerRecord
-from coordinator.state import ClusterState
+from coordinator.state import NO_TIME, ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, SessionId
 
@@ -106,9 +106,9 @@ def _apply_unopened(state: ClusterState, session_id: SessionId, number: int, pro
 
 def _advance_time(state: ClusterState, time_ms: Milliseconds | None) -> None:
     """Time comes from checked clocks and never goes back (safety rule S2)."""
-    state.is_time_told = time_ms is not None
     if time_ms is not None and time_ms > state.time_ms:
         state.time_ms = time_ms
+    state.is_time_told = time_ms is not None and state.time_ms != NO_TIME
     if state.is_time_told and state.released_untimed:
         stamp_untimed(state)
 

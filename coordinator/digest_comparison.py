@@ -3,19 +3,24 @@
 Whoever is about to publish a snapshot appends `CompareDigest`. Every agent that is live then computes the digest behind
 that very append, and says it by `ReportDigest`. So the ledger holds what all computed, and each judges itself by it.
 
-Rule: more than half of those who are to say something are right, whoever keeps house; nobody else is. Why:
+Rule: more than half of those who were asked are right, whoever keeps house; nobody else is. Why:
 - The housekeeper may be the one that is wrong, so its word counts as much as any other's, and no snapshot is published
   of a state that others computed otherwise: it would make the wrong state everybody's, once the ledger is trimmed.
-- Where no digest has more than half (two agents that differ), nobody knows who is right, and an agent that cannot know
-  does not serve: all stop. What each had computed was in its memory alone, so each that starts again computes it anew
-  from the last snapshot that was agreed upon, and from the same entries.
-- A session that ends without a word is not waited for, nor is an agent whose program writes other canonical bytes.
+- Where all have spoken and no digest has more than half (two agents that differ), nobody knows who is right, and an
+  agent that cannot know does not serve: all stop. What each had computed was in its memory alone, so each that starts
+  again computes it anew from the last snapshot and from the same entries. It was not asked then, so what others said
+  before it began is no verdict on it.
+- A session that ends without a word is not waited for, but it counts: or a few whose others are cut off for a moment
+  would be most, and the others wrong when they are back. Then nothing is decided, and the next comparison tells.
+- An agent that cannot tell (its program writes other canonical bytes, or it came by a snapshot past the position) does
+  not count.
 
 What is in the state is small and bounded: a digest for each session that was live.
 """
 
 from collections import Counter
 from enum import Enum
+from operator import itemgetter
 
 from coordinator.commands import CompareDigest, Done, Outcome, Refused, ReportDigest
 from coordinator.state import ClusterState, DigestComparison
@@ -35,13 +40,18 @@ class Verdict(Enum):
     DIVERGED = "diverged"
     """More than half computed something else than this agent: it must not serve."""
     UNDECIDED = "undecided"
-    """No digest has more than half: nobody knows who is right, so nobody may serve."""
+    """All have spoken, and no digest has more than half: nobody knows who is right, so nobody may serve."""
+    INCOMPLETE = "incomplete"
+    """Too few have spoken before their sessions ended: it says nothing of anybody."""
 
 
 def compare_digest(state: ClusterState, command: CompareDigest) -> Outcome:
     """Begin a comparison at this position, in the place of the one before: any agent may ask."""
     state.comparison = DigestComparison(
-        position=state.position, shape=command.shape, digests=dict.fromkeys(state.sessions)
+        position=state.position,
+        shape=command.shape,
+        digests=dict.fromkeys(state.sessions),
+        asked_count=len(state.sessions),
     )
     return Done()
 
@@ -59,6 +69,7 @@ def report_digest(state: ClusterState, session_id: SessionId, command: ReportDig
         )
     if command.digest is None:
         del comparison.digests[session_id]
+        comparison.asked_count -= 1
     else:
         comparison.digests[session_id] = command.digest
     return Done()
@@ -72,21 +83,31 @@ def excuse(state: ClusterState, session_id: SessionId) -> None:
 
 
 def judge(comparison: DigestComparison, own: bytes) -> Verdict:
-    """What it says of an agent that computed `own`. One that is settled stays, until the next comparison begins."""
-    said = Counter(each for each in comparison.digests.values() if each is not None)
-    is_complete = said.total() == len(comparison.digests)
-    is_same = said.keys() <= {own}
-    if is_same:
-        return Verdict.AGREED if is_complete else Verdict.OPEN
-    (leading, count) = said.most_common(1)[0]
-    if 2 * count <= len(comparison.digests):
-        return Verdict.UNDECIDED if is_complete else Verdict.OPEN
-    if leading != own:
-        return Verdict.DIVERGED
-    return Verdict.OTHERS_DIFFER if is_complete else Verdict.OPEN
+    """What it says of an agent that was asked and computed `own`. Once it is not open, it stays, until the next begins.
+
+    Only that all agree is told late: where some have not spoken, one of them may still differ.
+    """
+    said = _said(comparison)
+    is_complete = None not in comparison.digests.values()
+    leading, count = max(said.items(), key=itemgetter(1), default=(own, 0))
+    if 2 * count > comparison.asked_count:
+        if leading != own:
+            return Verdict.DIVERGED
+        if is_complete:
+            return Verdict.AGREED if said.keys() == {own} else Verdict.OTHERS_DIFFER
+        return Verdict.OPEN
+    if not is_complete:
+        return Verdict.OPEN
+    return Verdict.UNDECIDED if said and said.total() == comparison.asked_count else Verdict.INCOMPLETE
 
 
-def is_undisputed(comparison: DigestComparison, own: bytes) -> bool:
-    """Whether `own` may be published although not everybody has said something: nobody spoke against it, or too few."""
-    said = Counter(each for each in comparison.digests.values() if each is not None)
-    return said.keys() <= {own} or 2 * said[own] > len(comparison.digests)
+def may_be_published(comparison: DigestComparison, own: bytes) -> bool:
+    """Whether `own` may be, although not everybody has said something: more than half computed it. Of two agents of
+    which one does not speak, the other's word has to be enough, or the ledger would never be trimmed.
+    """
+    said = _said(comparison)
+    return 2 * said[own] > comparison.asked_count or (comparison.asked_count <= 2 and said.keys() == {own})
+
+
+def _said(comparison: DigestComparison) -> Counter[bytes]:
+    return Counter(each for each in comparison.digests.values() if each is not None)

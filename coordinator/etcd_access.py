@@ -119,7 +119,11 @@ def _not_let_in(details: str, access: EtcdAccess) -> str:
 def _tls_remedy(details: str, access: EtcdAccess) -> str:
     """What to do where an endpoint fails in a way that TLS fails in. The texts are gRPC's, it has no codes for that."""
     if not access.is_tls:
-        return ": does it expect TLS? Then use etcds://, or give --ledger-ca" if "Socket closed" in details else ""
+        return (
+            ": if it never answered before, it may expect TLS: use etcds://, or give --ledger-ca"
+            if "Socket closed" in details
+            else ""
+        )
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return ": no authority of --ledger-ca vouches for its certificate, or it has run out"
     if "Hostname Verification" in details:

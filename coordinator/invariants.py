@@ -44,6 +44,8 @@ def _comparison(state: ClusterState) -> Iterator[str]:
     silent = {session_id for session_id, digest in said.items() if digest is None}
     if not silent <= state.sessions.keys():
         yield f"sessions {sorted(silent - state.sessions.keys())} are to report a digest and are not live"
+    if state.comparison is not None and len(said) > state.comparison.asked_count:
+        yield f"{len(said)} sessions are to report a digest, and {state.comparison.asked_count} were asked"
 
 
 def _topics(state: ClusterState) -> Iterator[str]:

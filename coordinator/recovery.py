@@ -47,6 +47,8 @@ from txn.producer_state import OUT_OF_ORDER, ProducerState, decide, sequence_aft
 
 PRODUCER_ID_BITS: Final = 40
 """An incarnation has room for so many producer ids: a million a second for twelve days, or a thousand for 34 years."""
+KEPT_FOR_EVER: Final = (("retention.bytes", "-1"), ("retention.ms", "-1"))
+"""The configs of a topic whose own are lost: nothing of it goes before somebody has looked."""
 RECOVERED_NAME = "recovered-{}"
 """The name of a topic whose creation is lost, by its id."""
 NAME_REFUSED: Final = (ErrorCode.invalid_topic_exception, ErrorCode.topic_already_exists)
@@ -364,7 +366,9 @@ class Recovery:
         self.topics[topic_id] = TopicRecovered(topic=name, is_name_lost=name != known, are_configs_lost=True)
 
     def _create(self, topic_id: TopicId, name: str) -> Refused | None:
-        outcome = create_topic(self.state, CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
+        outcome = create_topic(
+            self.state, CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=KEPT_FOR_EVER)
+        )
         return outcome if isinstance(outcome, Refused) else None
 
     def _ends(self, topic_id: TopicId) -> list[int]:

@@ -79,6 +79,10 @@ class _Topic(Struct, array_like=True):
     partitions: list[_Partition]
 
 
+_Comparison = tuple[int, bytes, list[tuple[int, bytes | None]], int]
+"""Position, shape, what each session said, and how many were asked."""
+
+
 class _Snapshot(Struct, array_like=True):
     cluster_id: str
     incarnation: int
@@ -97,8 +101,7 @@ class _Snapshot(Struct, array_like=True):
     released: list[tuple[str, int]]
     housekeeper: int | None = None
     housekeeper_epoch: int = 0
-    comparison: tuple[int, bytes, list[tuple[int, bytes | None]]] | None = None
-    """Position, shape, and what each session said."""
+    comparison: _Comparison | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -231,12 +234,10 @@ def _to_wire(state: ClusterState) -> _Snapshot:
     )
 
 
-def _from_comparison(
-    comparison: DigestComparison | None,
-) -> tuple[int, bytes, list[tuple[int, bytes | None]]] | None:
+def _from_comparison(comparison: DigestComparison | None) -> _Comparison | None:
     if comparison is None:
         return None
-    return comparison.position, comparison.shape, sorted(comparison.digests.items())
+    return comparison.position, comparison.shape, sorted(comparison.digests.items()), comparison.asked_count
 
 
 def _from_session(session_id: SessionId, session: SessionState) -> _Session:
@@ -314,16 +315,15 @@ def _to_state(wire: _Snapshot) -> ClusterState:
     )
 
 
-def _to_comparison(
-    wire: tuple[int, bytes, list[tuple[int, bytes | None]]] | None,
-) -> DigestComparison | None:
+def _to_comparison(wire: _Comparison | None) -> DigestComparison | None:
     if wire is None:
         return None
-    position, shape, digests = wire
+    position, shape, digests, asked_count = wire
     return DigestComparison(
         position=Position(position),
         shape=shape,
         digests={SessionId(session_id): said for session_id, said in digests},
+        asked_count=asked_count,
     )
 
 

@@ -83,6 +83,8 @@ class DigestComparison:
     """Of the canonical bytes (`coordinator.snapshot.SHAPE`): who writes others cannot take part."""
     digests: dict[SessionId, bytes | None]
     """What each session said that was live at `position`; None from a live one that has not said anything yet."""
+    asked_count: int
+    """How many were live at `position`, but for those that said that they cannot tell: of so many, most are right."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -354,6 +354,8 @@ INSPECTED_OBJECT_BYTES_MAX = 512 * MIB
 """A larger object is not read to be described."""
 METRIC_PARTITIONS_MAX = 5_000
 """Beyond it the log ends are not reported one by one: a scrape must stay small."""
+RETENTION_TOPICS_TOLD_MAX = 10
+"""Names in the log line of a pass that dropped records."""
 
 # The command line.
 AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000

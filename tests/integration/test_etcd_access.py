@@ -116,7 +116,7 @@ class TestTls:
             await use(ledger)
 
     async def test_etcd_expects_tls(self, encrypted: Etcd) -> None:
-        assert "does it expect TLS? Then use etcds://" in await refused(EtcdAccess(endpoints=encrypted.endpoints))
+        assert "it may expect TLS: use etcds://" in await refused(EtcdAccess(endpoints=encrypted.endpoints))
 
     async def test_etcd_does_not_speak_tls(self, etcd: Etcd, certificates: Certificates) -> None:
         access = EtcdAccess(endpoints=etcd.endpoints, is_tls=True, ca=certificates.ca)

@@ -28,6 +28,8 @@ REQUEST_SECONDS = 12.0
 PROBE_SECONDS_MAX = 0.2
 NEW_PRODUCER_CHANCE = 0.1
 GIVE_UP_CHANCE = 0.1
+PART_CHANCE = 0.1
+"""How often a producer goes on elsewhere with answers outstanding, where clients move that often or more."""
 RECORDS_OFF_BY_MS = (0, 0, 0, 0, -20_000, 12_000)
 """How far producers' times are off where retention goes by them."""
 PRODUCE_TIMEOUT_MS = 5_000
@@ -195,21 +197,31 @@ class IdempotentProducer(Client):
         """Send as much as may be in flight, and take the answers; what was not acknowledged is sent again next time."""
         plan = self.world.around.plan
         connection = await self.connection()
-        flights: list[tuple[list[Batch], asyncio.Future[bytes]]] = []
+        flights: list[tuple[ClientConnection, list[Batch], asyncio.Future[bytes]]] = []
         for _ in range(plan.window):
+            if flights and plan.move_chance > PART_CHANCE > self.chance.random():
+                connection = await self._part()
             batches = self._next_batches()
             if batches:
                 body = wire.produce([(batch.place, batch.payload) for batch in batches], PRODUCE_TIMEOUT_MS)
-                flights.append((batches, connection.send(wire.PRODUCE, wire.PRODUCE_VERSION, body)))
+                flights.append((connection, batches, connection.send(wire.PRODUCE, wire.PRODUCE_VERSION, body)))
                 if self.chance.random() < 0.3:
                     await self.world.clock.sleep(self.chance.random() * plan.producer_pause_s)
         left: list[Batch] = []
-        for batches, flight in flights:
-            left += await self._take(connection, batches, flight)
+        for sent_by, batches, flight in flights:
+            left += await self._take(sent_by, batches, flight)
+        for sent_by, _, _ in flights:
+            if sent_by is not self._connection:
+                sent_by.close()
         self._again.extendleft(reversed(left))
         if left:
             await self._recover(left)
         await self.world.clock.sleep(self.chance.random() * plan.producer_pause_s)
+
+    async def _part(self) -> ClientConnection:
+        """Go on at another agent while answers of this one are awaited, as where the leader's hint moves."""
+        self._connection, self._agent = None, self.chance.choice(self.world.agents)
+        return await self.connection()
 
     async def _take(
         self, connection: ClientConnection, batches: list[Batch], flight: "asyncio.Future[bytes]"

@@ -263,7 +263,7 @@ def s6_nobody_looks_for_late_puts() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.STORE_SHAKY, where=lambda plan: plan.window > 1 and plan.flush_interval_ms < 100)
+@mutation(where=lambda plan: plan.window > 1 and plan.move_chance > 0.1)
 def s8_an_unknown_producer_starts_anywhere() -> Iterator[None]:
     """A later batch through another agent overtakes the first."""
 

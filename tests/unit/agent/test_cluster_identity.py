@@ -182,7 +182,7 @@ class TestAnAgentThatRuns:
             await store.put(CLUSTER_KEY, [content])
         assert [await name.is_ours() for _ in range(3)] == [False, False, False]
         (record,) = caplog.records
-        assert "nothing is deleted" in record.message
+        assert "no garbage is deleted" in record.message
         await store.put(CLUSTER_KEY, [record.content.encode()])  # type: ignore[attr-defined]
         assert await name.is_ours()
         assert claim == await store.get(CLUSTER_KEY)

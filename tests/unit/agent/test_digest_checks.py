@@ -5,19 +5,18 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from agent.digest_checks import DigestChecks
-from agent.metadata_loop import FrozenState, MetadataLoop
+from agent.metadata_loop import FrozenState, MetadataLoop, OutcomeUnknown
 from agent.snapshots import Snapshots
-from coordinator.commands import CompareDigest, ReportTime
+from coordinator.commands import CompareDigest, EndSession, ReportTime
 from coordinator.digest_comparison import Verdict
 from coordinator.log import LedgerCorrupt
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
-from coordinator.snapshot import Frozen, digest
+from coordinator.snapshot import SHAPE, Frozen, digest
 from coordinator.state import ClusterState, DigestComparison
 from protocol.limits import DIGEST_COMPARISON_INTERVAL_S, DIGEST_WAIT_SECONDS_MAX
 from protocol.types import ObjectId
@@ -209,6 +208,71 @@ async def test_s3_an_agent_that_says_nothing_does_not_hold_up_snapshots_for_ever
         assert [record.__dict__["agents"] for record in caplog.records if "in time" in record.message] == [["c"]]
 
 
+async def test_s3_what_one_of_three_alone_said_is_not_published() -> None:
+    async with agents(3) as (one, _, _):
+        assert await asked(one, []) is None
+        assert not await snapshots(one).take()
+
+
+async def test_s3_those_whose_sessions_ended_meanwhile_are_asked_anew() -> None:
+    """Of three the two that are right lose their sessions: the third one's word is not that of most."""
+    async with agents(3) as (one, two, three):
+        three.diverge()
+        await three.parts.writer.submit(CompareDigest(shape=SHAPE))
+        for agent in (one, two):
+            await agent.parts.metadata.barrier()
+            three.parts.ledger.core.expire(agent.parts.writer.session)  # type: ignore[attr-defined]
+            await three.parts.writer.submit(EndSession(session=agent.parts.writer.session))
+        assert await three.checks._wait() is None
+        assert three.count(Verdict.INCOMPLETE) == 1
+        for agent in (one, two):
+            with contextlib.suppress(OutcomeUnknown):
+                await agent.parts.writer.submit(ReportTime())  # finds its session ended, and opens another
+            await agent.parts.writer.submit(ReportTime())
+            await agent.look()
+        answer = answering([one, two])
+        one.clock.meanwhile = answering([two])
+        asking = asyncio.create_task(one.checks.agreed())
+        with pytest.raises(LedgerCorrupt, match="computed another state than most"):
+            await three.checks.run()
+        assert await asking is not None
+        await answer()
+
+
+async def test_s3_those_that_start_again_after_nobody_knew_come_up_with_one_state() -> None:
+    async with agents(2) as (one, two):
+        one.diverge()
+        with pytest.raises(LedgerCorrupt, match="none is that of most"):
+            await asked(one, [two])
+        core, store = one.parts.ledger.core, one.parts.store  # type: ignore[attr-defined]
+        async with (
+            running_parts(MemoryLedger(core), start("c", node=3), store=store) as third,
+            running_parts(MemoryLedger(core), start("d", node=4), store=store) as fourth,
+        ):
+            again = [Agent(third), Agent(fourth)]
+            for agent in again:
+                await agent.look()
+            for gone in (one, two):
+                core.expire(gone.parts.writer.session)
+                await third.writer.submit(EndSession(session=gone.parts.writer.session))
+            again[0].clock.meanwhile = answering(again[1:])
+            assert await snapshots(again[0]).take()
+            assert again[0].count(Verdict.AGREED) == 1
+
+
+async def test_s3_an_agent_that_came_past_the_position_by_a_snapshot_cannot_tell() -> None:
+    async with agents(2) as (one, two):
+
+        async def passed() -> None:
+            two.parts.metadata._follower.frozen = None
+            await two.look()
+
+        one.clock.meanwhile = passed
+        assert frozen_of(await one.checks.agreed()) is not None
+        assert two.parts.writer.session not in one.comparison.digests
+        assert one.clock.seconds < DIGEST_WAIT_SECONDS_MAX
+
+
 async def test_s3_nothing_is_published_while_one_says_nothing_and_another_disagrees() -> None:
     async with agents(3) as (one, two, three):
         two.diverge()
@@ -248,38 +312,33 @@ async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:
         assert one.count(Verdict.AGREED) == two.count(Verdict.AGREED) == 0
 
 
-async def test_s3_an_agent_that_comes_later_judges_what_it_replayed_and_says_nothing() -> None:
+async def test_s3_an_agent_that_comes_later_says_nothing_and_is_not_judged() -> None:
     async with agents(3) as (one, two, three):
         await asked(one, [two, three])
         core = one.parts.ledger.core  # type: ignore[attr-defined]
         async with running_parts(MemoryLedger(core), start("d", node=4), store=one.parts.store) as parts:
             late = Agent(parts)
-            frozen = frozen_of(parts.metadata.take_frozen())
-            assert frozen is not None
-            parts.metadata._follower.frozen = frozen
+            assert parts.metadata._follower.frozen is not None
+            late.diverge()
             await late.look()
-            assert late.count(Verdict.AGREED) == 1
             assert parts.writer.session not in late.comparison.digests
-            two.diverge()
-            other = Frozen(replace(two.state, position=frozen.position))
-            parts.metadata._follower.frozen = other
-            with pytest.raises(LedgerCorrupt, match="computed another state than most"):
-                await late.look()
+            assert not any(late.count(verdict) for verdict in Verdict)
 
 
 async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() -> None:
     async with agents(2) as (one, two):
-        await one.parts.writer.submit(CompareDigest(shape=bytes(8)))
+        await one.parts.writer.submit(CompareDigest(shape=SHAPE))
         await two.parts.metadata.barrier()
         await two.parts.metadata.freeze()
-        late = frozen_of(two.parts.metadata.take_frozen())
+        late = two.parts.metadata._follower.frozen
+        assert late is not None
         await one.parts.writer.submit(ReportTime())
-        await one.parts.writer.submit(CompareDigest(shape=bytes(8)))
+        await one.parts.writer.submit(CompareDigest(shape=SHAPE))
         await two.parts.metadata.barrier()
         await two.parts.metadata.freeze()
         two.parts.metadata._follower.frozen = late
         await two.look()
-        assert two.parts.writer.session in two.comparison.digests
+        assert two.parts.writer.session not in two.comparison.digests  # it cannot tell
 
 
 async def test_s3_while_entries_come_it_is_compared_now_and_then() -> None:

@@ -153,7 +153,7 @@ async def test_a_newer_one_stays_because_another_agent_may_be_about_to_point_at_
 
 async def test_entries_of_earlier_lives_count_too() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
-    for _ in range(4):
+    for _ in range(5):
         async with running_parts(ledger, store=store) as parts:
             await parts.writer.submit(ReportTime())
             ledger.core.expire(parts.writer.session)
@@ -162,9 +162,8 @@ async def test_entries_of_earlier_lives_count_too() -> None:
         async with asyncio.TaskGroup() as tasks:
             run = tasks.create_task(snapshots(parts, store).run())
             while not await keys(store):
-                await parts.writer.submit(ReportTime())
+                await parts.clock.sleep(0)
             run.cancel()
-        assert parts.metadata.entries_applied_count < 10
 
 
 async def test_only_the_housekeeper_takes_them_and_its_successor_goes_on_where_it_stopped() -> None:
@@ -177,8 +176,10 @@ async def test_only_the_housekeeper_takes_them_and_its_successor_goes_on_where_i
         idle, busy = snapshots(parts, store), snapshots(others, store)
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(idle.run()), tasks.create_task(busy.run())]
-            while not await keys(store):
+            for _ in range(10):
                 await others.writer.submit(ReportTime())
+            while not busy.covered_ms:
+                await others.clock.sleep(0)
             await parts.metadata.barrier()
             assert idle.covered_ms == 0
             count = parts.metrics.snapshots._value.get() + others.metrics.snapshots._value.get()

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.commands import Command, CompareDigest, Done, EndSession, Refused, ReportDigest
-from coordinator.digest_comparison import Verdict, is_undisputed, judge
+from coordinator.digest_comparison import Verdict, judge, may_be_published
 from coordinator.snapshot import SHAPE, SHAPE_BYTES, decode_snapshot, digest, encode_snapshot
 from coordinator.state import DigestComparison
 from protocol.errors import ErrorCode
@@ -69,6 +69,7 @@ class TestCommands:
         cluster = asked()
         assert report(cluster, 3, None)
         assert found(cluster).digests.keys() == {SessionId(1), SessionId(2)}
+        assert found(cluster).asked_count == 2
         assert not report(cluster, 3, A)
 
     @pytest.mark.parametrize("ending", [EndSession(session=SessionId(3)), start("c", node=3)])
@@ -76,6 +77,7 @@ class TestCommands:
         cluster = asked()
         cluster.do(ending, session=9 if not isinstance(ending, EndSession) else 1)
         assert found(cluster).digests.keys() == {SessionId(1), SessionId(2)}
+        assert found(cluster).asked_count == 3
 
     def test_s3_what_a_session_said_before_it_ended_counts(self) -> None:
         cluster = asked()
@@ -91,35 +93,44 @@ class TestCommands:
         assert decode_snapshot(encode_snapshot(cluster.state)).comparison == found(cluster)
 
 
-def comparison(*said: bytes | None) -> DigestComparison:
+def comparison(*said: bytes | None, asked: int) -> DigestComparison:
     return DigestComparison(
-        position=Position(5), shape=SHAPE, digests={SessionId(row): each for row, each in enumerate(said)}
+        position=Position(5),
+        shape=SHAPE,
+        digests={SessionId(row): each for row, each in enumerate(said)},
+        asked_count=asked,
     )
 
 
 @pytest.mark.parametrize(
-    ("said", "own", "verdict", "may_be_published"),
+    ("asked", "said", "own", "verdict", "is_published"),
     [
-        ([A, A, A], A, Verdict.AGREED, True),
-        ([A], A, Verdict.AGREED, True),
-        ([], A, Verdict.AGREED, True),
-        ([A, A, None], A, Verdict.OPEN, True),
-        ([None, None, None], A, Verdict.OPEN, True),
-        ([A, A, B], A, Verdict.OTHERS_DIFFER, True),
-        ([A, A, B], B, Verdict.DIVERGED, False),
-        ([A, A, None], B, Verdict.DIVERGED, False),
-        ([A, A, B, None], A, Verdict.OPEN, False),
-        ([A, A, A, B, None], A, Verdict.OPEN, True),
-        ([A, B, None], A, Verdict.OPEN, False),
-        ([A, B], A, Verdict.UNDECIDED, False),
-        ([A, B], B, Verdict.UNDECIDED, False),
-        ([A, B, C], A, Verdict.UNDECIDED, False),
-        ([A, A, B, B], B, Verdict.UNDECIDED, False),
-        ([B], A, Verdict.DIVERGED, False),
+        (3, [A, A, A], A, Verdict.AGREED, True),
+        (1, [A], A, Verdict.AGREED, True),
+        (3, [A, A], A, Verdict.AGREED, True),
+        (3, [A, A, None], A, Verdict.OPEN, True),
+        (3, [A, None, None], A, Verdict.OPEN, False),
+        (2, [A, None], A, Verdict.OPEN, True),
+        (2, [None, None], A, Verdict.OPEN, False),
+        (3, [A, A, B], A, Verdict.OTHERS_DIFFER, True),
+        (3, [A, A, B], B, Verdict.DIVERGED, False),
+        (3, [A, A, None], B, Verdict.DIVERGED, False),
+        (4, [A, A, B, None], A, Verdict.OPEN, False),
+        (5, [A, A, A, B, None], A, Verdict.OPEN, True),
+        (3, [A, B, None], A, Verdict.OPEN, False),
+        (2, [A, B], A, Verdict.UNDECIDED, False),
+        (2, [A, B], B, Verdict.UNDECIDED, False),
+        (3, [A, B, C], A, Verdict.UNDECIDED, False),
+        (4, [A, A, B, B], B, Verdict.UNDECIDED, False),
+        (0, [], A, Verdict.INCOMPLETE, False),
+        (2, [A], A, Verdict.INCOMPLETE, True),
+        (3, [B], A, Verdict.INCOMPLETE, False),
+        (3, [B], B, Verdict.INCOMPLETE, False),
+        (3, [A, B], B, Verdict.INCOMPLETE, False),
     ],
 )
-def test_s3_more_than_half_are_right(
-    said: list[bytes | None], own: bytes, verdict: Verdict, *, may_be_published: bool
+def test_s3_more_than_half_of_those_asked_are_right(
+    asked: int, said: list[bytes | None], own: bytes, verdict: Verdict, *, is_published: bool
 ) -> None:
-    assert judge(comparison(*said), own) is verdict
-    assert is_undisputed(comparison(*said), own) is may_be_published
+    assert judge(comparison(*said, asked=asked), own) is verdict
+    assert may_be_published(comparison(*said, asked=asked), own) is is_published

@@ -55,7 +55,13 @@ def housekeeper_is_gone(state: ClusterState) -> None:
 
 def dead_reporter(state: ClusterState) -> None:
     state.comparison = DigestComparison(
-        position=state.position, shape=bytes(8), digests={SessionId(8): bytes(32), SessionId(9): None}
+        position=state.position, shape=bytes(8), digests={SessionId(8): bytes(32), SessionId(9): None}, asked_count=2
+    )
+
+
+def reporters_nobody_asked(state: ClusterState) -> None:
+    state.comparison = DigestComparison(
+        position=state.position, shape=bytes(8), digests={SessionId(8): bytes(32)}, asked_count=0
     )
 
 
@@ -154,6 +160,7 @@ def late_release(state: ClusterState) -> None:
         (old_rules, "does not know the rules"),
         (housekeeper_is_gone, "keeps house and is not live"),
         (dead_reporter, "sessions [9] are to report a digest and are not live"),
+        (reporters_nobody_asked, "1 sessions are to report a digest, and 0 were asked"),
         (late_end, "session 3 ends in the future"),
         (lost_name, "topic_ids does not mirror"),
         (lost_shape, "topic_shapes does not mirror"),
