@@ -41,7 +41,13 @@ from coordinator.recovery import (
 )
 from coordinator.snapshot import decode_snapshot, encode_with_digest
 from coordinator.state import ClusterState
-from protocol.limits import LEDGER_SESSION_SECONDS, RECOVERY_READ_RETRY_S, RECOVERY_READS_MAX, RECOVERY_WATCH_S
+from protocol.limits import (
+    LEDGER_SESSION_SECONDS,
+    RECOVERY_OBJECTS_AHEAD_MAX,
+    RECOVERY_READ_RETRY_S,
+    RECOVERY_READS_MAX,
+    RECOVERY_WATCH_S,
+)
 from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
 from storage.chunk_format import ChunkFormatError
 from storage.object_store import ObjectExists, ObjectMeta, ObjectMissing, ObjectStore
@@ -318,27 +324,26 @@ class _Reading:
         return decode_snapshot(snapshot)
 
     async def _commit_intake(self, recovery: Recovery, bucket: "_Bucket") -> None:
-        """Commit every intake object that the state does not know: those of a session in their order, sessions as their
-        objects were written, but for one whose batches would come before others of their producer.
+        """Commit every intake object that the state does not know, as they were written, but for one whose batches
+        would come before others of their producer: an agent writes several objects at a time, and a producer may send
+        through several agents. Objects without a place in that order wait as long as others of the first
+        `RECOVERY_OBJECTS_AHEAD_MAX` have one.
 
         A session that had ended by then left nothing that was acknowledged, but for one that a recovery ended.
         """
         ended = recovery.state.sessions_ended.keys() - sessions_ended_unseen(recovery.state)
-        heads: dict[SessionId, FoundObject] = {}
-        readers = {
-            session: self._read(recovery.state, metas)
-            for session, metas in bucket.intake.items()
-            if session not in ended and not is_bridge_session(session)
-        }
-        for session, reader in readers.items():
-            await _advance(session, reader, heads)
-        while heads:
-            waiting = sorted(heads.items(), key=lambda head: (head[1].modified_ms, head[0]))
-            session, found = next((head for head in waiting if recovery.is_in_order(head[1])), waiting[0])
+        pending: list[FoundObject] = []  # what they hold of an object takes some 500 bytes a batch
+        for session, metas in bucket.intake.items():
+            if session not in ended and not is_bridge_session(session):
+                pending += [found async for found in self._read(recovery.state, metas)]
+        pending.sort(key=lambda found: (found.modified_ms, found.command.object_session, found.command.object_number))
+        for found in pending:
+            recovery.expect(found)
+        while pending:
+            ahead = enumerate(pending[:RECOVERY_OBJECTS_AHEAD_MAX])
+            found = pending.pop(next((row for row, found in ahead if recovery.is_in_order(found)), 0))
             recovery.commit(found)
             self._report.objects_committed += 1
-            self._report.damaged += [(found.key, fault) for fault in found.faults]
-            await _advance(session, readers[session], heads)
 
     async def _read(self, state: ClusterState, metas: "deque[ObjectMeta]") -> AsyncIterator[FoundObject]:
         """What of a session's objects the state does not know, in their order."""
@@ -350,6 +355,7 @@ class _Reading:
             if isinstance(found, str):
                 self._report.damaged.append((meta.key, found))
             else:
+                self._report.damaged += [(found.key, fault) for fault in found.faults]
                 yield found
 
     async def _object(self, meta: ObjectMeta, session: SessionId, number: ObjectNumber) -> FoundObject | str:
@@ -396,13 +402,6 @@ async def _list(store: ObjectStore) -> _Bucket:
     for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX):
         bucket.positions += [position_of_key(meta.key) or 0 async for meta in store.list(prefix)]
     return bucket
-
-
-async def _advance(session: SessionId, reader: AsyncIterator[FoundObject], heads: dict[SessionId, FoundObject]) -> None:
-    heads.pop(session, None)
-    async for found in reader:
-        heads[session] = found
-        return
 
 
 def _incarnation_of(position: int) -> int:

@@ -3,11 +3,13 @@
 Rule: no I/O; `agent.recovery` reads. Offsets, duplicates and refusals come from apply's own code. What was acknowledged
 after the snapshot has lost its entries, so it gets offsets anew, in the order in which the objects were written, as
 far as that is known. A record is rather kept at another offset than lost: a batch whose predecessors are missing is
-kept without its producer's sequence. Offsets whose objects are lost are never given again: what is left of the log
+kept without its producer's sequence, unless a copy of it is still to come: then it was refused, and sent
+again. Offsets whose objects are lost are never given again: what is left of the log
 stays where it was, and the gap is bridged, as the archive's gaps are (safety rule S5).
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -187,6 +189,12 @@ class Recovery:
     """Names that the bucket knows, for topics that the state does not."""
     topics: dict[TopicId, TopicRecovered] = field(default_factory=dict[TopicId, TopicRecovered])
     sessions_ended_count: int = 0
+    _copies: Counter["_Batch"] = field(default_factory=Counter["_Batch"])
+    """How often each batch is in the objects that are still to be committed."""
+
+    def expect(self, found: FoundObject) -> None:
+        """Learn what an object holds that will be committed later: first all of them, then `commit` each."""
+        self._copies.update(batch for batch, _ in _sequenced(found.command))
 
     def is_in_order(self, found: FoundObject) -> bool:
         """Whether no batch comes before another one of its producer that is still to come, as far as sequences tell."""
@@ -199,6 +207,7 @@ class Recovery:
         for topic_index, partition in zip(command.chunks.topic, command.chunks.partition, strict=True):
             self._ensure(command.topic_ids[topic_index], partition)
         gaps = set(self._rows_out_of_order(command))
+        self._copies.subtract(batch for batch, _ in _sequenced(command))
         columns = command.batches
         producer_ids = [NO_PRODUCER_ID if row in gaps else found for row, found in enumerate(columns.producer_id)]
         ends = {topic_id: self._ends(topic_id) for topic_id in command.topic_ids}
@@ -326,20 +335,18 @@ class Recovery:
                 partition.unknown_producers_below = self.state.producer_id_next
 
     def _rows_out_of_order(self, command: CommitChunks) -> Iterator[int]:
-        """The batches that are not next although they are no repeats: their predecessors are missing."""
-        batches = command.batches
+        """The batches that are not next although they are no repeats, nor repeated: their predecessors are missing."""
         next_by_producer: dict[tuple[TopicId, int, int], tuple[int, int]] = {}
-        for topic_id, partition, row in _batch_rows(command):
-            producer_id, epoch = batches.producer_id[row], batches.producer_epoch[row]
-            if producer_id == NO_PRODUCER_ID or batches.is_transactional[row]:
-                continue
-            key = (topic_id, partition, producer_id)
-            sequence, record_count = batches.base_sequence[row], batches.record_count[row]
+        passed: Counter[_Batch] = Counter()
+        for batch, row in _sequenced(command):
+            passed[batch] += 1
+            topic_id, partition, producer_id, epoch, sequence = batch
+            key, record_count = (topic_id, partition, producer_id), command.batches.record_count[row]
             held = self.state.partition(topic_id, partition)
             is_next = next_by_producer.get(key) == (epoch, sequence)
             if is_next or not _is_gap(held, producer_id, epoch, sequence, record_count):
                 next_by_producer[key] = epoch, sequence_after(sequence, record_count)
-            else:
+            elif self._copies[batch] <= passed[batch]:
                 yield row
 
     def _ensure(self, topic_id: TopicId, partition: int) -> None:
@@ -397,6 +404,19 @@ def _batch_rows(command: CommitChunks) -> Iterator[tuple[TopicId, PartitionIndex
         for _ in range(count):
             yield command.topic_ids[topic_index], PartitionIndex(partition), row
             row += 1
+
+
+_Batch = tuple[TopicId, PartitionIndex, int, int, int]
+"""A batch as its producer names it: topic, partition, producer id, epoch, base sequence."""
+
+
+def _sequenced(command: CommitChunks) -> Iterator[tuple[_Batch, int]]:
+    """The batches of idempotent producers, and their rows."""
+    batches = command.batches
+    for topic_id, partition, row in _batch_rows(command):
+        producer_id = batches.producer_id[row]
+        if producer_id != NO_PRODUCER_ID and not batches.is_transactional[row]:
+            yield (topic_id, partition, producer_id, batches.producer_epoch[row], batches.base_sequence[row]), row
 
 
 def _is_gap(held: PartitionState | None, producer_id: int, epoch: int, sequence: int, record_count: int) -> bool:

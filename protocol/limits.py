@@ -312,6 +312,8 @@ READ_BYTES_MAX = 16 * MIB
 RECOVERY_READS_MAX = 3
 """How often a recovery reads what seems to be damaged."""
 RECOVERY_READ_RETRY_S = 1.0
+RECOVERY_OBJECTS_AHEAD_MAX = 64
+"""Among how many objects a recovery looks for the one that comes next by its producers' sequences."""
 RECOVERY_WATCH_S = 8.0
 """How long a recovery watches the bucket for writes of agents that it does not know of: for several marks, one of which
 every ledger that moves leaves in each `REACHED_MARK_INTERVAL_S` (safety rule S9)."""

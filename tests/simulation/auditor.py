@@ -217,7 +217,7 @@ class Auditor:
             self._history.violation(f"duplicate: {value!r} at {known} and {offset} of {place}")
         if send is None or send.place != place:
             self._history.violation(f"{who} read {value!r} in {place}, where nobody sent it")
-        elif send.result is Result.OK and send.offset >= 0:
+        elif send.result is Result.OK and send.offset >= 0 and (send.offset in log or not send.may_repeat):
             self._compare(send, (value, timestamp) if send.offset == offset else log.get(send.offset, (b"", 0)))
 
     def _compare(self, send: Send, seen: tuple[bytes, int]) -> None:
