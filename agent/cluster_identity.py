@@ -19,7 +19,7 @@ from dataclasses import replace
 import msgspec
 
 from agent.clock import Clock
-from coordinator.log import Ledger, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
+from coordinator.log import POSITION_REVISION_BITS, Ledger, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
 from protocol.limits import BUCKET_CHECK_INTERVAL_S
 from protocol.types import Position, SessionId
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreError
@@ -210,7 +210,7 @@ class BucketWatch:
         `LedgerUnavailable`.
         """
         is_named = await self._is_named()
-        await check_reached(self._store, self._ledger)
+        await check_reached(self._store, self._ledger, is_recovery_foreign=True)
         return is_named
 
     async def _is_named(self) -> bool:
@@ -243,10 +243,12 @@ class BucketWatch:
         return False
 
 
-async def check_reached(store: ObjectStore, ledger: Ledger) -> None:
+async def check_reached(store: ObjectStore, ledger: Ledger, *, is_recovery_foreign: bool = False) -> None:
     """Pass if the ledger has come as far as the bucket says. Raises `LedgerCorrupt` where it was further once.
 
-    The bucket is listed first, and the head read then: whatever is in the bucket was in the ledger before.
+    The bucket is listed first, and the head read then: whatever is in the bucket was in the ledger before, or is of a
+    recovery that began a later incarnation. `is_recovery_foreign`: that one was under another ledger's name, or this
+    one would say so itself; then `cluster.json` alone says when it has come to its end.
     """
     hint = await ledger.head()
     keys: list[str] = []
@@ -259,7 +261,8 @@ async def check_reached(store: ObjectStore, ledger: Ledger) -> None:
     head = await ledger.head()
     for key in keys:
         told = position_of_key(key) or session_of_key(key) or Position(0)
-        if told > head.position:
+        is_later = told >> POSITION_REVISION_BITS > head.position >> POSITION_REVISION_BITS
+        if told > head.position and not (is_later and is_recovery_foreign):
             raise LedgerCorrupt(
                 f"the bucket holds {key}, written when the ledger was at {told} or further, but the ledger ends at "
                 f"{head.position}: it is an older copy of the cluster's ledger. {REMEDY}"

@@ -11,6 +11,7 @@ Rule: an agent that differs ends with an error, drains nothing and writes nothin
 
 import asyncio
 import logging
+import math
 from dataclasses import dataclass
 
 from agent.clock import Clock
@@ -24,7 +25,12 @@ from coordinator.digest_comparison import Verdict, judge, may_be_published
 from coordinator.log import LedgerCorrupt
 from coordinator.snapshot import SHAPE
 from coordinator.state import DigestComparison
-from protocol.limits import DIGEST_COMPARISON_INTERVAL_S, DIGEST_LOOK_INTERVAL_S, DIGEST_WAIT_SECONDS_MAX
+from protocol.limits import (
+    DIGEST_ALONE_SECONDS_MIN,
+    DIGEST_COMPARISON_INTERVAL_S,
+    DIGEST_LOOK_INTERVAL_S,
+    DIGEST_WAIT_SECONDS_MAX,
+)
 from protocol.types import Position
 
 log = logging.getLogger(__name__)
@@ -66,6 +72,8 @@ class DigestChecks:
         """The state that `_own` is about, while somebody waits to publish it."""
         self._entries_compared = metadata.entries_applied_count
         self._compared_s = clock.monotonic_s()
+        self._company_s = -math.inf
+        """When this agent saw others last."""
 
     async def run(self) -> None:
         """Say what this agent computed whenever it is asked, for ever; raise `LedgerCorrupt` where it differs."""
@@ -88,11 +96,13 @@ class DigestChecks:
         """The state at a position from now on, as all agents computed it, or None where they do not agree.
 
         An agent that says nothing for `DIGEST_WAIT_SECONDS_MAX`, although its session lives, does not hold it up: then
-        it is enough that most said the same (`coordinator.digest_comparison.may_be_published`). Where there is one
-        session nobody is asked. Raises as `look` does, and `OutcomeUnknown`.
+        it is enough that most said the same (`coordinator.digest_comparison.may_be_published`). An agent that is alone
+        asks nobody; not at once where it was not: others that are cut off for a moment would have spoken against it.
+        Raises as `look` does, and `OutcomeUnknown`.
         """
-        if len(self._metadata.state.sessions) <= 1:
-            return await self._metadata.freeze()
+        if self._is_alone():
+            is_left = self._clock.monotonic_s() - self._company_s < DIGEST_ALONE_SECONDS_MIN
+            return None if is_left else await self._metadata.freeze()
         self._waiting_count += 1
         try:
             if not isinstance(await self._writer.submit(CompareDigest(shape=SHAPE)), Done):
@@ -118,7 +128,7 @@ class DigestChecks:
                 match judge(comparison, own):
                     case Verdict.AGREED | Verdict.OTHERS_DIFFER:
                         return self._kept
-                    case Verdict.OPEN:
+                    case Verdict.OPEN | Verdict.INCOMPLETE:
                         if is_late:
                             return self._kept if self._is_enough(comparison, own) else None
                     case _:
@@ -145,6 +155,7 @@ class DigestChecks:
         An agent that was not there yet when the others were asked says nothing, and what they said is no verdict on it.
         """
         async with self._looking:
+            self._is_alone()
             taken = await self._metadata.take_frozen()
             if taken is None or self._writer.session not in taken[0].digests:
                 return
@@ -161,6 +172,12 @@ class DigestChecks:
             found = self._found()
             if found is not None and not self._is_settled:
                 self._judge(*found)
+
+    def _is_alone(self) -> bool:
+        is_alone = len(self._metadata.state.sessions) <= 1
+        if not is_alone:
+            self._company_s = self._clock.monotonic_s()
+        return is_alone
 
     def _found(self) -> tuple[DigestComparison, bytes] | None:
         """The newest comparison and what this agent computed for it, where it was asked and did."""

@@ -6,12 +6,13 @@ that very append, and says it by `ReportDigest`. So the ledger holds what all co
 Rule: more than half of those who were asked are right, whoever keeps house; nobody else is. Why:
 - The housekeeper may be the one that is wrong, so its word counts as much as any other's, and no snapshot is published
   of a state that others computed otherwise: it would make the wrong state everybody's, once the ledger is trimmed.
-- Where all have spoken and no digest has more than half (two agents that differ), nobody knows who is right, and an
-  agent that cannot know does not serve: all stop. What each had computed was in its memory alone, so each that starts
+- Where agents differ and no digest has more than half, nobody knows who is right, and an agent that cannot know does
+  not serve: all stop that were asked. What each had computed was in its memory alone, so each that starts
   again computes it anew from the last snapshot and from the same entries. It was not asked then, so what others said
   before it began is no verdict on it.
 - A session that ends without a word is not waited for, but it counts: or a few whose others are cut off for a moment
-  would be most, and the others wrong when they are back. Then nothing is decided, and the next comparison tells.
+  would be most, and the others wrong when they are back. Where those that spoke agree, but are too few, nothing is
+  decided, and the next comparison tells.
 - An agent that cannot tell (its program writes other canonical bytes, or it came by a snapshot past the position) does
   not count.
 
@@ -40,9 +41,9 @@ class Verdict(Enum):
     DIVERGED = "diverged"
     """More than half computed something else than this agent: it must not serve."""
     UNDECIDED = "undecided"
-    """All have spoken, and no digest has more than half: nobody knows who is right, so nobody may serve."""
+    """Some differ, and no digest has more than half: nobody knows who is right, so nobody may serve."""
     INCOMPLETE = "incomplete"
-    """Too few have spoken before their sessions ended: it says nothing of anybody."""
+    """Too few have spoken before their sessions ended, or can tell: it says nothing of anybody."""
 
 
 def compare_digest(state: ClusterState, command: CompareDigest) -> Outcome:
@@ -90,7 +91,7 @@ def judge(comparison: DigestComparison, own: bytes) -> Verdict:
     said = _said(comparison)
     is_complete = None not in comparison.digests.values()
     leading, count = max(said.items(), key=itemgetter(1), default=(own, 0))
-    if 2 * count > comparison.asked_count:
+    if 2 * count > comparison.asked_count > 1:
         if leading != own:
             return Verdict.DIVERGED
         if is_complete:
@@ -98,7 +99,7 @@ def judge(comparison: DigestComparison, own: bytes) -> Verdict:
         return Verdict.OPEN
     if not is_complete:
         return Verdict.OPEN
-    return Verdict.UNDECIDED if said and said.total() == comparison.asked_count else Verdict.INCOMPLETE
+    return Verdict.UNDECIDED if len(said) > 1 else Verdict.INCOMPLETE
 
 
 def may_be_published(comparison: DigestComparison, own: bytes) -> bool:

@@ -109,11 +109,11 @@ _decoder = msgspec.msgpack.Decoder(_Snapshot)
 
 SHAPE = hashlib.blake2b(
     repr(
-        (FORMAT_VERSION, COLUMN_TYPES, [kind.__struct_fields__ for kind in (_Snapshot, _Topic, _Partition, _Session)])
+        (FORMAT_VERSION, COLUMN_TYPES, [kind.__annotations__ for kind in (_Snapshot, _Topic, _Partition, _Session)])
     ).encode(),
     digest_size=SHAPE_BYTES,
 ).digest()
-"""Which fields the canonical bytes have: versions of this program that differ in it give one state two digests."""
+"""Which fields, of which types, the canonical bytes have: versions that differ in it give one state two digests."""
 
 
 class Frozen:

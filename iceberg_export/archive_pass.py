@@ -76,6 +76,10 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
             for planned in plan_reads(ranges):
                 tasks.create_task(read(planned))
     except ExceptionGroup as group:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # Before Python 3.13 a group whose task is cancelled as a child fails tells of the failure alone.
+            raise asyncio.CancelledError from group
         # One failed read is enough to give up; the others were cancelled, or failed for much the same reason.
         raise group.exceptions[0] from group
     return found

@@ -288,6 +288,8 @@ DIGEST_LOOK_INTERVAL_S = 0.5
 """How often an agent looks whether it is asked what it computed, and what others said; it asks its own state alone."""
 DIGEST_COMPARISON_INTERVAL_S = 300.0
 """How often what agents computed is compared while entries come, beside every snapshot (safety rule S3)."""
+DIGEST_ALONE_SECONDS_MIN = 60.0
+"""How long an agent that others have left publishes no snapshot: they may know better (safety rule S3)."""
 DIGEST_WAIT_SECONDS_MAX = 20.0
 """How long a snapshot waits for what all agents say: a dead one's session has ended by then."""
 LEDGER_PRESSURE_HIGH = 0.75

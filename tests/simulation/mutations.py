@@ -47,7 +47,7 @@ from tests.simulation.plan import FaultName, draw
 from tests.simulation.world import Verdict, run
 from txn.producer_state import ACCEPT, Duplicate, decide
 
-SEEDS_DRAWN = 3_000
+SEEDS_DRAWN = 20_000
 SEEDS_TRIED_MAX = 80
 TABLE = Path(__file__).parent / "caught.txt"
 
@@ -149,7 +149,10 @@ def s4_no_barrier() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.LEDGER_SHAKY, where=lambda plan: plan.probers > 0)
+@mutation(
+    FaultName.LEDGER_SHAKY,
+    where=lambda plan: plan.probers > 0 and plan.delay_s >= 0.02 and plan.move_chance > 0.1 and plan.has_topic_churn,
+)
 def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
     """Whoever asks while the ledger's answer is on its way is content with that."""
 

@@ -18,7 +18,7 @@ from coordinator.log import LedgerCorrupt
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.snapshot import SHAPE, Frozen, digest
 from coordinator.state import ClusterState, DigestComparison
-from protocol.limits import DIGEST_COMPARISON_INTERVAL_S, DIGEST_WAIT_SECONDS_MAX
+from protocol.limits import DIGEST_ALONE_SECONDS_MIN, DIGEST_COMPARISON_INTERVAL_S, DIGEST_WAIT_SECONDS_MAX
 from protocol.types import ObjectId
 from storage.memory_store import MemoryStore
 from tests.made_commands import create, start
@@ -270,7 +270,7 @@ async def test_s3_an_agent_that_came_past_the_position_by_a_snapshot_cannot_tell
         one.clock.meanwhile = passed
         assert frozen_of(await one.checks.agreed()) is not None
         assert two.parts.writer.session not in one.comparison.digests
-        assert one.clock.seconds < DIGEST_WAIT_SECONDS_MAX
+        assert (one.comparison.asked_count, one.count(Verdict.AGREED)) == (1, 0)
 
 
 async def test_s3_nothing_is_published_while_one_says_nothing_and_another_disagrees() -> None:
@@ -301,6 +301,31 @@ async def test_s3_an_agent_that_is_alone_asks_nobody() -> None:
         assert frozen is not None
         assert frozen.digest() == digest(one.state)
         assert one.state.position == before
+
+
+async def test_s3_who_was_left_alone_a_moment_ago_publishes_nothing() -> None:
+    async with agents(2) as (one, two):
+        await one.look()
+        two.parts.ledger.core.expire(two.parts.writer.session)  # type: ignore[attr-defined]
+        await one.parts.writer.submit(EndSession(session=two.parts.writer.session))
+        assert len(one.state.sessions) == 1
+        assert await one.checks.agreed() is None
+        one.clock.seconds += DIGEST_ALONE_SECONDS_MIN
+        assert await one.checks.agreed() is not None
+
+
+async def test_s3_of_two_whose_sessions_end_soon_the_word_of_one_is_enough_after_a_while() -> None:
+    async with agents(2) as (one, two):
+
+        async def ends() -> None:
+            one.clock.meanwhile = None
+            two.parts.ledger.core.expire(two.parts.writer.session)  # type: ignore[attr-defined]
+            await one.parts.writer.submit(EndSession(session=two.parts.writer.session))
+
+        one.clock.meanwhile = ends
+        assert await one.checks.agreed() is not None
+        assert one.clock.seconds == DIGEST_WAIT_SECONDS_MAX
+        assert one.count(Verdict.INCOMPLETE) == 1
 
 
 async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:

@@ -106,7 +106,7 @@ def comparison(*said: bytes | None, asked: int) -> DigestComparison:
     ("asked", "said", "own", "verdict", "is_published"),
     [
         (3, [A, A, A], A, Verdict.AGREED, True),
-        (1, [A], A, Verdict.AGREED, True),
+        (1, [A], A, Verdict.INCOMPLETE, True),
         (3, [A, A], A, Verdict.AGREED, True),
         (3, [A, A, None], A, Verdict.OPEN, True),
         (3, [A, None, None], A, Verdict.OPEN, False),
@@ -126,7 +126,7 @@ def comparison(*said: bytes | None, asked: int) -> DigestComparison:
         (2, [A], A, Verdict.INCOMPLETE, True),
         (3, [B], A, Verdict.INCOMPLETE, False),
         (3, [B], B, Verdict.INCOMPLETE, False),
-        (3, [A, B], B, Verdict.INCOMPLETE, False),
+        (3, [A, B], B, Verdict.UNDECIDED, False),
     ],
 )
 def test_s3_more_than_half_of_those_asked_are_right(

@@ -125,6 +125,20 @@ async def test_an_intake_object_that_is_gone_fails_the_pass_before_anything_is_p
     assert [meta.key async for meta in store.list("lake/")] == []
 
 
+async def test_a_pass_that_is_cancelled_as_a_read_fails_ends() -> None:
+    """Before Python 3.13 the read's task group tells of the failure alone, and the agent's end waited for the pass."""
+    _, planned = await filled_store()
+
+    class Gone(MemoryStore):
+        async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+            passing.cancel()
+            raise ObjectMissing(key)
+
+    passing = asyncio.create_task(archived_by(Gone(), planned))
+    with pytest.raises(asyncio.CancelledError):
+        await passing
+
+
 @pytest.mark.parametrize("content", [b"", b"shorts", b"not a Parquet file", b"\xff\xff\xff\x7fPAR1"])
 async def test_what_is_not_parquet_is_refused(content: bytes) -> None:
     store, planned = await filled_store()
