@@ -81,9 +81,6 @@ class Supervisor:
             except LedgerCorrupt:
                 raise
             except ENVIRONMENT_ERRORS as error:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise asyncio.CancelledError from error  # which the error took the place of
                 if self._clock.monotonic_s() - started_s >= HEALTHY_SECONDS:
                     pause_s = PAUSE_SECONDS_FIRST
                 self.restarts_count += 1

@@ -16,7 +16,7 @@ from iceberg_export.cpu import RunInThread
 from iceberg_export.plan import ArchivePass, IntakeChunk
 from protocol.limits import ARCHIVE_READS_IN_FLIGHT_MAX
 from protocol.types import ObjectNumber, SessionId
-from storage.object_store import ObjectStore
+from storage.object_store import ObjectStore, StoreError
 from storage.read_plan import PlannedRead, plan_reads, slice_read
 from storage.refs import ByteRange, parquet_key
 
@@ -65,9 +65,18 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
     found: list[memoryview] = [memoryview(b"")] * len(chunks)
     in_flight = asyncio.Semaphore(ARCHIVE_READS_IN_FLIGHT_MAX)
 
+    failures: list[StoreError] = []
+    """No error of the group: before Python 3.13 one that fails as its task is cancelled forgets the cancellation."""
+
     async def read(planned: PlannedRead) -> None:
         async with in_flight:
-            payload = await store.get_range(planned.read.key, planned.read.byte_first, planned.read.byte_count)
+            if failures:
+                return
+            try:
+                payload = await store.get_range(planned.read.key, planned.read.byte_first, planned.read.byte_count)
+            except StoreError as error:
+                failures.append(error)
+                return
         for index, records in slice_read(planned, payload):
             found[index] = records
 
@@ -76,12 +85,10 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
             for planned in plan_reads(ranges):
                 tasks.create_task(read(planned))
     except ExceptionGroup as group:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            # Before Python 3.13 a group whose task is cancelled as a child fails tells of the failure alone.
-            raise asyncio.CancelledError from group
-        # One failed read is enough to give up; the others were cancelled, or failed for much the same reason.
         raise group.exceptions[0] from group
+    if failures:
+        # One failed read is enough to give up; the others were not begun, or failed for much the same reason.
+        raise failures[0]
     return found
 
 

@@ -83,27 +83,6 @@ async def test_what_the_environment_did_is_tried_again(supervisor: Supervisor, e
     assert supervisor.restarts_count == 1
 
 
-async def test_a_task_that_fails_as_it_is_ended_is_not_tried_again(supervisor: Supervisor) -> None:
-    tries = 0
-
-    async def run() -> None:
-        nonlocal tries
-        tries += 1
-        try:
-            await asyncio.get_running_loop().create_future()
-        except asyncio.CancelledError:
-            raise StoreUnavailable("away") from None
-
-    async with asyncio.timeout(10), supervisor:
-        supervisor.start("task", run)
-        while not tries:
-            turn = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().call_soon(turn.set_result, None)
-            await turn
-        await supervisor.stop()
-    assert tries == 1
-
-
 async def test_pauses_grow_up_to_a_bound(supervisor: Supervisor, clock: ManualClock) -> None:
     async with supervisor:
         supervisor.start("archiver", Failing(*[OSError("full")] * 8))
