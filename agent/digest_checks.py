@@ -128,9 +128,10 @@ class DigestChecks:
                 match judge(comparison, own):
                     case Verdict.AGREED | Verdict.OTHERS_DIFFER:
                         return self._kept
+                    case Verdict.OPEN if not is_late:
+                        pass
                     case Verdict.OPEN | Verdict.INCOMPLETE:
-                        if is_late:
-                            return self._kept if self._is_enough(comparison, own) else None
+                        return self._kept if self._is_enough(comparison, own) else None
                     case _:
                         return None
             elif is_late:
@@ -140,7 +141,7 @@ class DigestChecks:
     def _is_enough(self, comparison: DigestComparison, own: bytes) -> bool:
         is_enough = may_be_published(comparison, own)
         log.warning(
-            "not every agent said in time what it computed",
+            "not every agent said what it computed",
             extra={
                 "position": comparison.position,
                 "agents": [self._name(session) for session, said in comparison.digests.items() if said is None],

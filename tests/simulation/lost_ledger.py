@@ -25,7 +25,7 @@ from tests.simulation.links import LATE_SECONDS_MAX, Link
 from tests.simulation.plan import LedgerLoss
 from tests.simulation.store import SimulatedStore
 
-COVERED_SECONDS_MAX = 90.0
+COVERED_SECONDS_MAX = 300.0
 REFUSAL_SECONDS_MAX = 15.0
 RECOVERY_SECONDS_MAX = 400.0
 ATTEMPT_SECONDS_MAX = 70.0
@@ -80,6 +80,7 @@ class LostLedger:
         server = self._around.ledger
         async with asyncio.timeout(COVERED_SECONDS_MAX):
             while server.pointer is None or server.pointer.position < topics_at:
+                self._start_all()
                 await self._clock.sleep(1.0)
         if self._around.plan.ledger_loss is not LedgerLoss.RESTORED:
             await self._clock.sleep(self._chance.random() * 3)

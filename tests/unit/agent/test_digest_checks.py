@@ -205,7 +205,9 @@ async def test_s3_an_agent_that_says_nothing_does_not_hold_up_snapshots_for_ever
     async with agents(3) as (one, two, _):
         assert await asked(one, [two]) is not None
         assert one.clock.seconds == DIGEST_WAIT_SECONDS_MAX
-        assert [record.__dict__["agents"] for record in caplog.records if "in time" in record.message] == [["c"]]
+        assert [record.__dict__["agents"] for record in caplog.records if "not every agent" in record.message] == [
+            ["c"]
+        ]
 
 
 async def test_s3_what_one_of_three_alone_said_is_not_published() -> None:
@@ -314,7 +316,7 @@ async def test_s3_who_was_left_alone_a_moment_ago_publishes_nothing() -> None:
         assert await one.checks.agreed() is not None
 
 
-async def test_s3_of_two_whose_sessions_end_soon_the_word_of_one_is_enough_after_a_while() -> None:
+async def test_s3_of_two_of_which_one_ends_without_a_word_the_other_s_is_enough() -> None:
     async with agents(2) as (one, two):
 
         async def ends() -> None:
@@ -324,7 +326,7 @@ async def test_s3_of_two_whose_sessions_end_soon_the_word_of_one_is_enough_after
 
         one.clock.meanwhile = ends
         assert await one.checks.agreed() is not None
-        assert one.clock.seconds == DIGEST_WAIT_SECONDS_MAX
+        assert one.clock.seconds < DIGEST_WAIT_SECONDS_MAX
         assert one.count(Verdict.INCOMPLETE) == 1
 
 
