@@ -260,9 +260,13 @@ class Auditor:
             offset = self._offsets.get(send.value)
             if offset is None or not send.is_ordered or send.may_repeat:
                 continue
-            # What a recovery finds it puts in order by sequences, which say nothing of other ids and epochs.
-            line = (send.producer, send.run if self._is_recovered else 0, send.place)
-            before = newest.get(line, -1)
-            if offset <= before:
-                self._history.violation(f"nonmonotonic-send: {send.value!r} at {offset}, an earlier value at {before}")
-            newest[line] = offset
+            # What a recovery finds it puts in order by sequences, which say nothing of other ids and epochs; and what
+            # nobody acknowledged of an earlier id may land late.
+            is_of_run = self._is_recovered or send.result is not Result.OK
+            for line in [(send.producer, send.run, send.place)] + [(send.producer, -1, send.place)] * (not is_of_run):
+                before = newest.get(line, -1)
+                if offset <= before:
+                    self._history.violation(
+                        f"nonmonotonic-send: {send.value!r} at {offset}, an earlier value at {before}"
+                    )
+                newest[line] = offset
