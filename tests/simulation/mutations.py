@@ -174,7 +174,10 @@ def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.LEDGER_CUT, where=lambda plan: plan.move_chance < 0.01 and plan.seconds > 30)
+@mutation(
+    FaultName.LEDGER_CUT,
+    where=lambda plan: plan.move_chance < 0.01 and plan.seconds > 30 and len(plan.faults) < 3 and not plan.ledger_loss,
+)
 def s4_an_agent_that_is_cut_off_answers_for_ever() -> Iterator[None]:
     """Nobody asks when the ledger confirmed the session last."""
     with patched(fetch_path, "LEDGER_SESSION_SECONDS", 1e9):
