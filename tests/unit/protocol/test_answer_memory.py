@@ -52,3 +52,9 @@ def test_beyond_it_go_those_that_have_not_read_for_longest_and_no_more_than_need
     memory.keep("a", 3)
     memory.keep("b", 2)
     assert (memory.is_over, memory.slowest()) == (True, ["b", "c"])
+
+
+def test_one_that_leaves_more_than_all_may_goes() -> None:
+    memory = AnswerMemory[str](bytes_max=16)
+    memory.keep("a", 17)
+    assert memory.slowest() == ["a"]
