@@ -59,7 +59,7 @@ def main() -> None:
     go of Python objects then, which aborts the process, whatever the command's result was.
     """
     exit_code: object
-    # kio imports hypothesis wherever it is installed, and makes strategies of its types: half a second of each start.
+    # kio imports hypothesis wherever it is installed, and makes strategies of its types: 0.25 s of each start.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     if isinstance(sys.stdout, TextIOWrapper):
         # What a locale cannot show is no reason to fail; records and JSON are written as bytes anyway.

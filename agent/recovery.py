@@ -332,7 +332,7 @@ class _Reading:
         A session that had ended by then left nothing that was acknowledged, but for one that a recovery ended.
         """
         ended = recovery.state.sessions_ended.keys() - sessions_ended_unseen(recovery.state)
-        pending: list[FoundObject] = []  # what they hold of an object takes some 500 bytes a batch
+        pending: list[FoundObject] = []  # of each object the columns of its batches, no records
         for session, metas in bucket.intake.items():
             if session not in ended and not is_bridge_session(session):
                 pending += [found async for found in self._read(recovery.state, metas)]
