@@ -1,0 +1,79 @@
+"""OffsetDelete 0: has a group forget how far it came in some partitions (KIP-496).
+
+What members subscribe to now is GROUP_SUBSCRIBED_TO_TOPIC; a group whose members speak another protocol than consumers
+do is NON_EMPTY_GROUP. A barrier comes first (safety rule S4); what the group has not committed is no error. The answer
+comes once the entry is applied, under the coordinator's claim (safety rule S13).
+Source: org.apache.kafka.server.KafkaApis.handleOffsetDeleteRequest,
+org.apache.kafka.coordinator.group.OffsetMetadataManager.deleteOffsets (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.group_ledger import NotCoordinator
+from agent.handlers.entities import answer, request_body
+from agent.offset_commits import delete_offsets
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from coordinator.groups import ClassicGroup, GroupState
+from coordinator.offset_expiry import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from protocol.errors import ErrorCode
+from protocol.types import PartitionIndex, TopicId
+from storage.object_store import Buffer
+
+API_KEY = 47
+
+Partition = tuple[TopicId, PartitionIndex]
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    group = await _claim(services, body.group_id)
+    if isinstance(group, ErrorCode):
+        return answer(request.frame, {"error_code": group, "topics": []})
+    topics, dropped = await _judge(services, body, group)
+    error_code = await delete_offsets(services, body.group_id, dropped)
+    if error_code is not ErrorCode.none:
+        topics = []
+    row_count = sum(len(topic["partitions"]) for topic in topics)
+    return await work(row_count, answer, request.frame, {"error_code": error_code, "topics": topics})
+
+
+async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
+    """The group, once this agent coordinates it, or why it keeps its offsets."""
+    if not group_id:
+        return ErrorCode.invalid_group_id
+    try:
+        await services.group_ledger.check_readable(group_id)
+        if group_id not in services.state.groups:
+            return ErrorCode.group_id_not_found
+        group = await services.group_ledger.claim(group_id)
+    except NotCoordinator as error:
+        return error.error_code
+    is_other = isinstance(group.value, ClassicGroup) and group.value.protocol_type != CONSUMER_PROTOCOL_TYPE
+    return ErrorCode.non_empty_group if is_other and group.has_members else group
+
+
+async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list[dict[str, Any]], list[Partition]]:
+    """The rows of the answer, and the partitions whose offsets may go."""
+    turns = Turns(services.clock)
+    subscribed = subscribed_topics(group)
+    topics: list[dict[str, Any]] = []
+    dropped: list[Partition] = []
+    for topic in body.topics:
+        found = services.topics.known(topic.name)
+        rows: list[dict[str, Any]] = []
+        for partition in topic.partitions:
+            index = PartitionIndex(partition.partition_index)
+            error_code = ErrorCode.none
+            if found is None or not 0 <= index < len(found.partitions):
+                error_code = ErrorCode.unknown_topic_or_partition
+            elif subscribed is None or topic.name in subscribed:
+                error_code = ErrorCode.group_subscribed_to_topic
+            elif index in group.offsets.get(found.topic_id, ()):
+                dropped.append((found.topic_id, index))
+            rows.append({"partition_index": index, "error_code": error_code})
+            await turns.row()
+        topics.append({"name": topic.name, "partitions": rows})
+        await turns.row()
+    return topics, dropped

@@ -1,0 +1,120 @@
+"""Hands offsets that a group commits, or forgets, to its ledger, and says what became of them as clients are told.
+
+Rule: whether they may be committed is judged in the same turn of the loop in which they are handed over (safety rule
+S13 holds what was judged wrongly by then, where the entry is applied). Many rows go as several entries, and others have
+their turn in between; every row has its own answer.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from agent.group_ledger import OffsetRow
+from agent.services import Services
+from agent.topics import TopicError, before, deadline_s
+from coordinator.broker_configs import broker_value
+from coordinator.commands import Refused
+from coordinator.consumer_group_values import ConsumerGroup
+from protocol.errors import ErrorCode
+from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
+from protocol.types import PartitionIndex, TopicId
+
+
+def is_too_long(metadata: str, length_max: int) -> bool:
+    """Whether a note is longer than offset.metadata.max.bytes, which counts UTF-16 units as Java does.
+
+    Nor may it be longer than what answers of any version hold.
+    """
+    if len(metadata) * 4 <= min(length_max, OFFSET_METADATA_BYTES_MAX):
+        return False
+    units_count = len(metadata.encode("utf-16-le")) // 2
+    return units_count > length_max or len(metadata.encode()) > OFFSET_METADATA_BYTES_MAX
+
+
+def commit_error(
+    services: Services,
+    group_id: str,
+    *,
+    member_id: str,
+    group_instance_id: str | None,
+    generation: int,
+    api_version: int,
+) -> ErrorCode:
+    """What the coordinator of the group's kind says to a commit in that name; `generation` is a member epoch to one."""
+    group = services.state.groups.get(group_id)
+    if group is None or not services.group_ledger.is_mine(group_id):
+        return ErrorCode.not_coordinator
+    if isinstance(group.value, ConsumerGroup) or services.consumer_groups.is_live(group_id):
+        return services.consumer_groups.check_commit(
+            group, member_id=member_id, epoch=generation, api_version=api_version
+        )
+    return services.groups.check_commit(
+        group_id,
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        generation=generation,
+        api_version=api_version,
+    )
+
+
+async def commit_offsets(
+    services: Services, group_id: str, rows: Sequence[OffsetRow], judge: Callable[[], ErrorCode]
+) -> list[ErrorCode]:
+    """An error for each row, once it is applied or offsets.commit.timeout.ms is over; it may be applied later then.
+
+    `judge` says whether the group's coordinator, which this agent has to be, takes them.
+    """
+    handed: list[asyncio.Future[Sequence[ErrorCode]]] = []
+    for first in range(0, len(rows), OFFSETS_PER_COMMIT_ENTRY_MAX):
+        if first > 0:
+            await services.clock.sleep(0)
+        share = rows[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX]
+        error_code = judge()
+        if error_code is ErrorCode.none:
+            handed.append(services.group_ledger.commit(group_id, share))
+        else:
+            handed.append(_refused(share, error_code))
+    await _until_known(services, handed)
+    told: list[ErrorCode] = []
+    for future in handed:
+        count = min(OFFSETS_PER_COMMIT_ENTRY_MAX, len(rows) - len(told))
+        told += map(as_told, future.result()) if future.done() else [ErrorCode.coordinator_not_available] * count
+    return told
+
+
+def _refused(rows: Sequence[OffsetRow], error_code: ErrorCode) -> asyncio.Future[Sequence[ErrorCode]]:
+    future: asyncio.Future[Sequence[ErrorCode]] = asyncio.get_running_loop().create_future()
+    future.set_result([error_code] * len(rows))
+    return future
+
+
+async def _until_known(services: Services, futures: Sequence[asyncio.Future[Sequence[ErrorCode]]]) -> None:
+    """Return once all of them are done, or their time is over."""
+    timeout_ms = int(broker_value(services.broker_configs, "offsets.commit.timeout.ms"))
+    try:
+        async with services.clock.timeout(timeout_ms / 1000):
+            await asyncio.wait(futures)
+    except TimeoutError:
+        return
+
+
+async def delete_offsets(
+    services: Services, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]
+) -> ErrorCode:
+    """NONE once the group has forgotten all of them; to ask again is no error."""
+    end_s = deadline_s(services.clock)
+    for first in range(0, len(partitions), OFFSETS_PER_COMMIT_ENTRY_MAX):
+        if not services.group_ledger.is_mine(group_id):
+            return ErrorCode.not_coordinator
+        share = partitions[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX]
+        try:
+            outcome = await before(end_s, services.clock, services.group_ledger.delete_offsets(group_id, share))
+        except TopicError:
+            return ErrorCode.coordinator_not_available
+        if isinstance(outcome, Refused):
+            return as_told(outcome.error_code)
+    return ErrorCode.none
+
+
+def as_told(error_code: ErrorCode) -> ErrorCode:
+    """A ledger that has too much to do is a coordinator that is not available, as in Kafka."""
+    return ErrorCode.coordinator_not_available if error_code is ErrorCode.request_timed_out else error_code

@@ -1,0 +1,118 @@
+"""Has groups forget offsets that they need not keep any longer, and drops groups of which nothing is left.
+
+Rule: the housekeeper alone proposes it, with a time from a checked clock; without one nothing goes (safety rule S2).
+What goes is worked out where the entry is applied (`coordinator.offset_expiry`), by the state's time or the proposed
+one, whichever is less. Nothing is written while nothing is due. An entry is small, and the next one is written when it
+was applied: applying one holds up every agent. A group that has neither members nor offsets may just be joined: it goes
+once it was found like this twice, with nothing changed in between.
+Time and interval: offsets.retention.minutes, offsets.retention.check.interval.ms, as this agent was given them.
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.cleanupGroupMetadata (Kafka 4.3).
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from agent.clock import Clock
+from agent.housekeeper import Housekeeper
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from agent.turns import Turns
+from coordinator.broker_configs import broker_value
+from coordinator.commands import Refused
+from coordinator.group_commands import ExpireOffsets
+from coordinator.groups import GroupState, count_offsets
+from coordinator.offset_expiry import due_offsets
+from protocol.limits import (
+    EXPIRING_GROUP_CHARS_PER_ENTRY_MAX,
+    EXPIRING_GROUPS_PER_ENTRY_MAX,
+    OFFSETS_PER_COMMIT_ENTRY_MAX,
+)
+from protocol.types import Milliseconds
+
+log = logging.getLogger(__name__)
+
+MINUTE_MS = 60_000
+
+
+class OffsetExpiry:
+    """Every agent has one; the housekeeper's works."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        housekeeper: Housekeeper,
+        clock: Clock,
+        proposed_time: Callable[[], Milliseconds | None],
+        broker_configs: Mapping[str, str],
+    ) -> None:
+        self._metadata = metadata
+        self._writer = writer
+        self._housekeeper = housekeeper
+        self._clock = clock
+        self._proposed_time = proposed_time
+        self._retention_ms = int(broker_value(broker_configs, "offsets.retention.minutes")) * MINUTE_MS
+        self._interval_s = int(broker_value(broker_configs, "offsets.retention.check.interval.ms")) / 1000
+        self._bare: dict[str, tuple[int, int]] = {}
+        """Claim and version of groups that had neither members nor offsets when it was last looked."""
+
+    async def run(self) -> None:
+        """Look again and again, for ever."""
+        while True:
+            await self._clock.sleep(self._interval_s)
+            if self._housekeeper.is_mine:
+                await self.expire()
+
+    async def expire(self) -> int:
+        """Propose to drop what is due; returns in how many groups something was."""
+        now_ms = self._proposed_time()
+        if now_ms is None:
+            return 0
+        due = await self._due(now_ms)
+        for share in _shares(due):
+            command = ExpireOffsets(now_ms=now_ms, retention_ms=self._retention_ms, group_ids=tuple(share))
+            outcome = await self._writer.submit(command)
+            if isinstance(outcome, Refused):
+                log.warning("offsets that are due stay until the next time", extra={"reason": outcome.reason})
+        if due:
+            log.info("dropped offsets that groups kept for long enough", extra={"groups": len(due)})
+        return len(due)
+
+    async def _due(self, now_ms: Milliseconds) -> list[tuple[str, int]]:
+        """The groups of which something has to go, with how many offsets each has."""
+        turns = Turns(self._clock)
+        found: list[tuple[str, int]] = []
+        bare: dict[str, tuple[int, int]] = {}
+        for group_id, group in list(self._metadata.state.groups.items()):
+            offsets_count = count_offsets([group])
+            if not offsets_count and not group.has_members:
+                bare[group_id] = group.claim_epoch, group.version
+            if self._is_due(group, now_ms) or (group_id in bare and bare[group_id] == self._bare.get(group_id)):
+                found.append((group_id, offsets_count))
+            for _ in range(1 + offsets_count):
+                await turns.row()
+        self._bare = bare
+        return found
+
+    def _is_due(self, group: GroupState, now_ms: Milliseconds) -> bool:
+        topics = self._metadata.state.topics
+        names = {topic_id: topics[topic_id].name for topic_id in group.offsets if topic_id in topics}
+        return bool(due_offsets(group, names, now_ms, self._retention_ms))
+
+
+def _shares(groups: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
+    """The groups in their order, as many of them together as one entry may have: by number, offsets, and their ids."""
+    share: list[str] = []
+    offsets_left, chars_left = OFFSETS_PER_COMMIT_ENTRY_MAX, EXPIRING_GROUP_CHARS_PER_ENTRY_MAX
+    for group_id, offsets_count in groups:
+        is_full = len(share) == EXPIRING_GROUPS_PER_ENTRY_MAX
+        if share and (is_full or offsets_count > offsets_left or len(group_id) > chars_left):
+            yield share
+            share = []
+            offsets_left, chars_left = OFFSETS_PER_COMMIT_ENTRY_MAX, EXPIRING_GROUP_CHARS_PER_ENTRY_MAX
+        share.append(group_id)
+        offsets_left -= offsets_count
+        chars_left -= len(group_id)
+    if share:
+        yield share

@@ -1,0 +1,119 @@
+"""Which committed offsets of a group are no longer kept, and which topics its members have subscribed to.
+
+Rule: pure; the time is given. An offset that says itself how long it is kept goes by that. Otherwise what counts is
+- in a classic group without members: since when it has had none; all of them go at once;
+- where nobody ever joined, and in a consumer group (KIP-848): the offset's own commit;
+- in a classic group of consumers whose assignment is complete: likewise;
+- in any other group with members nothing goes, nor does what is committed for a topic that a member subscribes to.
+Source: org.apache.kafka.coordinator.group.OffsetExpirationConditionImpl, OffsetMetadataManager.cleanupExpiredOffsets,
+classic.ClassicGroup.offsetExpirationCondition, computeSubscribedTopics (Kafka 4.3; KIP-211, KIP-496).
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from coordinator.consumer_group_values import ConsumerGroup
+from coordinator.groups import ClassicGroup, CommittedOffset, GroupState
+from protocol.errors import MalformedRequest
+from protocol.types import Milliseconds, PartitionIndex, TopicId
+from protocol.wire import INT16, UNREADABLE, read_array_length, read_bytes, read_string
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+"""Of the classic groups whose members' metadata is ConsumerProtocolSubscription."""
+
+
+def due_offsets(
+    group: GroupState, topic_names: Mapping[TopicId, str], now_ms: Milliseconds, retention_ms: int
+) -> list[tuple[TopicId, PartitionIndex]]:
+    """The partitions whose committed offsets the group need not keep at `now_ms`.
+
+    `topic_names`: of the group's topics at least. `retention_ms`: for offsets that do not say themselves.
+    """
+    if isinstance(group.value, ClassicGroup) and group.has_members and not _is_settled(group.value):
+        return []
+    aged = [
+        (topic_id, partition)
+        for topic_id, partitions in group.offsets.items()
+        for partition, found in partitions.items()
+        if _is_aged(found, _kept_since_ms(group, found), now_ms, retention_ms)
+    ]
+    if not aged or not group.has_members:
+        return aged
+    subscribed = subscribed_topics(group)
+    if subscribed is None:
+        return []
+    return [(topic_id, partition) for topic_id, partition in aged if topic_names.get(topic_id) not in subscribed]
+
+
+def subscribed_topics(group: GroupState) -> frozenset[str] | None:
+    """The names of the topics that members want to read; None where they say so in a way that is not known here."""
+    match group.value:
+        case None:
+            return frozenset()
+        case ClassicGroup() as classic:
+            return _subscribed_by_classic(classic)
+        case ConsumerGroup() as consumer:
+            return _subscribed_by_consumers(consumer)
+        case value:
+            assert_never(value)
+
+
+def parse_subscription(metadata: bytes) -> frozenset[str] | None:
+    """The topics in a consumer's metadata, as JoinGroup has it; None where it is none.
+
+    Every version begins like version 0: version, topics, user data (org.apache.kafka.clients.consumer.internals.
+    ConsumerProtocol).
+    """
+    view = memoryview(metadata)
+    try:
+        (version,) = INT16.unpack_from(view, 0)
+        count, position = read_array_length(view, INT16.size, is_flexible=False)
+        topics: set[str] = set()
+        for _ in range(count):
+            topic, position = read_string(view, position, is_flexible=False)
+            topics.add(topic)
+        read_bytes(view, position, is_flexible=False)
+    except (MalformedRequest, *UNREADABLE):
+        return None
+    return frozenset(topics) if version >= 0 else None
+
+
+def _is_settled(group: ClassicGroup) -> bool:
+    """Members of a kind that is understood have their assignment."""
+    return group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.is_synced
+
+
+def _kept_since_ms(group: GroupState, found: CommittedOffset) -> Milliseconds:
+    was_joined = isinstance(group.value, ClassicGroup) and group.value.protocol_type != ""
+    if was_joined and group.empty_since_ms is not None:
+        return group.empty_since_ms
+    return found.commit_ms
+
+
+def _is_aged(found: CommittedOffset, since_ms: Milliseconds, now_ms: Milliseconds, retention_ms: int) -> bool:
+    if found.retention_ms is not None:
+        return now_ms - found.commit_ms >= found.retention_ms
+    return now_ms - since_ms >= retention_ms
+
+
+def _subscribed_by_classic(group: ClassicGroup) -> frozenset[str] | None:
+    if not group.members:
+        return frozenset()
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    topics: set[str] = set()
+    for member in group.members:
+        metadata = dict(member.protocols).get(group.protocol or "")
+        subscribed = None if metadata is None else parse_subscription(metadata)
+        if subscribed is None:
+            return None
+        topics |= subscribed
+    return frozenset(topics)
+
+
+def _subscribed_by_consumers(group: ConsumerGroup) -> frozenset[str]:
+    """By name, or by what their expressions were last found to match."""
+    topics: set[str] = set()
+    for member in group.members.values():
+        topics.update(member.subscribed_names, group.regexes.get(member.subscribed_regex, ()))
+    return frozenset(topics)

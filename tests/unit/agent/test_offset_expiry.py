@@ -1,0 +1,194 @@
+"""Offsets go by a checked clock, with groups of which nothing is left; nothing is written while none is due."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from agent.offset_expiry import OffsetExpiry
+from coordinator.group_commands import ClaimGroups, CommitOffsets, GroupsClaimed, WriteClassicGroup
+from coordinator.groups import ClassicGroup
+from protocol.limits import EXPIRING_GROUPS_PER_ENTRY_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
+from protocol.types import Milliseconds
+from tests.made_commands import TOPIC, create
+from tests.made_groups import generation, member
+from tests.unit.agent.ledger_parts import BEGAN_MS, Parts, running_parts
+
+RETENTION_S = 60
+CHECK_S = 10.0
+SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "10000"}
+
+
+def expiry(parts: Parts) -> OffsetExpiry:
+    return OffsetExpiry(
+        metadata=parts.metadata,
+        writer=parts.writer,
+        housekeeper=parts.housekeeper,
+        clock=parts.clock,
+        proposed_time=parts.proposed_time,
+        broker_configs=SETTINGS,
+    )
+
+
+@asynccontextmanager
+async def cluster(partitions: int = 1) -> AsyncIterator[Parts]:
+    """With the topic `t`."""
+    async with running_parts() as parts:
+        await parts.writer.submit(create(partitions=partitions))
+        yield parts
+
+
+async def claim(parts: Parts, *group_ids: str) -> dict[str, int]:
+    """The epochs of the groups' claims."""
+    claimed = await parts.writer.submit(ClaimGroups(group_ids=group_ids))
+    assert isinstance(claimed, GroupsClaimed)
+    return dict(zip(group_ids, claimed.claim_epochs, strict=True))
+
+
+async def commit(parts: Parts, *group_ids: str, retention_ms: int = -1, partitions: int = 1) -> None:
+    """Offsets of the topic's first partitions, by groups that are claimed for it."""
+    epochs = await claim(parts, *group_ids)
+    count = len(group_ids) * partitions
+    await parts.writer.submit(
+        CommitOffsets(
+            groups=tuple(epochs.items()),
+            topic_ids=(TOPIC,),
+            group=[number for number in range(len(group_ids)) for _ in range(partitions)],
+            topic=[0] * count,
+            partition=list(range(partitions)) * len(group_ids),
+            offset=[5] * count,
+            leader_epoch=[-1] * count,
+            retention_ms=[retention_ms] * count,
+        )
+    )
+
+
+async def write(parts: Parts, group: ClassicGroup) -> None:
+    epochs = await claim(parts, "g")
+    version = parts.metadata.state.groups["g"].version
+    await parts.writer.submit(WriteClassicGroup(group_id="g", claim_epoch=epochs["g"], version=version, group=group))
+
+
+async def test_offsets_that_were_kept_for_long_enough_go_and_so_does_their_group() -> None:
+    async with cluster() as parts:
+        await commit(parts, "g")
+        parts.clock.seconds += RETENTION_S - 1
+        assert await expiry(parts).expire() == 0
+        parts.clock.seconds += 1
+        assert await expiry(parts).expire() == 1
+        assert parts.metadata.state.groups == {}
+
+
+async def test_what_is_committed_for_a_time_goes_by_itself() -> None:
+    async with cluster() as parts:
+        await commit(parts, "g", retention_ms=2_000)
+        parts.clock.seconds += 2
+        assert await expiry(parts).expire() == 1
+        assert parts.metadata.state.groups == {}
+
+
+async def test_a_group_with_members_keeps_what_they_may_want() -> None:
+    async with cluster() as parts:
+        await commit(parts, "g")
+        await write(parts, generation(1, member()))
+        parts.clock.seconds += 100 * RETENTION_S
+        assert await expiry(parts).expire() == 0
+        await write(parts, generation(2))
+        parts.clock.seconds += RETENTION_S - 1
+        assert await expiry(parts).expire() == 0
+        parts.clock.seconds += 1
+        assert await expiry(parts).expire() == 1
+        assert parts.metadata.state.groups == {}
+
+
+async def test_a_group_that_is_nothing_goes_when_it_is_found_so_twice_without_a_change() -> None:
+    async with cluster() as parts:
+        looking = expiry(parts)
+        await claim(parts, "g")
+        assert await looking.expire() == 0
+        await claim(parts, "g")
+        assert await looking.expire() == 0
+        await write(parts, generation(1))
+        assert await looking.expire() == 0
+        assert await looking.expire() == 1
+        assert parts.metadata.state.groups == {}
+
+
+async def test_nothing_is_written_while_nothing_is_due() -> None:
+    async with cluster() as parts:
+        await commit(parts, "g")
+        head = await parts.ledger.head()
+        assert await expiry(parts).expire() == 0
+        assert await parts.ledger.head() == head
+
+
+async def test_s2_an_unchecked_clock_lets_nothing_go() -> None:
+    async with cluster() as parts:
+        await commit(parts, "g")
+        parts.clock.seconds += 2 * RETENTION_S
+        parts.is_clock_checked = False
+        assert await expiry(parts).expire() == 0
+        assert list(parts.metadata.state.groups) == ["g"]
+
+
+async def test_s2_what_was_committed_while_nobody_told_the_time_begins_to_age_when_somebody_does() -> None:
+    async with cluster() as parts:
+        parts.is_clock_checked = False
+        await commit(parts, "g")
+        parts.is_clock_checked = True
+        assert await expiry(parts).expire() == 1
+        (found,) = parts.metadata.state.groups["g"].offsets[TOPIC].values()
+        assert found.commit_ms == Milliseconds(BEGAN_MS + int(parts.clock.seconds * 1000))
+        assert await expiry(parts).expire() == 0
+        parts.clock.seconds += RETENTION_S
+        assert await expiry(parts).expire() == 1
+        assert parts.metadata.state.groups == {}
+
+
+@pytest.mark.parametrize(
+    ("groups", "partitions", "entries"),
+    [
+        (EXPIRING_GROUPS_PER_ENTRY_MAX, 1, 1),
+        (EXPIRING_GROUPS_PER_ENTRY_MAX + 1, 1, 2),
+        (2, OFFSETS_PER_COMMIT_ENTRY_MAX // 2, 1),
+        (3, OFFSETS_PER_COMMIT_ENTRY_MAX // 2, 2),
+        (2, OFFSETS_PER_COMMIT_ENTRY_MAX + 1, 2),
+    ],
+)
+async def test_many_groups_go_by_entries_of_so_many_groups_and_offsets(
+    groups: int, partitions: int, entries: int
+) -> None:
+    async with cluster(partitions) as parts:
+        await commit(parts, *(f"g{number}" for number in range(groups)), partitions=partitions)
+        parts.clock.seconds += RETENTION_S
+        before = parts.metadata.entries_applied_count
+        assert await expiry(parts).expire() == groups
+        assert parts.metadata.entries_applied_count == before + entries
+        assert parts.metadata.state.groups == {}
+
+
+async def test_groups_with_long_ids_go_by_entries_that_can_be_written() -> None:
+    async with cluster() as parts:
+        for letter in "abcde":
+            await commit(parts, letter * 30_000)
+        parts.clock.seconds += RETENTION_S
+        before = parts.metadata.entries_applied_count
+        assert await expiry(parts).expire() == 5
+        assert parts.metadata.entries_applied_count == before + 2
+        assert parts.metadata.state.groups == {}
+
+
+async def test_only_the_housekeeper_looks_and_as_often_as_it_is_told() -> None:
+    async with cluster() as parts, asyncio.TaskGroup() as tasks:
+        await commit(parts, "g")
+        running = tasks.create_task(expiry(parts).run())
+        try:
+            while parts.clock.slept.count(CHECK_S) < 3 * RETENTION_S / CHECK_S:
+                await parts.clock.sleep(0)
+            assert list(parts.metadata.state.groups) == ["g"]
+            assert await parts.housekeeper.claim()
+            while parts.metadata.state.groups:
+                await parts.clock.sleep(0)
+        finally:
+            running.cancel()
