@@ -13,19 +13,26 @@ from agent.audit import Audit
 from agent.chunk_cache import ChunkCache
 from agent.chunk_reader import ChunkReader
 from agent.cleaner import Cleaner
+from agent.client_telemetry import ClientTelemetry
 from agent.clock import Clock
 from agent.clock_check import ClockCheck
 from agent.cluster_identity import BucketWatch
+from agent.config_layers import BrokerConfigs
+from agent.configs import ConfigAdmin
+from agent.consumer_groups import ConsumerGroups
 from agent.cpu import run_in_thread
 from agent.digest_checks import DigestChecks
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
+from agent.group_coordinator import GroupCoordinator
+from agent.group_ledger import GroupLedger
 from agent.housekeeper import Housekeeper
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.node_ids import node_id_of
+from agent.offset_expiry import OffsetExpiry
 from agent.produce_path import ProducePath
 from agent.producer_expiry import ProducerExpiry
 from agent.producer_ids import ProducerIdBlock
@@ -97,6 +104,9 @@ class Broker:
             store=store, ledger=ledger, identity=identity, position=lambda: self.state.position, clock=clock
         )
         self.node_id = node_id_of(settings.name, follower.state.sessions.values())
+        self._broker_configs = BrokerConfigs(
+            settings.broker_configs, node_id=self.node_id, state=lambda: self._metadata.state
+        )
 
     @property
     def state(self) -> ClusterState:
@@ -149,6 +159,10 @@ class Broker:
             "rules": self._rules.run,
             "producer expiry": self._producer_expiry.run,
             "retention": self._retention.run,
+            "offset expiry": self._offset_expiry.run,
+            "group timers": self._groups.run_timers,
+            "groups": self._groups.run_upkeep,
+            "consumer groups": self._consumer_groups.run,
         }
 
     def _start_session(self, endpoints: Sequence[Endpoint]) -> StartSession:
@@ -179,7 +193,7 @@ class Broker:
             is_store_cheap=settings.is_store_cheap,
         )
         ahead_bytes_max = int(READ_AHEAD_SHARE_OF_CACHE_MAX * cache.bytes_max)
-        topics = TopicAdmin(metadata=metadata, writer=writer, ids=self._ids, broker_configs=settings.broker_configs)
+        topics = TopicAdmin(metadata=metadata, writer=writer, ids=self._ids, broker_configs=self._broker_configs)
         self._produce = ProducePath(
             store=self._store,
             writer=writer,
@@ -191,13 +205,29 @@ class Broker:
             flush_interval_ms=settings.flush_interval_ms,
             is_store_cheap=settings.is_store_cheap,
         )
+        group_ledger = GroupLedger(metadata=metadata, writer=writer, clock=clock)
+        self._groups = GroupCoordinator(
+            metadata=metadata,
+            writer=writer,
+            ledger=group_ledger,
+            clock=clock,
+            ids=self._ids,
+            broker_configs=self._broker_configs,
+        )
+        self._consumer_groups = ConsumerGroups(
+            metadata=metadata,
+            writer=writer,
+            ledger=group_ledger,
+            clock=clock,
+            broker_configs=self._broker_configs,
+        )
         self.services = Services(
             cluster_id=self._identity.cluster_id,
             node_id=self.node_id,
             metadata=metadata,
             writer=writer,
             produce=self._produce,
-            record_rules=RecordRulesOfTopics(settings.broker_configs),
+            record_rules=RecordRulesOfTopics(self._broker_configs),
             fetch=FetchPath(
                 metadata=metadata,
                 topics=topics,
@@ -205,7 +235,7 @@ class Broker:
                 budget=budget,
                 ahead=ReadAhead(reader=reader, budget=budget, clock=clock, bytes_max=ahead_bytes_max),
                 clock=clock,
-                broker_configs=settings.broker_configs,
+                broker_configs=self._broker_configs,
                 confirmed_s=lambda: writer.confirmed_s,
                 metrics=self._metrics,
             ),
@@ -213,7 +243,15 @@ class Broker:
             timestamps=TimestampSearch(metadata=metadata, reader=reader, budget=budget, clock=clock),
             producer_ids=ProducerIdBlock(writer=writer),
             topics=topics,
-            broker_configs=settings.broker_configs,
+            group_ledger=group_ledger,
+            groups=self._groups,
+            consumer_groups=self._consumer_groups,
+            telemetry=self._client_telemetry(),
+            broker_configs=self._broker_configs,
+            configs=ConfigAdmin(
+                metadata=metadata, writer=writer, broker_configs=self._broker_configs, node_id=self.node_id
+            ),
+            store_url=settings.store_url,
             metrics=self._metrics,
             clock=clock,
             ids=self._ids,
@@ -222,6 +260,18 @@ class Broker:
         self._wire_roles()
         self._metrics.watch_state(lambda: state_figures(self.state))
         self._watch_figures(cache)
+
+    def _client_telemetry(self) -> ClientTelemetry:
+        telemetry = ClientTelemetry(
+            configs=lambda: self.state.client_metrics_configs,
+            clock=self._clock,
+            ids=self._ids,
+            metrics=self._metrics,
+            bytes_max=int(broker_value(self._broker_configs, "telemetry.max.bytes")),
+        )
+        self._metrics.registry.register(telemetry.series)
+        self._metrics.client_instances.set_function(lambda: telemetry.instances_count)
+        return telemetry
 
     def _wire_roles(self) -> None:
         """What works in the background."""
@@ -271,7 +321,15 @@ class Broker:
             clock=clock,
             proposed_time=self._clock_check.proposed_time,
             housekeeper=self._housekeeper,
-            broker_configs=settings.broker_configs,
+            broker_configs=self._broker_configs,
+        )
+        self._offset_expiry = OffsetExpiry(
+            metadata=metadata,
+            writer=writer,
+            housekeeper=self._housekeeper,
+            clock=clock,
+            proposed_time=self._clock_check.proposed_time,
+            broker_configs=self._broker_configs,
         )
         self._producer_expiry = ProducerExpiry(
             metadata=metadata,
@@ -279,7 +337,7 @@ class Broker:
             housekeeper=self._housekeeper,
             clock=clock,
             proposed_time=self._clock_check.proposed_time,
-            expiration_ms=int(broker_value(settings.broker_configs, "producer.id.expiration.ms")),
+            expiration_ms=lambda: int(broker_value(self._broker_configs, "producer.id.expiration.ms")),
         )
 
     def _watch_figures(self, cache: ChunkCache) -> None:
@@ -301,7 +359,7 @@ class Broker:
         topic_id = topic_of_parquet_key(key)
         topic = None if topic_id is None else self.state.topics.get(topic_id)
         configs = {} if topic is None else topic.configs
-        return int(effective(configs, self._settings.broker_configs, "max.message.bytes"))
+        return int(effective(configs, self._broker_configs, "max.message.bytes"))
 
     async def send_clients_away(self, *, seconds_max: float) -> None:
         """Let clients move to the other agents; at once where there are none, else once none comes here any more.
@@ -311,6 +369,8 @@ class Broker:
         `TimeoutError` after `seconds_max`.
         """
         if all(session.is_draining for number, session in self.state.sessions.items() if number != self.session):
+            self._groups.stop()
+            self._consumer_groups.stop()
             return
         self.services.draining.begin()
         async with self._clock.timeout(seconds_max):
@@ -319,6 +379,8 @@ class Broker:
                 await self._writer.start_drain()
             finally:
                 self.services.draining.tell()
+                self._groups.stop()
+                self._consumer_groups.stop()
             await self.services.draining.until_quiet(self._clock)
 
     async def _commit_accepted(self, seconds_max: float) -> None:

@@ -54,8 +54,15 @@ def brokers(state: ClusterState, listener: str, asked: StartSession) -> list[Bro
     return sorted((_view(agent, listener) for agent in living), key=_node_id)
 
 
-def this_broker(state: ClusterState, session: SessionId, listener: str) -> BrokerView | None:
-    """The agent whose session it is; None while the session is being replaced."""
+def leaving_brokers(state: ClusterState, listener: str) -> list[BrokerView]:
+    """The agents that drain while others stay, by node id: `brokers` names all but these."""
+    living = staying(state.sessions)
+    leaving = (agent for session_id, agent in state.sessions.items() if session_id not in living)
+    return sorted((_view(agent, listener) for agent in leaving), key=_node_id)
+
+
+def agent_of(state: ClusterState, session: SessionId, listener: str) -> BrokerView | None:
+    """The agent whose session it is; None where that is not live."""
     known = state.sessions.get(session)
     return None if known is None else _view(known, listener)
 

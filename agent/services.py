@@ -7,11 +7,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from agent.client_telemetry import Asker, ClientTelemetry
 from agent.clock import Clock
 from agent.cluster_view import BrokerView, Placements, brokers, client_zone
+from agent.config_layers import BrokerConfigs
+from agent.configs import ConfigAdmin
+from agent.connected_client import ConnectedClient
+from agent.consumer_groups import ConsumerGroups
 from agent.draining import Draining
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
+from agent.group_coordinator import GroupCoordinator
+from agent.group_ledger import GroupLedger
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -45,7 +52,14 @@ class Services:
     timestamps: TimestampSearch
     producer_ids: ProducerIdBlock
     topics: TopicAdmin
-    broker_configs: dict[str, str]
+    group_ledger: GroupLedger
+    consumer_groups: ConsumerGroups
+    groups: GroupCoordinator
+    telemetry: ClientTelemetry
+    broker_configs: BrokerConfigs
+    configs: ConfigAdmin
+    store_url: str
+    """The bucket, as the settings name it."""
     metrics: Metrics
     clock: Clock
     ids: Ids
@@ -89,9 +103,21 @@ class Request:
     frame: RequestFrame
     listener: str
     peer: str
+    client: ConnectedClient = field(default_factory=ConnectedClient)
+    """What the connection's client said of itself so far."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""
     patience: Patience | None = field(default=None)
     """Of a fetch: it waits no longer when this ends."""
     room: Callable[[], int] | None = field(default=None)
     """How many bytes of records an answer may hold now; None where nobody counts."""
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it: with a slash before, without the port (InetAddress.toString)."""
+        return "/" + self.peer.rpartition(":")[0]
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks about, or pushes, metrics of clients."""
+        return Asker(client_id=self.frame.client_id, address=self.peer, connection=self.client)

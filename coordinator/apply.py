@@ -8,7 +8,10 @@ would be a guess.
 
 from typing import assert_never
 
+from coordinator.admin_commands import AlterClientQuotas, AlterConfigs, CreatePartitions
 from coordinator.apply_chunks import commit_chunks
+from coordinator.apply_configs import apply_admin_command
+from coordinator.apply_groups import apply_group_command
 from coordinator.apply_housekeeper import claim_housekeeper
 from coordinator.apply_objects import stamp_untimed
 from coordinator.apply_replace import forget_objects, replace_chunks
@@ -49,6 +52,15 @@ from coordinator.commands import (
     StartSession,
 )
 from coordinator.digest_comparison import compare_digest, report_digest
+from coordinator.group_commands import (
+    ClaimGroups,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    WriteClassicGroup,
+    WriteConsumerGroup,
+)
 from coordinator.log import LedgerRecord
 from coordinator.state import NO_TIME, ClusterState
 from protocol.errors import ErrorCode
@@ -151,5 +163,17 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             return apply_retention(state, command)
         case ReportTime():
             return Done()
+        case (
+            ClaimGroups()
+            | WriteClassicGroup()
+            | WriteConsumerGroup()
+            | CommitOffsets()
+            | DeleteOffsets()
+            | DeleteGroup()
+            | ExpireOffsets()
+        ):
+            return apply_group_command(state, session_id, command)
+        case CreatePartitions() | AlterConfigs() | AlterClientQuotas():
+            return apply_admin_command(state, command)
         case _:
             assert_never(command)

@@ -6,6 +6,8 @@ Source of the checks and their order: org.apache.kafka.controller.ReplicationCon
 
 from itertools import chain
 
+from coordinator.admin_commands import CreatePartitions
+from coordinator.apply_groups import forget_topic
 from coordinator.apply_objects import release_references
 from coordinator.commands import (
     AllocateProducerIds,
@@ -37,13 +39,14 @@ def create_topic(state: ClusterState, command: CreateTopic) -> Outcome:
     # A producer may have written to a topic of this name that was deleted since; it goes on where it was (S8).
     unknown_below = state.producers_before_deletion
     partitions = [PartitionState(unknown_producers_below=unknown_below) for _ in range(command.partition_count)]
-    state.topics[command.topic_id] = TopicState(
+    topic = state.topics[command.topic_id] = TopicState(
         topic_id=command.topic_id,
         name=command.name,
         configs=dict(sorted(command.configs)),
         partitions=partitions,
         created_ms=state.time_ms,
     )
+    topic.is_log_append_time = state.uses_append_time(topic)
     state.topic_ids[command.name] = command.topic_id
     state.topic_shapes[shape(command.name)] = command.name
     state.partitions_count += command.partition_count
@@ -72,16 +75,55 @@ def _check_creation(state: ClusterState, command: CreateTopic) -> Refused | None
             error_code=ErrorCode.invalid_partitions,
             reason=f"A topic has 1 to {PARTITIONS_PER_TOPIC_MAX} partitions, {command.partition_count} were asked for.",
         )
-    if state.partitions_count + command.partition_count > PARTITIONS_MAX:
+    return _check_room(state, command.partition_count)
+
+
+def _check_room(state: ClusterState, added_count: int) -> Refused | None:
+    if state.partitions_count + added_count <= PARTITIONS_MAX:
+        return None
+    return Refused(
+        error_code=ErrorCode.policy_violation,
+        reason=f"The cluster has {state.partitions_count} of at most {PARTITIONS_MAX} partitions.",
+    )
+
+
+def create_partitions(state: ClusterState, command: CreatePartitions) -> Outcome:
+    """Add partitions, empty, behind those that the topic has."""
+    topic = state.topics.get(command.topic_id)
+    if topic is None:
         return Refused(
-            error_code=ErrorCode.policy_violation,
-            reason=f"The cluster has {state.partitions_count} of at most {PARTITIONS_MAX} partitions.",
+            error_code=ErrorCode.unknown_topic_id, reason=f"there is no topic with the id {command.topic_id.hex()}"
         )
-    return None
+    refused = check_growth(state, topic, command.partition_count)
+    if refused is not None:
+        return refused
+    added_count = command.partition_count - len(topic.partitions)
+    # As at a topic's creation: there may have been such a partition in one of this name that was deleted (S8).
+    unknown_below = state.producers_before_deletion
+    topic.partitions.extend(PartitionState(unknown_producers_below=unknown_below) for _ in range(added_count))
+    state.partitions_count += added_count
+    return Done()
+
+
+def check_growth(state: ClusterState, topic: TopicState, partition_count: int) -> Refused | None:
+    """Why the topic cannot have so many partitions; None where it can."""
+    count = len(topic.partitions)
+    if partition_count == count:
+        reason = f"Topic already has {count} partition(s)."
+    elif partition_count < count:
+        reason = (
+            f"The topic {topic.name} currently has {count} partition(s); {partition_count} would not be an increase."
+        )
+    elif partition_count > PARTITIONS_PER_TOPIC_MAX:
+        reason = f"A topic has at most {PARTITIONS_PER_TOPIC_MAX} partitions, {partition_count} were asked for."
+    else:
+        return _check_room(state, partition_count - count)
+    return Refused(error_code=ErrorCode.invalid_partitions, reason=reason)
 
 
 def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
-    """Delete a topic: its records, its producers' state, and its chunks' references to objects."""
+    """Delete a topic: its records, its producers' state, its chunks' references to objects, and
+    what groups committed."""
     topic = state.topics.pop(command.topic_id, None)
     if topic is None:
         return Refused(
@@ -91,6 +133,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     del state.topic_shapes[shape(topic.name)]
     state.partitions_count -= len(topic.partitions)
     state.producers_before_deletion = state.producer_id_next
+    forget_topic(state, command.topic_id)
     release_references(state, chain.from_iterable(partition.index.object_ids for partition in topic.partitions))
     return Done()
 

@@ -1,6 +1,6 @@
-"""The columns of CommitChunks and AdvanceLogStart as little-endian array bytes, and back with everything checked.
+"""The columns of commands as little-endian array bytes, and back with everything checked.
 
-Rule: after `read_batches`, `read_chunks` and `read_log_starts` every index and every byte range is inside what it
+Rule: after `read_batches`, `read_chunks`, `read_log_starts` and `read_offsets` every index and every byte range is inside what it
 points into, so that applying needs no check of its own. They raise `LedgerCorrupt`.
 """
 
@@ -11,8 +11,9 @@ from itertools import accumulate
 from typing import Final
 
 from coordinator.commands import AdvanceLogStart, BatchColumns, ChunkColumns, CommitChunks
+from coordinator.group_commands import CommitOffsets
 from coordinator.log import LedgerCorrupt
-from protocol.limits import BATCHES_PER_COMMIT_MAX, LOG_STARTS_PER_ENTRY_MAX
+from protocol.limits import BATCHES_PER_COMMIT_MAX, LOG_STARTS_PER_ENTRY_MAX, OFFSETS_PER_ENTRY_MAX
 
 assert sys.byteorder == "little", "columns are written as they lie in memory: Penstock needs a little-endian machine"
 
@@ -24,6 +25,8 @@ BATCH_TYPES: Final = ("I", "I", "q", "q", "h", "i", "B")
 
 LOG_START_TYPES: Final = ("I", "I", "q")
 """topic, partition, log_start."""
+OFFSET_TYPES: Final = ("I", "I", "I", "q", "i", "q")
+"""group, topic, partition, offset, leader_epoch, retention_ms."""
 
 
 def commit_columns(command: CommitChunks) -> tuple[list[bytes], list[bytes]]:
@@ -64,6 +67,34 @@ def read_log_starts(columns: Sequence[bytes], *, topics_count: int) -> list[list
         raise LedgerCorrupt(f"a log start of topic {max(topic)} where {topics_count} are listed")
     if max(partition) >= 1 << 31 or min(log_start) < 0:
         raise LedgerCorrupt(f"a log start of {min(log_start)}, a partition index of {max(partition)}")
+    return [column.tolist() for column in read]
+
+
+def offset_columns(command: CommitOffsets) -> list[bytes]:
+    """The columns of a CommitOffsets. Raises OverflowError for a value outside its column's type."""
+    return _write(
+        OFFSET_TYPES,
+        (
+            command.group,
+            command.topic,
+            command.partition,
+            command.offset,
+            command.leader_epoch,
+            command.retention_ms,
+        ),
+    )
+
+
+def read_offsets(columns: Sequence[bytes], *, groups_count: int, topics_count: int) -> list[list[int]]:
+    """The columns in the order of `OFFSET_TYPES`: every group and topic is listed. An offset may be negative."""
+    read = _read("committed offsets", OFFSET_TYPES, columns, rows_max=OFFSETS_PER_ENTRY_MAX)
+    group, topic, partition, _, _, _ = read
+    if max(group) >= groups_count or max(topic) >= topics_count:
+        raise LedgerCorrupt(
+            f"an offset of group {max(group)}, topic {max(topic)} where {groups_count} and {topics_count} are listed"
+        )
+    if max(partition) >= 1 << 31:
+        raise LedgerCorrupt(f"a partition index of {max(partition)}")
     return [column.tolist() for column in read]
 
 

@@ -5,10 +5,12 @@ types here carry the ranges that `coordinator.command_codec` promises to check. 
 `coordinator.command_columns`.
 """
 
-from typing import Annotated, assert_never
+from typing import assert_never
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
+from coordinator.admin_commands import AlterClientQuotas, AlterConfigs, CreatePartitions
+from coordinator.admin_wire import WireAdminCommand, admin_command_to_wire
 from coordinator.command_columns import commit_columns, log_start_columns, read_batches, read_chunks, read_log_starts
 from coordinator.commands import (
     AdvanceLogStart,
@@ -36,17 +38,19 @@ from coordinator.commands import (
     StartSession,
 )
 from coordinator.config_types import LONG_MAX
+from coordinator.group_commands import (
+    ClaimGroups,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    WriteClassicGroup,
+    WriteConsumerGroup,
+)
+from coordinator.group_wire import WireGroupCommand, group_command_to_wire
 from coordinator.log import LedgerCorrupt
+from coordinator.wire_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
-
-Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Positive = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
-Index = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-Signed32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-Timestamp = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Uuid = Annotated[bytes, Meta(min_length=16, max_length=16)]
-Shape = Annotated[bytes, Meta(min_length=8, max_length=8)]
-Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 class WireStartSession(Struct, array_like=True, tag=1):
@@ -307,6 +311,8 @@ WireCommand = (
     | WireClaimHousekeeper
     | WireCompareDigest
     | WireReportDigest
+    | WireGroupCommand
+    | WireAdminCommand
 )
 
 
@@ -374,6 +380,18 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             return WireCompareDigest(command.shape)
         case ReportDigest():
             return WireReportDigest(command.position, command.digest)
+        case (
+            ClaimGroups()
+            | WriteClassicGroup()
+            | WriteConsumerGroup()
+            | CommitOffsets()
+            | DeleteOffsets()
+            | DeleteGroup()
+            | ExpireOffsets()
+        ):
+            return group_command_to_wire(command)
+        case CreatePartitions() | AlterConfigs() | AlterClientQuotas():
+            return admin_command_to_wire(command)
         case _:
             assert_never(command)
 

@@ -2,13 +2,16 @@
 
 Rule: a command says what an agent proposes; the outcome is computed by `coordinator.apply` from the state at the
 entry's position, on every agent alike. A refused command is an outcome, never an exception. Bytes:
-`coordinator.command_codec`.
+`coordinator.command_codec`. Commands on groups: `coordinator.group_commands`; on
+partition counts, configs and quotas: `coordinator.admin_commands`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coordinator.admin_commands import AdminCommand
 from coordinator.config_types import LONG_MAX
+from coordinator.group_commands import GroupCommand, GroupsClaimed, OffsetsCommitted
 from protocol.errors import ErrorCode
 from protocol.types import (
     Milliseconds,
@@ -280,6 +283,8 @@ Command = (
     | AdvanceLogStart
     | ApplyRetention
     | ReportTime
+    | GroupCommand
+    | AdminCommand
 )
 
 
@@ -337,4 +342,4 @@ class LogStartsAdvanced:
     log_starts: Sequence[int]
 
 
-Outcome = Done | Refused | ProducerIdsAllocated | ChunksCommitted | LogStartsAdvanced
+Outcome = Done | Refused | ProducerIdsAllocated | ChunksCommitted | LogStartsAdvanced | GroupsClaimed | OffsetsCommitted

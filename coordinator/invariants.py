@@ -6,6 +6,9 @@ Rule: reads everything, changes nothing, and costs time in proportion to the sta
 from collections import Counter
 from collections.abc import Iterator
 
+from coordinator.admin_wire import quota_entity
+from coordinator.groups import ClassicGroup, GroupState
+from coordinator.log import LedgerCorrupt
 from coordinator.state import ClusterState, PartitionState, TopicState
 from coordinator.topic_names import shape
 from protocol.types import SEQUENCE_END
@@ -14,7 +17,8 @@ from txn.producer_state import BATCHES_REMEMBERED, ProducerState
 
 def check(state: ClusterState) -> list[str]:
     """Every invariant that does not hold, as a sentence; empty for a sound state."""
-    return [*_sessions(state), *_comparison(state), *_topics(state), *_objects(state)]
+    parts = (_sessions, _comparison, _topics, _objects, _groups, _configs)
+    return [fault for part in parts for fault in part(state)]
 
 
 def _sessions(state: ClusterState) -> Iterator[str]:
@@ -56,6 +60,12 @@ def _topics(state: ClusterState) -> Iterator[str]:
     if state.partitions_count != sum(len(topic.partitions) for topic in state.topics.values()):
         yield f"partitions_count is {state.partitions_count}"
     for topic in state.topics.values():
+        if not topic.partitions:
+            yield f"{topic.name} has no partition"
+        if list(topic.configs) != sorted(topic.configs):
+            yield f"{topic.name} has its configs in another order than that of their names"
+        if topic.is_log_append_time != state.uses_append_time(topic):
+            yield f"{topic.name}: whose clock stamps records is not what its configs say"
         yield from _partitions(state, topic)
 
 
@@ -121,3 +131,58 @@ def _objects(state: ClusterState) -> Iterator[str]:
     for key, released_ms in state.released.items():
         if released_ms > state.time_ms:
             yield f"object {key!r} was released in the future"
+
+
+def _groups(state: ClusterState) -> Iterator[str]:
+    epochs = Counter(group.claim_epoch for group in state.groups.values())
+    if epochs and (max(epochs.values()) > 1 or max(epochs) > state.group_claims_count):
+        yield f"of {state.group_claims_count} claims groups have {sorted(epochs.elements())}"
+    for group_id, group in state.groups.items():
+        for fault in _group(state, group_id, group):
+            yield f"group {group_id!r}: {fault}"
+
+
+def _group(state: ClusterState, group_id: str, group: GroupState) -> Iterator[str]:
+    if group.group_id != group_id:
+        yield f"calls itself {group.group_id!r}"
+    if (group.empty_since_ms is None) != (group.value is None or group.has_members):
+        yield f"is empty since {group.empty_since_ms}, and has members: {group.has_members}"
+    if group.empty_since_ms is not None and group.empty_since_ms > state.time_ms:
+        yield "is empty since the future"
+    for topic_id, partitions in group.offsets.items():
+        if not partitions:
+            yield f"keeps the topic {topic_id.hex()} without an offset"
+        for partition, found in partitions.items():
+            if state.partition(topic_id, partition) is None:
+                yield f"has an offset of {topic_id.hex()}-{partition}, which is not there"
+            if found.commit_ms > state.time_ms:
+                yield f"committed {topic_id.hex()}-{partition} in the future"
+    if isinstance(group.value, ClassicGroup):
+        yield from _generation(group.value)
+
+
+def _generation(group: ClassicGroup) -> Iterator[str]:
+    member_ids = [member.member_id for member in group.members]
+    if member_ids != sorted(set(member_ids)):
+        yield f"generation {group.generation} has the members {member_ids}"
+    is_agreed = group.leader in member_ids and group.protocol is not None
+    if is_agreed != bool(member_ids):
+        yield f"generation {group.generation} of {len(member_ids)} members: {group.leader!r} leads {group.protocol!r}"
+
+
+def _configs(state: ClusterState) -> Iterator[str]:
+    for what, configs in (
+        ("broker", state.broker_configs),
+        ("group", state.group_configs),
+        ("telemetry subscription", state.client_metrics_configs),
+    ):
+        for name, values in configs.items():
+            if not values or list(values) != sorted(values):
+                yield f"the {what} {name!r} has the configs {list(values)}"
+    for entity, quotas in state.client_quotas.items():
+        try:
+            quota_entity(list(entity))
+        except LedgerCorrupt as error:
+            yield str(error)
+        if not quotas or not all(value > 0 for value in quotas.values()):
+            yield f"the entity {entity} has the quotas {quotas}"

@@ -15,8 +15,17 @@ import cramjam
 import msgspec
 from msgspec import Struct
 
+from coordinator.admin_wire import (
+    WireConfigs,
+    WireQuotas,
+    configs_from_wire,
+    configs_to_wire,
+    quotas_from_wire,
+    quotas_to_wire,
+)
 from coordinator.chunk_index import COLUMN_TYPES, ChunkIndex
 from coordinator.commands import Endpoint
+from coordinator.group_wire import WIRE_SHAPES, WireGroup, group_to_wire
 from coordinator.log import LedgerCorrupt
 from coordinator.state import (
     NO_TIME,
@@ -102,6 +111,12 @@ class _Snapshot(Struct, array_like=True):
     housekeeper: int | None = None
     housekeeper_epoch: int = 0
     comparison: _Comparison | None = None
+    groups: list[WireGroup] = []
+    group_claims_count: int = 0
+    broker_configs: WireConfigs = []
+    group_configs: WireConfigs = []
+    client_metrics_configs: WireConfigs = []
+    client_quotas: WireQuotas = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -109,7 +124,11 @@ _decoder = msgspec.msgpack.Decoder(_Snapshot)
 
 SHAPE = hashlib.blake2b(
     repr(
-        (FORMAT_VERSION, COLUMN_TYPES, [kind.__annotations__ for kind in (_Snapshot, _Topic, _Partition, _Session)])
+        (
+            FORMAT_VERSION,
+            COLUMN_TYPES,
+            [kind.__annotations__ for kind in (_Snapshot, _Topic, _Partition, _Session, *WIRE_SHAPES)],
+        )
     ).encode(),
     digest_size=SHAPE_BYTES,
 ).digest()
@@ -231,6 +250,12 @@ def _to_wire(state: ClusterState) -> _Snapshot:
         housekeeper=state.housekeeper,
         housekeeper_epoch=state.housekeeper_epoch,
         comparison=_from_comparison(state.comparison),
+        groups=[group_to_wire(group) for _, group in sorted(state.groups.items())],
+        group_claims_count=state.group_claims_count,
+        broker_configs=configs_to_wire(state.broker_configs),
+        group_configs=configs_to_wire(state.group_configs),
+        client_metrics_configs=configs_to_wire(state.client_metrics_configs),
+        client_quotas=quotas_to_wire(state.client_quotas),
     )
 
 
@@ -289,7 +314,7 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         )
         for object_id, key, kind, object_bytes, references in wire.objects
     }
-    return ClusterState(
+    state = ClusterState(
         cluster_id=wire.cluster_id,
         incarnation=wire.incarnation,
         position=Position(wire.position),
@@ -304,6 +329,12 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         housekeeper=None if wire.housekeeper is None else SessionId(wire.housekeeper),
         housekeeper_epoch=wire.housekeeper_epoch,
         comparison=_to_comparison(wire.comparison),
+        groups={group.group_id: group.group() for group in wire.groups},
+        group_claims_count=wire.group_claims_count,
+        broker_configs=configs_from_wire(wire.broker_configs),
+        group_configs=configs_from_wire(wire.group_configs),
+        client_metrics_configs=configs_from_wire(wire.client_metrics_configs),
+        client_quotas=quotas_from_wire(wire.client_quotas),
         producer_id_next=ProducerId(wire.producer_id_next),
         object_id_next=ObjectId(wire.object_id_next),
         producers_before_deletion=ProducerId(wire.producers_before_deletion),
@@ -313,6 +344,9 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         partitions_count=sum(len(topic.partitions) for topic in topics.values()),
         released_untimed=[key for key, released_ms in wire.released if released_ms == NO_TIME],
     )
+    for topic in topics.values():
+        topic.is_log_append_time = state.uses_append_time(topic)
+    return state
 
 
 def _to_comparison(wire: _Comparison | None) -> DigestComparison | None:

@@ -6,8 +6,10 @@ fields are marked "derived". Two states are the same if and only if `coordinator
 
 from dataclasses import dataclass, field
 
+from coordinator.admin_commands import QuotaEntity
 from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.commands import RULES_VERSION, Endpoint
+from coordinator.groups import GroupState
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
 from storage.refs import ObjectKind
 from txn.producer_state import ProducerState
@@ -17,6 +19,8 @@ NO_POSITION = Position(0)
 NO_TIME = Milliseconds(0)
 PRODUCER_ID_FIRST = ProducerId(0)
 OBJECT_ID_FIRST = ObjectId(1)
+EVERY_BROKER = ""
+"""Kafka's name for the brokers' configs that hold where a broker has none of its own."""
 
 assert RULES_VERSION_FIRST <= RULES_VERSION
 
@@ -54,14 +58,12 @@ class TopicState:
     topic_id: TopicId
     name: str
     configs: dict[str, str]
-    """Overrides by Kafka's names, in order of names. Read them through `coordinator.topic_configs.effective`."""
+    """Overrides by Kafka's names, in order of names; another mapping where they are altered. Read them through
+    `coordinator.topic_configs.effective`."""
     partitions: list[PartitionState]
     created_ms: Milliseconds
-    is_log_append_time: bool = field(init=False)
-    """Derived: the broker stamps this topic's records (safety rule S14)."""
-
-    def __post_init__(self) -> None:
-        self.is_log_append_time = self.configs.get("message.timestamp.type") == "LogAppendTime"
+    is_log_append_time: bool = False
+    """Derived: the broker stamps this topic's records (safety rule S14), as `ClusterState.uses_append_time` says."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +118,16 @@ class ClusterState:
     """How often that role was given."""
     comparison: DigestComparison | None = None
     """The newest comparison of digests; None before the first."""
+    groups: dict[str, GroupState] = field(default_factory=dict[str, GroupState])
+    group_claims_count: int = 0
+    """Claims of groups that were ever given: the newest one's epoch (safety rule S13)."""
+    broker_configs: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    """Brokers' configs as they were altered, by node id as text, and `EVERY_BROKER` for those of all brokers. These and
+    the next two: another mapping where they are altered, and no resource without a config."""
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    client_metrics_configs: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    """Telemetry subscriptions by name (KIP-714)."""
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict[QuotaEntity, dict[str, float]])
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
     """Derived: topics by name."""
     topic_shapes: dict[str, str] = field(default_factory=dict[str, str])
@@ -133,6 +145,11 @@ class ClusterState:
     def empty(cls, cluster_id: str, incarnation: int) -> "ClusterState":
         """The state before the first entry."""
         return cls(cluster_id=cluster_id, incarnation=incarnation)
+
+    def uses_append_time(self, topic: TopicState) -> bool:
+        """Whether the broker stamps the topic's records: as it says itself, else as all brokers say (S14)."""
+        by_default = self.broker_configs.get(EVERY_BROKER, {}).get("log.message.timestamp.type")
+        return topic.configs.get("message.timestamp.type", by_default) == "LogAppendTime"
 
     def partition(self, topic_id: TopicId, index: PartitionIndex) -> PartitionState | None:
         """The partition, or None where the topic is unknown or has fewer partitions."""

@@ -208,7 +208,62 @@ DESCRIBED_PARTITIONS_MAX = 2_000
 """Kafka's max.request.partition.size.limit: partitions in one answer to DescribeTopicPartitions."""
 CONFIG_VALUE_CHARS_MAX = 32 * KIB
 CONFIGS_BYTES_MAX = 256 * KIB
-"""Names and values of all overrides of one topic; they have to fit into one ledger entry."""
+"""Names and values of all overrides of one topic, or other resource; they have to fit into one ledger entry."""
+CONFIG_RESOURCES_MAX = 10_000
+"""Brokers, groups or telemetry subscriptions of a cluster that have configs of their own."""
+CONFIG_RESOURCE_NAME_CHARS_MAX = 1_000
+CONFIG_OPERATIONS_MAX = 1_000
+"""Configs of one resource that one request may change; Kafka knows fewer than 300 of any."""
+QUOTA_ENTITIES_MAX = 10_000
+"""Users, client ids, addresses and their combinations that have quotas."""
+QUOTA_NAME_CHARS_MAX = 1_000
+"""The name of a user, client id or address."""
+
+# Groups.
+GROUPS_MAX = 100_000
+"""Groups of a cluster, those without members too."""
+OFFSETS_PER_ENTRY_MAX = 10_000
+"""Committed offsets in an entry that can be read."""
+OFFSETS_PER_COMMIT_ENTRY_MAX = 2_000
+"""Committed offsets that one entry is written with, of many groups together: applying it holds up every agent."""
+OFFSET_METADATA_CHARS_PER_ENTRY_MAX = 128 * KIB
+"""Metadata of committed offsets in one entry; a single offset's may be more."""
+OFFSET_METADATA_BYTES_MAX = (1 << 15) - 1
+"""Of one committed offset, whatever offset.metadata.max.bytes says: old versions' answers hold no longer text."""
+OFFSETS_TOLD_MAX = ARRAY_LENGTH_MAX
+"""Committed offsets in one answer: a request that names groups, and no partitions, is short however many they have."""
+EXPIRING_GROUPS_PER_ENTRY_MAX = 500
+"""Groups that one entry looks through for offsets that are kept for long enough."""
+EXPIRING_GROUP_CHARS_PER_ENTRY_MAX = 128 * KIB
+"""Their ids together; a single one may be longer."""
+GROUP_IDS_PER_CLAIM_MAX = 500
+"""Groups that one entry claims."""
+GROUP_LEDGER_SECONDS_MAX = 10.0
+"""How long a claim waits for the ledger before the client is told to ask again."""
+COORDINATORS_CACHED_MAX = 100_000
+"""Groups whose coordinator an agent remembers; beyond it all are worked out again."""
+CLASSIC_MEMBERS_MAX = 2_000
+"""Members of a classic group, whatever group.max.size says: all of them have to fit into one ledger entry."""
+CLASSIC_MEMBERS_BYTES_MAX = 4 * MIB
+"""What all members of a classic group tell of themselves, before compression, for the same reason."""
+CLASSIC_PENDING_MEMBERS_MAX = 4_000
+"""Member ids of a group that were given out and that nobody has joined with yet."""
+CLASSIC_JOIN_SECONDS_MAX = 300.0
+"""How long a new member's JoinGroup may wait for the others: nobody would notice that its client is gone (Kafka's
+classicGroupNewMemberJoinTimeoutMs)."""
+CLASSIC_REBALANCE_SECONDS_MIN = 0.1
+"""Between two looks whether a static member came back, where all are away and allow no time for it."""
+CONSUMER_GROUP_MEMBERS_MAX = 2_000
+"""Members of a consumer group (KIP-848), whatever group.consumer.max.size says: one entry may name all of them."""
+CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN = 10.0
+"""Between two times that a group's regular expressions are looked up (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
+CONSUMER_GROUP_REGEX_CHARS_MAX = 4 * KIB
+CONSUMER_GROUP_REGEXES_MAX = 1_000
+"""Different expressions of one group; each is held against every topic."""
+CONSUMER_GROUP_MEMBER_BYTES_MAX = 128 * KIB
+"""What one member of a consumer group may tell of itself, its topics included: it is in one ledger entry."""
+GROUP_CHECK_INTERVAL_S = 1.0
+"""How often a coordinator looks whether its groups are still its own; it asks its own state alone."""
 
 # Archive.
 ARCHIVE_PASS_BYTES_MAX = 256 * MIB
@@ -356,6 +411,19 @@ HTTP_ROWS_DEFAULT = 1_000
 HTTP_ROWS_MAX = 10_000
 INSPECTED_OBJECT_BYTES_MAX = 512 * MIB
 """A larger object is not read to be described."""
+CLIENT_INSTANCES_MAX = 16_384
+"""Clients of which an agent remembers when they pushed metrics last: Kafka's ClientMetricsManager.CACHE_MAX_SIZE."""
+CLIENT_SILENT_SECONDS_MIN = 60.0
+"""For how long they are remembered at least; three intervals between pushes, where that is longer."""
+CLIENT_METRICS_UNPACKED_BYTES_MAX = 4 * MIB
+"""What a client's pushed metrics may unpack to; one push is unpacked at a time."""
+CLIENT_SERIES_PER_CLIENT_MAX = 500
+"""Series of one client that are kept and shown."""
+CLIENT_SERIES_MAX = 5_000
+"""Series of all clients: a scrape must stay small."""
+CLIENT_SERIES_LABELS_MAX = 16
+CLIENT_SERIES_TEXT_CHARS_MAX = 200
+"""A label's value, a label's name, a metric's name."""
 METRIC_PARTITIONS_MAX = 5_000
 """Beyond it the log ends are not reported one by one: a scrape must stay small."""
 RETENTION_TOPICS_TOLD_MAX = 10

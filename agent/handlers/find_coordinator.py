@@ -1,13 +1,14 @@
 """FindCoordinator 0-6: which agent coordinates a group or a transactional id.
 
-One agent serves everything today, so it names itself; placement comes with several agents. Version 4 and later ask for
-many keys at once (KIP-699). Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.3).
+A group's coordinator is the agent that rendezvous hashing names over the live ones (`GroupLedger.coordinator`), as this
+agent knows them: one that is asked and is not, says so. Transactions are not served: for them the agent names itself.
+Version 4 and later ask for many keys at once (KIP-699). Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from agent.cluster_view import this_broker
+from agent.cluster_view import agent_of
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from protocol.errors import ErrorCode
@@ -39,7 +40,8 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
             "error_code": ErrorCode.invalid_request,
             "error_message": f"Coordinator type {key_type} is not served; ask for 0 (group) or 1 (transaction).",
         }
-    broker = this_broker(services.state, services.writer.session, request.listener)
+    session = services.group_ledger.coordinator(key) if key_type == GROUP else services.writer.session
+    broker = None if session is None else agent_of(services.state, session, request.listener)
     if broker is None:
         return {
             "key": key,
@@ -47,7 +49,7 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
             "host": "",
             "port": -1,
             "error_code": ErrorCode.coordinator_not_available,
-            "error_message": "This agent is opening a new session; ask again.",
+            "error_message": "No agent is ready for it; ask again.",
         }
     return {
         "key": key,

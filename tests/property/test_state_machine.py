@@ -45,6 +45,7 @@ from coordinator.state import ClusterState
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 from storage.refs import intake_key, parquet_key
 from tests.made_commands import Batch, Chunk, Cluster, commit, create, delete_before, start
+from tests.property.group_commands import group_commands
 
 ROOT = Path(__file__).parents[2]
 TOPICS = [TopicId(bytes([number] * 16)) for number in range(1, 4)]
@@ -123,6 +124,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
         retention_bytes=st.integers(-1, 500),
         is_deleting=st.booleans(),
     ),
+    group_commands,
     st.just(ReportTime()),
 )
 

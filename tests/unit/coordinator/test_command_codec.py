@@ -31,6 +31,15 @@ from coordinator.commands import (
     ReportTime,
     StartDrain,
 )
+from coordinator.group_commands import (
+    ClaimGroups,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    WriteClassicGroup,
+)
+from coordinator.groups import ClassicGroup, ClassicMember
 from coordinator.log import LedgerCorrupt
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, SessionId
@@ -38,6 +47,52 @@ from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, delete_before, idempotent, retain, start
 
 OTHER = type(TOPIC)(bytes(16 * [9]))
+
+CLASSIC = ClassicGroup(
+    generation=7,
+    protocol_type="consumer",
+    protocol="range",
+    leader="b",
+    members=(
+        ClassicMember(
+            member_id="a",
+            group_instance_id="static",
+            client_id="client",
+            client_host="/127.0.0.1",
+            rebalance_timeout_ms=300_000,
+            session_timeout_ms=45_000,
+            protocols=(("range", b"topics"), ("sticky", b"")),
+            assignment=b"partitions",
+        ),
+        ClassicMember(
+            member_id="b",
+            group_instance_id=None,
+            client_id="",
+            client_host="",
+            rebalance_timeout_ms=-1,
+            session_timeout_ms=0,
+            protocols=(),
+        ),
+    ),
+    is_synced=True,
+)
+
+COMMIT = CommitOffsets(
+    groups=(("g", 5), ("h", 6)),
+    topic_ids=(TOPIC, OTHER),
+    group=[0, 1, 1],
+    topic=[1, 0, 1],
+    partition=[0, 9_999, 1],
+    offset=[0, 1 << 60, 7],
+    leader_epoch=[-1, 0, 3],
+    retention_ms=[-1, 0, 1 << 40],
+    metadata=("", "text", "ü"),
+)
+
+
+def write_classic(group: ClassicGroup) -> WriteClassicGroup:
+    return WriteClassicGroup(group_id="g", claim_epoch=5, version=2, group=group)
+
 
 COMMANDS: dict[str, Command] = {
     "start_session": start("agent-1", node=3, rules=2),
@@ -107,6 +162,28 @@ COMMANDS: dict[str, Command] = {
     "compare_digest": CompareDigest(shape=bytes(range(8))),
     "report_digest": ReportDigest(position=Position(1 << 45), digest=bytes(range(32))),
     "report_no_digest": ReportDigest(position=Position(7), digest=None),
+    "claim_groups": ClaimGroups(group_ids=("g", "", "ü")),
+    "write_classic_group": write_classic(CLASSIC),
+    "write_empty_group": WriteClassicGroup(
+        group_id="g",
+        claim_epoch=5,
+        version=3,
+        group=ClassicGroup(generation=8, protocol_type="", protocol=None, leader=None, members=(), is_synced=True),
+    ),
+    "commit_offsets": COMMIT,
+    "commit_offsets_without_metadata": CommitOffsets(
+        groups=(("g", 5),),
+        topic_ids=(TOPIC,),
+        group=[0],
+        topic=[0],
+        partition=[0],
+        offset=[1],
+        leader_epoch=[-1],
+        retention_ms=[-1],
+    ),
+    "delete_offsets": DeleteOffsets(group_id="g", claim_epoch=5, partitions=((TOPIC, PartitionIndex(3)),)),
+    "delete_group": DeleteGroup(group_id="g", claim_epoch=5),
+    "expire_offsets": ExpireOffsets(now_ms=Milliseconds(1 << 41), retention_ms=7, group_ids=("g", "h")),
 }
 
 
@@ -198,6 +275,14 @@ class TestUnwritableCommands:
             (retain(-1), "cannot be read"),
             (replace(retain(1), partitions=((0, 1), (2, 3))), "2 ranges of partitions for 1 topics"),
             (AllocateProducerIds(count=1 << 64), "AllocateProducerIds cannot be written"),
+            (write_classic(replace(CLASSIC, members=CLASSIC.members[:1] * 2)), "out of order"),
+            (write_classic(replace(CLASSIC, leader="c")), "'c' leads 'range'"),
+            (write_classic(replace(CLASSIC, protocol=None)), "'b' leads None"),
+            (write_classic(replace(CLASSIC, members=())), "'b' leads 'range'"),
+            (replace(COMMIT, group=[2, 1, 1]), "group 2, topic 1 where 2 and 2"),
+            (replace(COMMIT, topic=[2, 1, 1]), "group 1, topic 2 where 2 and 2"),
+            (replace(COMMIT, partition=[0, 1 << 31, 1]), "a partition index of 2147483648"),
+            (replace(COMMIT, metadata=("",)), "1 texts for 3 committed"),
             (create(retention_ms="1" * LEDGER_ENTRY_UNPACKED_BYTES_MAX), "would unpack to"),
         ],
     )

@@ -1,14 +1,18 @@
 """Each invariant is missed when it is broken by hand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from coordinator.chunk_index import ChunkIndex
+from coordinator.group_commands import ClaimGroups, WriteClassicGroup
+from coordinator.groups import ClassicGroup, GroupState
 from coordinator.invariants import check
 from coordinator.state import ClusterState, DigestComparison, PartitionState
-from protocol.types import Milliseconds, ObjectId, Offset, Position, ProducerId, Sequence, SessionId
+from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, Sequence, SessionId
 from tests.made_commands import TOPIC, Cluster, idempotent, start
+from tests.made_groups import GENERATION, offsets
 from txn.producer_state import ProducerState, RememberedBatch
 
 FUTURE = Milliseconds(1 << 40)
@@ -18,6 +22,12 @@ def sound() -> ClusterState:
     cluster = Cluster.started()
     cluster.do(start("b", node=2), session=2)
     cluster.produce(0, idempotent(0), idempotent(1))
+    for session in (1, 2):
+        cluster.do(ClaimGroups(group_ids=("g", "h")), session=session)
+    held = cluster.state.groups["g"]
+    written = WriteClassicGroup(group_id="g", claim_epoch=held.claim_epoch, version=0, group=GENERATION)
+    cluster.do(written, session=held.claimed_by)
+    cluster.do(offsets(("g", held.claim_epoch), 5), session=held.claimed_by)
     return cluster.state
 
 
@@ -150,6 +160,59 @@ def late_release(state: ClusterState) -> None:
     state.released["x"] = FUTURE
 
 
+def group(state: ClusterState) -> GroupState:
+    return state.groups["g"]
+
+
+def generation(state: ClusterState) -> ClassicGroup:
+    value = group(state).value
+    assert isinstance(value, ClassicGroup)
+    return value
+
+
+def wrong_group_id(state: ClusterState) -> None:
+    group(state).group_id = "x"
+
+
+def one_claim_twice(state: ClusterState) -> None:
+    group(state).claim_epoch = state.groups["h"].claim_epoch
+
+
+def unknown_claim(state: ClusterState) -> None:
+    state.group_claims_count = 1
+
+
+def empty_with_members(state: ClusterState) -> None:
+    group(state).empty_since_ms = Milliseconds(0)
+
+
+def empty_in_the_future(state: ClusterState) -> None:
+    group(state).value = replace(generation(state), members=(), leader=None, protocol=None)
+    group(state).empty_since_ms = FUTURE
+
+
+def topic_without_offsets(state: ClusterState) -> None:
+    group(state).offsets[TOPIC].clear()
+
+
+def offset_of_no_partition(state: ClusterState) -> None:
+    found = group(state).offsets[TOPIC]
+    found[PartitionIndex(9)] = found[PartitionIndex(0)]
+
+
+def late_commit(state: ClusterState) -> None:
+    found = group(state).offsets[TOPIC]
+    found[PartitionIndex(0)] = replace(found[PartitionIndex(0)], commit_ms=FUTURE)
+
+
+def member_twice(state: ClusterState) -> None:
+    group(state).value = replace(generation(state), members=generation(state).members * 2)
+
+
+def strange_leader(state: ClusterState) -> None:
+    group(state).value = replace(generation(state), leader="x")
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
@@ -182,6 +245,16 @@ def late_release(state: ClusterState) -> None:
         (live_and_released, "referred to and released"),
         (id_again, "given twice"),
         (late_release, "'x' was released in the future"),
+        (wrong_group_id, "group 'g': calls itself 'x'"),
+        (one_claim_twice, "of 2 claims groups have"),
+        (unknown_claim, "of 1 claims groups have"),
+        (empty_with_members, "is empty since 0, and has members: True"),
+        (empty_in_the_future, "is empty since the future"),
+        (topic_without_offsets, "without an offset"),
+        (offset_of_no_partition, "-9, which is not there"),
+        (late_commit, "in the future"),
+        (member_twice, "has the members ['m1', 'm1']"),
+        (strange_leader, "'x' leads 'range'"),
     ],
 )
 def test_a_broken_invariant_is_named(damage: Callable[[ClusterState], None], sentence: str) -> None:

@@ -1,0 +1,317 @@
+"""Groups as this agent may coordinate them: whose they are, the claims that it holds, and its entries about them.
+
+Rule: an agent that coordinates a group holds the newest claim on it, and every entry carries that claim's epoch (safety
+rule S13). What an entry did is known when it is applied; one that was refused, or of which nothing is known, ends the
+claim here: whatever this agent has in memory of the group may be wrong then, and is read from the state again under the
+next claim. Commits of offsets of one turn of the loop, of all groups, share entries; they never change places with
+other entries of their group.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from agent.clock import Clock
+from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.metadata_loop import MetadataLoop
+from coordinator.commands import Command, Done, Outcome, Refused
+from coordinator.consumer_group_values import ConsumerGroupChange
+from coordinator.group_commands import (
+    ClaimGroups,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    GroupsClaimed,
+    OffsetsCommitted,
+    WriteClassicGroup,
+    WriteConsumerGroup,
+)
+from coordinator.groups import ClassicGroup, GroupState, group_key
+from coordinator.log import LedgerUnavailable
+from coordinator.rendezvous import owner_of
+from coordinator.state import SessionState
+from protocol.errors import ErrorCode
+from protocol.limits import (
+    COORDINATORS_CACHED_MAX,
+    GROUP_IDS_PER_CLAIM_MAX,
+    GROUP_LEDGER_SECONDS_MAX,
+    OFFSET_METADATA_CHARS_PER_ENTRY_MAX,
+    OFFSETS_PER_COMMIT_ENTRY_MAX,
+)
+from protocol.types import Offset, PartitionIndex, SessionId, TopicId
+
+NO_RETENTION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NotCoordinator(Exception):
+    """This agent cannot speak for the group, as the client is told: it looks for the coordinator and asks again."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+class OffsetRow(NamedTuple):
+    """One partition's offset, as a group commits it."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    offset: Offset
+    leader_epoch: int = -1
+    metadata: str = ""
+    retention_ms: int = NO_RETENTION
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    group_id: str
+    claim_epoch: int
+    rows: Sequence[OffsetRow]
+    future: asyncio.Future[Sequence[ErrorCode]]
+    error_codes: list[ErrorCode] = field(default_factory=list[ErrorCode])
+    """Of the rows whose entry is applied, in their order."""
+
+
+class GroupLedger:
+    """Claims groups, and writes about those that this agent holds."""
+
+    def __init__(self, *, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock) -> None:
+        self._metadata = metadata
+        self._writer = writer
+        self._clock = clock
+        self._live: list[tuple[SessionId, bool]] = []
+        self._owners: dict[str, SessionId | None] = {}
+        self._versions: dict[str, tuple[int, int]] = {}
+        """Of groups that were claimed: the claim's epoch, and the version that the group's next entry is made of."""
+        self._claims: dict[str, asyncio.Future[ErrorCode]] = {}
+        self._claims_wanted: list[str] = []
+        self._commits: list[_Commit] = []
+
+    def coordinator(self, group_id: str) -> SessionId | None:
+        """Whose group it is, as far as this agent knows; None while no agent lives."""
+        sessions = self._metadata.state.sessions
+        self._forget_owners_of_others(sessions)
+        try:
+            return self._owners[group_id]
+        except KeyError:
+            owner = self._owners[group_id] = owner_of(group_key(group_id), sessions)
+            return owner
+
+    def _forget_owners_of_others(self, sessions: Mapping[SessionId, SessionState]) -> None:
+        live = [(session_id, session.is_draining) for session_id, session in sessions.items()]
+        if live != self._live or len(self._owners) >= COORDINATORS_CACHED_MAX:
+            self._live, self._owners = live, {}
+
+    def is_mine(self, group_id: str) -> bool:
+        """Whether this agent holds the claim, and nothing says that it is over.
+
+        An agent whose session was not confirmed for a lease's time may have been replaced: then it is not (S4).
+        """
+        group = self._metadata.state.groups.get(group_id)
+        if group is None or group.claimed_by != self._writer.session or not self._writer.is_confirmed:
+            return False
+        held = self._versions.get(group_id)
+        return held is not None and held[0] == group.claim_epoch and self.coordinator(group_id) == group.claimed_by
+
+    async def claim(self, group_id: str) -> GroupState:
+        """The group, claimed by this agent: at once where it is already, else by an entry. Raises `NotCoordinator`."""
+        if not self.is_mine(group_id):
+            error_code = await self._claim(group_id)
+            if error_code is not ErrorCode.none:
+                raise NotCoordinator(error_code)
+            if not self.is_mine(group_id):
+                raise NotCoordinator(ErrorCode.not_coordinator)
+        return self._metadata.state.groups[group_id]
+
+    async def _claim(self, group_id: str) -> ErrorCode:
+        if self._writer.session not in self._metadata.state.sessions:
+            return ErrorCode.coordinator_not_available
+        if self.coordinator(group_id) != self._writer.session:
+            return ErrorCode.not_coordinator
+        claim = self._claims.get(group_id)
+        if claim is None:
+            claim = self._claims[group_id] = asyncio.get_running_loop().create_future()
+            if not self._claims_wanted:
+                asyncio.get_running_loop().call_soon(self._send_claims)
+            self._claims_wanted.append(group_id)
+        try:
+            async with self._clock.timeout(GROUP_LEDGER_SECONDS_MAX):
+                return await asyncio.shield(claim)
+        except TimeoutError:
+            return ErrorCode.coordinator_not_available
+
+    def _send_claims(self) -> None:
+        wanted, self._claims_wanted = self._claims_wanted, []
+        for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
+            group_ids = tuple(wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
+            done = self._writer.submit(ClaimGroups(group_ids=group_ids))
+            done.add_done_callback(partial(self._claimed, group_ids))
+
+    def _claimed(self, group_ids: Sequence[str], done: asyncio.Future[Outcome]) -> None:
+        outcome = _outcome(done)
+        if isinstance(outcome, GroupsClaimed):
+            epochs, error_codes = outcome.claim_epochs, list(map(ErrorCode, outcome.error_codes))
+        else:
+            assert isinstance(outcome, Refused), f"unexpected outcome of a claim: {outcome}"
+            epochs, error_codes = (-1,) * len(group_ids), [ErrorCode.coordinator_not_available] * len(group_ids)
+        for group_id, epoch, error_code in zip(group_ids, epochs, error_codes, strict=True):
+            group = self._metadata.state.groups.get(group_id)
+            if group is not None and group.claim_epoch == epoch:
+                self._versions[group_id] = epoch, group.version
+            self._claims.pop(group_id).set_result(error_code)
+
+    def write(self, group_id: str, group: ClassicGroup) -> asyncio.Future[Outcome]:
+        """Write a generation of a group that is mine.
+
+        The future gets `Done` once it is applied, or `Refused`: then the claim is over, and the client should be told
+        the error. Cancelling it changes nothing.
+        """
+        claim_epoch, version = self._versions[group_id]
+        return self._write(
+            group_id,
+            WriteClassicGroup(group_id=group_id, claim_epoch=claim_epoch, version=version, group=group),
+        )
+
+    def write_consumer(self, group_id: str, change: ConsumerGroupChange) -> asyncio.Future[Outcome]:
+        """Like `write`, of a consumer group (KIP-848)."""
+        claim_epoch, version = self._versions[group_id]
+        return self._write(
+            group_id,
+            WriteConsumerGroup(group_id=group_id, claim_epoch=claim_epoch, version=version, change=change),
+        )
+
+    def _write(self, group_id: str, command: WriteClassicGroup | WriteConsumerGroup) -> asyncio.Future[Outcome]:
+        self._versions[group_id] = command.claim_epoch, command.version + 1
+        return self._send(group_id, command.claim_epoch, command)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]
+    ) -> asyncio.Future[Outcome]:
+        """Like `write`: drop committed offsets."""
+        claim_epoch, _ = self._versions[group_id]
+        command = DeleteOffsets(group_id=group_id, claim_epoch=claim_epoch, partitions=tuple(partitions))
+        return self._send(group_id, claim_epoch, command)
+
+    def delete_group(self, group_id: str) -> asyncio.Future[Outcome]:
+        """Like `write`: drop the group, unless it has members. Either way the claim is over."""
+        claim_epoch, _ = self._versions[group_id]
+        return self._send(group_id, claim_epoch, DeleteGroup(group_id=group_id, claim_epoch=claim_epoch))
+
+    def _send(self, group_id: str, claim_epoch: int, command: Command) -> asyncio.Future[Outcome]:
+        """Submit a command behind the commits that were gathered; its answer, which nobody can take away."""
+        self._flush()
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def told(done: asyncio.Future[Outcome]) -> None:
+            outcome = _outcome(done)
+            if not isinstance(outcome, Done):
+                self._give_up(group_id, claim_epoch)
+            if not answer.done():
+                answer.set_result(outcome)
+
+        self._writer.submit(command).add_done_callback(told)
+        return answer
+
+    def commit(self, group_id: str, rows: Sequence[OffsetRow]) -> asyncio.Future[Sequence[ErrorCode]]:
+        """Commit offsets of a group that is mine. The future gets an error for each row once all are applied."""
+        claim_epoch, _ = self._versions[group_id]
+        loop = asyncio.get_running_loop()
+        commit = _Commit(group_id, claim_epoch, rows, loop.create_future())
+        if not rows:
+            commit.future.set_result(())
+            return commit.future
+        if not self._commits:
+            loop.call_soon(self._flush)
+        self._commits.append(commit)
+        return commit.future
+
+    def _flush(self) -> None:
+        """Submit the commits that were gathered."""
+        commits, self._commits = self._commits, []
+        entry: list[tuple[_Commit, OffsetRow]] = []
+        chars_count = 0
+        for commit in commits:
+            for row in commit.rows:
+                is_full = len(entry) >= OFFSETS_PER_COMMIT_ENTRY_MAX
+                if is_full or (entry and chars_count + len(row.metadata) > OFFSET_METADATA_CHARS_PER_ENTRY_MAX):
+                    self._submit(entry)
+                    entry, chars_count = [], 0
+                entry.append((commit, row))
+                chars_count += len(row.metadata)
+        if entry:
+            self._submit(entry)
+
+    def _submit(self, entry: Sequence[tuple[_Commit, OffsetRow]]) -> None:
+        groups: defaultdict[tuple[str, int], int] = defaultdict(lambda: len(groups))
+        topics: defaultdict[TopicId, int] = defaultdict(lambda: len(topics))
+        rows = [row for _, row in entry]
+        group = [groups[commit.group_id, commit.claim_epoch] for commit, _ in entry]
+        topic = [topics[row.topic_id] for row in rows]
+        command = CommitOffsets(
+            groups=tuple(groups),
+            topic_ids=tuple(topics),
+            group=group,
+            topic=topic,
+            partition=[row.partition for row in rows],
+            offset=[row.offset for row in rows],
+            leader_epoch=[row.leader_epoch for row in rows],
+            retention_ms=[row.retention_ms for row in rows],
+            metadata=tuple(row.metadata for row in rows) if any(row.metadata for row in rows) else (),
+        )
+        commits = [commit for commit, _ in entry]
+        self._writer.submit(command).add_done_callback(partial(self._committed, commits))
+
+    def _committed(self, commits: Sequence[_Commit], done: asyncio.Future[Outcome]) -> None:
+        outcome = _outcome(done)
+        if isinstance(outcome, OffsetsCommitted):
+            error_codes = list(map(ErrorCode, outcome.error_codes))
+        else:
+            assert isinstance(outcome, Refused), f"unexpected outcome of a commit: {outcome}"
+            error_codes = [outcome.error_code] * len(commits)
+        for commit, error_code in zip(commits, error_codes, strict=True):
+            commit.error_codes.append(error_code)
+            if error_code is ErrorCode.not_coordinator:
+                self._give_up(commit.group_id, commit.claim_epoch)
+            if len(commit.error_codes) == len(commit.rows) and not commit.future.done():
+                commit.future.set_result(commit.error_codes)
+
+    def _give_up(self, group_id: str, claim_epoch: int) -> None:
+        """The claim is over: from now on the group is not mine, until it is claimed anew."""
+        held = self._versions.get(group_id)
+        if held is not None and held[0] == claim_epoch:
+            del self._versions[group_id]
+
+    async def check_readable(self, group_id: str) -> GroupState | None:
+        """The group as the ledger has it now (safety rule S4); None where there is none, or nothing but a claim.
+
+        Raises `NotCoordinator` where another agent coordinates it: what that one is about to write is not seen here.
+        """
+        try:
+            await self._metadata.barrier()
+        except LedgerUnavailable as error:
+            raise NotCoordinator(ErrorCode.coordinator_not_available) from error
+        return self.readable(group_id)
+
+    def readable(self, group_id: str) -> GroupState | None:
+        """The same behind a barrier that was taken already, as for many groups at once."""
+        session = self._writer.session
+        if session not in self._metadata.state.sessions:
+            raise NotCoordinator(ErrorCode.coordinator_not_available)
+        if self.coordinator(group_id) != session:
+            raise NotCoordinator(ErrorCode.not_coordinator)
+        group = self._metadata.state.groups.get(group_id)
+        return None if group is None or group.is_vacant else group
+
+
+def _outcome(done: asyncio.Future[Outcome]) -> Outcome:
+    """What became of a command: of one of which nothing is known, clients are told to look for the coordinator."""
+    if done.cancelled():
+        return Refused(error_code=ErrorCode.not_coordinator, reason="the agent is stopping")
+    error = done.exception()
+    if error is None:
+        return done.result()
+    assert isinstance(error, OutcomeUnknown), f"unexpected end of a command: {error!r}"
+    return Refused(error_code=ErrorCode.not_coordinator, reason=str(error))

@@ -1,0 +1,243 @@
+"""Groups and their committed offsets. Part of `coordinator.apply`.
+
+Rule: a group is changed by its coordinator alone: the session that claimed it last, under that claim's epoch, and a
+claim is given only to the session that rendezvous hashing names over the live sessions at that position, zones ignored
+(safety rule S13). Whether members may do what they ask for was judged by the coordinator before; that what it judged by
+is still so, is judged here, by claim and version.
+"""
+
+from typing import assert_never
+
+from coordinator.commands import Done, Outcome, Refused
+from coordinator.consumer_group_values import ConsumerGroup, refusal, replay
+from coordinator.group_commands import (
+    ClaimGroups,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    GroupCommand,
+    GroupsClaimed,
+    OffsetsCommitted,
+    WriteClassicGroup,
+    WriteConsumerGroup,
+)
+from coordinator.groups import ClassicGroup, CommittedOffset, GroupState, group_key
+from coordinator.offset_expiry import due_offsets
+from coordinator.rendezvous import owner_of
+from coordinator.state import NO_TIME, ClusterState
+from protocol.errors import ErrorCode
+from protocol.limits import GROUPS_MAX
+from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
+
+NO_EPOCH = -1
+
+
+def apply_group_command(state: ClusterState, session_id: SessionId, command: GroupCommand) -> Outcome:
+    """The part of `coordinator.apply` that is about groups."""
+    match command:
+        case ClaimGroups():
+            return claim_groups(state, session_id, command)
+        case WriteClassicGroup():
+            return write_classic_group(state, session_id, command)
+        case WriteConsumerGroup():
+            return write_consumer_group(state, session_id, command)
+        case CommitOffsets():
+            return commit_offsets(state, session_id, command)
+        case DeleteOffsets():
+            return delete_offsets(state, session_id, command)
+        case DeleteGroup():
+            return delete_group(state, session_id, command)
+        case ExpireOffsets():
+            return expire_offsets(state, command)
+        case _:
+            assert_never(command)
+
+
+def claim_groups(state: ClusterState, session_id: SessionId, command: ClaimGroups) -> Outcome:
+    """Let the session coordinate those of the groups that are its own to coordinate."""
+    epochs: list[int] = []
+    error_codes: list[int] = []
+    for group_id in command.group_ids:
+        error_code = _claim_error(state, session_id, group_id)
+        epochs.append(_claim(state, session_id, group_id) if error_code is ErrorCode.none else NO_EPOCH)
+        error_codes.append(int(error_code))
+    return GroupsClaimed(claim_epochs=tuple(epochs), error_codes=tuple(error_codes))
+
+
+def _claim_error(state: ClusterState, session_id: SessionId, group_id: str) -> ErrorCode:
+    if owner_of(group_key(group_id), state.sessions) != session_id:
+        return ErrorCode.not_coordinator
+    if group_id not in state.groups and len(state.groups) >= GROUPS_MAX:
+        return ErrorCode.group_max_size_reached
+    return ErrorCode.none
+
+
+def _claim(state: ClusterState, session_id: SessionId, group_id: str) -> int:
+    state.group_claims_count += 1
+    epoch = state.group_claims_count
+    group = state.groups.get(group_id)
+    if group is None:
+        state.groups[group_id] = GroupState(group_id=group_id, claim_epoch=epoch, claimed_by=session_id)
+    else:
+        group.claim_epoch, group.claimed_by = epoch, session_id
+    return epoch
+
+
+def write_classic_group(state: ClusterState, session_id: SessionId, command: WriteClassicGroup) -> Outcome:
+    """Begin or complete a generation. Generations of a group never go backwards."""
+    group = _claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
+    if isinstance(group, Refused):
+        return group
+    if isinstance(group.value, ClassicGroup) and command.group.generation < group.value.generation:
+        return Refused(
+            error_code=ErrorCode.illegal_generation,
+            reason=f"generation {command.group.generation} of group {group.group_id!r} after {group.value.generation}",
+        )
+    _written(state, group, command.group, had_members=group.value is None or group.has_members)
+    return Done()
+
+
+def write_consumer_group(state: ClusterState, session_id: SessionId, command: WriteConsumerGroup) -> Outcome:
+    """Change a consumer group's members and assignments, as its coordinator worked out (KIP-848)."""
+    group = _claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
+    if isinstance(group, Refused):
+        return group
+    before = group.value if isinstance(group.value, ConsumerGroup) else None
+    reason = refusal(before, command.change)
+    if reason is not None:
+        return Refused(error_code=ErrorCode.not_coordinator, reason=f"group {group.group_id!r}: {reason}")
+    had_members = group.value is None or group.has_members
+    _written(state, group, replay(before, command.change), had_members=had_members)
+    return Done()
+
+
+def _written(state: ClusterState, group: GroupState, value: ClassicGroup | ConsumerGroup, *, had_members: bool) -> None:
+    """The group's members are what `value` says; a group that never had any counts as having had some."""
+    group.value = value
+    group.version += 1
+    if group.has_members:
+        group.empty_since_ms = None
+    elif had_members:
+        group.empty_since_ms = _now_ms(state)
+
+
+def _now_ms(state: ClusterState) -> Milliseconds:
+    """The state's time, unless this entry does not tell it: then it may be long past."""
+    return state.time_ms if state.is_time_told else NO_TIME
+
+
+def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOffsets) -> Outcome:
+    """Remember how far groups have come. A partition that is gone, or a claim that is over, is its row's error."""
+    groups = [_claimed(state, session_id, group_id, epoch) for group_id, epoch in command.groups]
+    now_ms = _now_ms(state)
+    rows = range(len(command.group))
+    error_codes = [int(_commit(state, groups[command.group[row]], command, row, now_ms)) for row in rows]
+    return OffsetsCommitted(error_codes=error_codes)
+
+
+def _commit(
+    state: ClusterState, group: GroupState | Refused, command: CommitOffsets, row: int, now_ms: Milliseconds
+) -> ErrorCode:
+    topic_id, partition = command.topic_ids[command.topic[row]], PartitionIndex(command.partition[row])
+    if isinstance(group, Refused):
+        return group.error_code
+    if state.partition(topic_id, partition) is None:
+        return ErrorCode.unknown_topic_or_partition
+    retention_ms = command.retention_ms[row]
+    group.offsets.setdefault(topic_id, {})[partition] = CommittedOffset(
+        offset=Offset(command.offset[row]),
+        leader_epoch=command.leader_epoch[row],
+        metadata=command.metadata[row] if command.metadata else "",
+        commit_ms=now_ms,
+        retention_ms=None if retention_ms < 0 else retention_ms,
+    )
+    return ErrorCode.none
+
+
+def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOffsets) -> Outcome:
+    """Forget committed offsets of a group."""
+    group = _claimed(state, session_id, command.group_id, command.claim_epoch)
+    if isinstance(group, Refused):
+        return group
+    for topic_id, partition in command.partitions:
+        _drop(group, topic_id, partition)
+    return Done()
+
+
+def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGroup) -> Outcome:
+    """Forget a group, unless it has members."""
+    group = _claimed(state, session_id, command.group_id, command.claim_epoch)
+    if isinstance(group, Refused):
+        return group
+    if group.has_members:
+        return Refused(error_code=ErrorCode.non_empty_group, reason=f"group {group.group_id!r} has members")
+    del state.groups[command.group_id]
+    return Done()
+
+
+def expire_offsets(state: ClusterState, command: ExpireOffsets) -> Outcome:
+    """Forget old offsets, and groups of which nothing is left; a time ahead of the state's counts as that (S2).
+
+    What was written while nobody told the time is as old as this entry.
+    """
+    now_ms = Milliseconds(min(command.now_ms, state.time_ms))
+    names = {topic_id: topic.name for topic_id, topic in state.topics.items()}
+    for group_id in command.group_ids:
+        group = state.groups.get(group_id)
+        if group is None:
+            continue
+        _stamp_untimed(group, now_ms)
+        for topic_id, partition in due_offsets(group, names, now_ms, command.retention_ms):
+            _drop(group, topic_id, partition)
+        if not group.offsets and not group.has_members:
+            del state.groups[group_id]
+    return Done()
+
+
+def _stamp_untimed(group: GroupState, now_ms: Milliseconds) -> None:
+    if group.empty_since_ms == NO_TIME:
+        group.empty_since_ms = now_ms
+    for partitions in group.offsets.values():
+        for partition, found in partitions.items():
+            if found.commit_ms == NO_TIME:
+                partitions[partition] = CommittedOffset(
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch,
+                    metadata=found.metadata,
+                    commit_ms=now_ms,
+                    retention_ms=found.retention_ms,
+                )
+
+
+def forget_topic(state: ClusterState, topic_id: TopicId) -> None:
+    """The topic is deleted, and with it what groups committed for it."""
+    for group in state.groups.values():
+        group.offsets.pop(topic_id, None)
+
+
+def _drop(group: GroupState, topic_id: TopicId, partition: PartitionIndex) -> None:
+    partitions = group.offsets.get(topic_id)
+    if partitions is not None:
+        partitions.pop(partition, None)
+        if not partitions:
+            del group.offsets[topic_id]
+
+
+def _claimed(
+    state: ClusterState, session_id: SessionId, group_id: str, claim_epoch: int, *, version: int | None = None
+) -> GroupState | Refused:
+    """The group, if the session may change it under this claim, and it is of this version (safety rule S13)."""
+    group = state.groups.get(group_id)
+    if group is None or (group.claimed_by, group.claim_epoch) != (session_id, claim_epoch):
+        holder = "nobody" if group is None else f"session {group.claimed_by} by claim {group.claim_epoch}"
+        return Refused(
+            error_code=ErrorCode.not_coordinator,
+            reason=f"group {group_id!r} is coordinated by {holder}, not by session {session_id} by claim {claim_epoch}",
+        )
+    if version is not None and version != group.version:
+        return Refused(
+            error_code=ErrorCode.not_coordinator,
+            reason=f"a change of version {version} of group {group_id!r}, which is at {group.version}",
+        )
+    return group

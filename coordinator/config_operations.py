@@ -1,0 +1,36 @@
+"""What operations make of a resource's configs: the same where an agent looks before it proposes, and where applied.
+
+Source: org.apache.kafka.controller.ConfigurationControlManager.incrementalAlterConfigs (Kafka 4.3).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from coordinator.admin_commands import ConfigOperation, OperationKind
+from coordinator.config_types import split_list
+
+
+def altered(configs: Mapping[str, str], operations: Iterable[ConfigOperation], *, is_whole: bool) -> dict[str, str]:
+    """The configs after these operations, in order of names; `is_whole`: what none of them names is gone."""
+    result = {} if is_whole else dict(configs)
+    for operation in operations:
+        match operation.kind:
+            case OperationKind.SET:
+                result[operation.name] = operation.value
+            case OperationKind.DELETE:
+                result.pop(operation.name, None)
+            case OperationKind.APPEND | OperationKind.SUBTRACT:
+                result[operation.name] = ",".join(_elements(result, operation))
+    return dict(sorted(result.items()))
+
+
+def configs_bytes(configs: Mapping[str, str]) -> int:
+    """What names and values take together."""
+    return sum(len(name.encode()) + len(value.encode()) for name, value in configs.items())
+
+
+def _elements(configs: Mapping[str, str], operation: ConfigOperation) -> list[str]:
+    held = split_list(configs.get(operation.name, operation.list_default))
+    named = split_list(operation.value)
+    if operation.kind is OperationKind.APPEND:
+        return list(dict.fromkeys([*held, *named]))
+    return [element for element in held if element not in named]

@@ -1,0 +1,97 @@
+"""What the ledger holds of a group: who coordinates it, its members and their assignment, and its committed offsets.
+
+Rule: values only; pure. A group's live part (who joins just now, who was heard of last) is in its coordinator's memory
+and is lost with it; what is here is enough for the next coordinator to go on without a rebalance. Times are the state's
+at apply: `NO_TIME` where nobody told the time then, until somebody does (safety rule S2).
+Source of the ideas: org.apache.kafka.coordinator.group.modern and .classic (Kafka 4.3).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator.consumer_group_values import ConsumerGroup
+from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
+
+NO_COMMITTED_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMember:
+    """A member of a classic group, as its newest JoinGroup and its leader's SyncGroup say."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names with the member's metadata, in its order of preference."""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicGroup:
+    """One generation of a classic group."""
+
+    generation: int
+    protocol_type: str
+    """"" while no member has named one."""
+    protocol: str | None
+    """What the members agreed on; None where there are none."""
+    leader: str | None
+    """A member id; None where there are no members."""
+    members: tuple[ClassicMember, ...]
+    """In the order of their ids."""
+    is_synced: bool
+    """The leader's assignment is there (Stable); until then members may ask for it (CompletingRebalance)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """How far a group has come in one partition."""
+
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+    commit_ms: Milliseconds
+    retention_ms: int | None = None
+    """How long it is kept, where its commit says so itself (OffsetCommit 2 to 4)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupState:
+    group_id: str
+    claim_epoch: int
+    """Every claim of any group has another, larger one. Entries of the group carry it (safety rule S13)."""
+    claimed_by: SessionId
+    """Whose entries count; that session may be over."""
+    version: int = 0
+    """How often `value` was written."""
+    value: ClassicGroup | ConsumerGroup | None = None
+    """None where nobody ever joined: offsets alone."""
+    offsets: dict[TopicId, dict[PartitionIndex, CommittedOffset]] = field(
+        default_factory=dict[TopicId, dict[PartitionIndex, CommittedOffset]]
+    )
+    """No topic without a partition."""
+    empty_since_ms: Milliseconds | None = None
+    """Since when `value` has had no members; None where it has some, or where there is no value."""
+
+    @property
+    def is_vacant(self) -> bool:
+        """Nothing but a claim: to clients there is no such group."""
+        return self.value is None and not self.offsets
+
+    @property
+    def has_members(self) -> bool:
+        return self.value is not None and bool(self.value.members)
+
+
+def group_key(group_id: str) -> bytes:
+    """What `coordinator.rendezvous` hashes to find the group's coordinator."""
+    return b"group " + group_id.encode()
+
+
+def count_offsets(groups: Iterable[GroupState]) -> int:
+    """Committed offsets of all of them."""
+    return sum(len(partitions) for group in groups for partitions in group.offsets.values())
