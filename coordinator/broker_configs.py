@@ -1,14 +1,25 @@
-"""Kafka's broker configs that `--set` accepts, with what they do here.
+"""Kafka's broker configs that `--set` and AlterConfigs accept, with what they do here.
 
 Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.server.config.AbstractKafkaConfig);
 sentences are our own. Configs of replication between brokers and of security are not accepted: a setting that
-promises protection must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing.
+promises protection must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing. It
+is one table, and has therefore more than 500 lines.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from coordinator.config_types import GZIP_LEVELS, LONG_MAX, ConfigSpec, ConfigType, Effect, InvalidConfig, table
+from coordinator.config_types import (
+    GZIP_LEVELS,
+    LONG_MAX,
+    ConfigSpec,
+    ConfigType,
+    Effect,
+    InvalidConfig,
+    InvalidConfigRequest,
+    shorten,
+    table,
+)
 
 
 def _spec(
@@ -21,6 +32,7 @@ def _spec(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] = (),
+    pattern: str | None = None,
     is_read_only: bool = False,
 ) -> ConfigSpec:
     return ConfigSpec(
@@ -32,6 +44,7 @@ def _spec(
         low=low,
         high=high,
         choices=choices,
+        pattern=pattern,
         is_read_only=is_read_only,
     )
 
@@ -110,10 +123,46 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     _spec("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted.", is_read_only=True),
     _spec("fetch.max.bytes", _INT, "57671680", "The most that one fetch returns.", low=1024, is_read_only=True),
     _spec(
+        "follower.replication.throttled.rate",
+        _LONG,
+        str(LONG_MAX),
+        "Kafka's bytes a second from leaders while replicas are moved; there is no replication to slow down here.",
+        low=0,
+    ),
+    _spec(
+        "group.consumer.assignors",
+        _LIST,
+        "uniform,range",
+        "Assignors of consumer groups (KIP-848); the first is taken where members name none.",
+        effect=_HONOURED,
+        choices=("uniform", "range"),
+        pattern=r".+",
+        is_read_only=True,
+    ),
+    _spec(
         "group.consumer.heartbeat.interval.ms",
         _INT,
         "5000",
         "How often a member of a consumer group reports (KIP-848).",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "group.consumer.max.heartbeat.interval.ms",
+        _INT,
+        "15000",
+        "The most that a group's consumer.heartbeat.interval.ms may be.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "group.consumer.max.session.timeout.ms",
+        _INT,
+        "60000",
+        "The most that a group's consumer.session.timeout.ms may be.",
+        effect=_HONOURED,
         low=1,
         is_read_only=True,
     ),
@@ -121,8 +170,45 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "group.consumer.max.size",
         _INT,
         "2147483647",
-        "Members of a consumer group (KIP-848).",
+        "Members of a consumer group (KIP-848); more than 2000 are never let in.",
+        effect=_HONOURED,
         low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "group.consumer.migration.policy",
+        _STRING,
+        "bidirectional",
+        "Whether groups with members change between the classic and the consumer protocol.",
+        effect=_HONOURED,
+        choices=("bidirectional", "disabled", "downgrade", "upgrade"),
+        is_read_only=True,
+    ),
+    _spec(
+        "group.consumer.min.heartbeat.interval.ms",
+        _INT,
+        "5000",
+        "The least that a group's consumer.heartbeat.interval.ms may be.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "group.consumer.min.session.timeout.ms",
+        _INT,
+        "45000",
+        "The least that a group's consumer.session.timeout.ms may be.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    _spec(
+        "group.consumer.regex.refresh.interval.ms",
+        _INT,
+        "600000",
+        "How often a consumer group's regular expressions are held against the topics, whatever happens.",
+        effect=_HONOURED,
+        low=10_000,
         is_read_only=True,
     ),
     _spec(
@@ -130,6 +216,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         _INT,
         "45000",
         "When a silent member of a consumer group counts as gone (KIP-848).",
+        effect=_HONOURED,
         low=1,
         is_read_only=True,
     ),
@@ -139,6 +226,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         _INT,
         "3000",
         "How long an empty group waits for more members.",
+        effect=_HONOURED,
         is_read_only=True,
     ),
     _spec(
@@ -146,15 +234,32 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         _INT,
         "1800000",
         "The longest session time-out of a classic member.",
+        effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec("group.max.size", _INT, "2147483647", "Members of a classic group.", low=1, is_read_only=True),
+    _spec(
+        "group.max.size",
+        _INT,
+        "2147483647",
+        "Members of a classic group; more than 2000 are never let in.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
     _spec(
         "group.min.session.timeout.ms",
         _INT,
         "6000",
         "The shortest session time-out of a classic member.",
+        effect=_HONOURED,
         is_read_only=True,
+    ),
+    _spec(
+        "leader.replication.throttled.rate",
+        _LONG,
+        str(LONG_MAX),
+        "Kafka's bytes a second to followers while replicas are moved; there is no replication to slow down here.",
+        low=0,
     ),
     _spec(
         "log.cleaner.backoff.ms", _LONG, "15000", "The pause of Kafka's compaction when there is nothing to do.", low=0
@@ -162,6 +267,14 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     _spec("log.cleaner.dedupe.buffer.size", _LONG, "134217728", "Memory of Kafka's compaction."),
     _spec("log.cleaner.delete.retention.ms", _LONG, "86400000", "The default of delete.retention.ms.", low=0),
     _spec("log.cleaner.enable", _BOOLEAN, "true", "Whether Kafka compacts at all.", is_read_only=True),
+    _spec("log.cleaner.io.buffer.load.factor", _DOUBLE, "0.9", "How full Kafka's compaction makes its buffer."),
+    _spec("log.cleaner.io.buffer.size", _INT, "524288", "Memory of Kafka's compaction for reading and writing.", low=0),
+    _spec(
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        "1.7976931348623157E308",
+        "How much Kafka's compaction reads and writes in a second.",
+    ),
     _spec("log.cleaner.max.compaction.lag.ms", _LONG, str(LONG_MAX), "The default of max.compaction.lag.ms.", low=1),
     _spec(
         "log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", "The default of min.cleanable.dirty.ratio.", low=0, high=1
@@ -286,13 +399,29 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ),
     _spec("num.recovery.threads.per.data.dir", _INT, "2", "Threads that check Kafka's files at start.", low=1),
     _spec("num.replica.fetchers", _INT, "1", "Threads that replicate in Kafka.", low=1),
-    _spec("offset.metadata.max.bytes", _INT, "4096", "The longest note beside a committed offset.", is_read_only=True),
-    _spec("offsets.commit.timeout.ms", _INT, "5000", "How long an offset commit may take.", low=1, is_read_only=True),
+    _spec(
+        "offset.metadata.max.bytes",
+        _INT,
+        "4096",
+        "The longest note beside a committed offset.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    _spec(
+        "offsets.commit.timeout.ms",
+        _INT,
+        "5000",
+        "How long an offset commit may take.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
     _spec(
         "offsets.retention.check.interval.ms",
         _LONG,
         "600000",
         "How often expired offsets are looked for.",
+        effect=_HONOURED,
         low=1,
         is_read_only=True,
     ),
@@ -301,6 +430,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         _INT,
         "10080",
         "How long the offsets of an empty group are kept.",
+        effect=_HONOURED,
         low=1,
         is_read_only=True,
     ),
@@ -332,8 +462,16 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
     ),
     _spec("queued.max.requests", _INT, "500", "Requests that wait for a thread in Kafka.", low=1, is_read_only=True),
+    _spec(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _LONG,
+        str(LONG_MAX),
+        "Kafka's bytes a second while replicas are moved between directories.",
+        low=0,
+    ),
     _spec("replica.lag.time.max.ms", _LONG, "30000", "When a replica counts as behind in Kafka.", is_read_only=True),
     _spec("request.timeout.ms", _INT, "30000", "How long Kafka's brokers wait for one another.", is_read_only=True),
+    _spec("sasl.kerberos.min.time.before.relogin", _LONG, "60000", "Kafka's pause between two log-ins by Kerberos."),
     _spec(
         "socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted.", low=1, is_read_only=True
     ),
@@ -343,7 +481,13 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     _spec("socket.request.max.bytes", _INT, "104857600", "The largest request that is read.", low=1, is_read_only=True),
     _spec("socket.send.buffer.bytes", _INT, "102400", "The kernel's send buffer of a connection.", is_read_only=True),
     _spec(
-        "telemetry.max.bytes", _INT, "1048576", "The largest telemetry report of a client.", low=1, is_read_only=True
+        "telemetry.max.bytes",
+        _INT,
+        "1048576",
+        "The largest telemetry report of a client.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
     ),
     _spec(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -402,6 +546,16 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     _spec("unclean.leader.election.enable", _BOOLEAN, "false", "The default of the topic config of the same name."),
 )
 
+CLUSTER_WIDE: Final = frozenset(
+    {
+        "log.cleanup.policy",
+        "log.message.timestamp.type",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "producer.id.expiration.ms",
+    }
+)
+"""What one agent does for all, or all do alike where an entry is applied: altered for every broker, or for none."""
 RETENTION_TIMES: Final = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
 """KafkaConfig.logRetentionTimeMillis refuses 0, which would drop every record at once."""
 
@@ -414,6 +568,28 @@ def validate_broker(name: str, value: str) -> None:
     spec.validate(value)
     if name in RETENTION_TIMES and int(value) == 0:
         raise InvalidConfig(f"Invalid value {value} for configuration {name}: must be -1 for ever, or at least 1")
+
+
+def validate_dynamic(configs: Mapping[str, str], *, is_every_broker: bool) -> None:
+    """Raise `InvalidConfigRequest` for what cannot be altered while brokers run, for one or for every one of them.
+
+    Source: org.apache.kafka.server.config.DynamicBrokerConfig.validate, which calls any of it an invalid request
+    (KAFKA-13609). Differs from Kafka: what is not known is refused, and so is what only every broker can do alike.
+    """
+    fixed = [name for name in configs if name not in BROKER_CONFIGS or BROKER_CONFIGS[name].is_read_only]
+    if fixed:
+        raise InvalidConfigRequest(f"Cannot update these configs dynamically: {shorten(', '.join(fixed))}")
+    alone = [] if is_every_broker else sorted(CLUSTER_WIDE & configs.keys())
+    if alone:
+        raise InvalidConfigRequest(
+            f"Cannot update these configs for one broker, as any serves every partition: {', '.join(alone)}. Update "
+            "them at default cluster level, with an empty broker id"
+        )
+    for name, value in configs.items():
+        try:
+            validate_broker(name, value)
+        except InvalidConfig as error:
+            raise InvalidConfigRequest(str(error)) from error
 
 
 def broker_value(broker_configs: Mapping[str, str], name: str) -> str:

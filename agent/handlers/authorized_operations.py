@@ -15,12 +15,18 @@ def _bits(*operations: int) -> int:
 
 
 ON_TOPIC = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+ON_GROUP = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 ON_CLUSTER = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
 
 
 def on_topic(*, is_asked: bool) -> int:
     """The operations on any topic, as a set of bits."""
     return ON_TOPIC if is_asked else NOT_ASKED
+
+
+def on_group(*, is_asked: bool) -> int:
+    """The operations on any group, as a set of bits."""
+    return ON_GROUP if is_asked else NOT_ASKED
 
 
 def on_cluster(*, is_asked: bool) -> int:

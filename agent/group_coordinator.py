@@ -1,0 +1,363 @@
+"""Coordinates the classic groups that are this agent's: claims them, keeps their live part, and minds their time-outs.
+
+Rule: what a group does is decided by its machine (`coordinator.classic_group`), one call after the other without
+awaiting between; what is durable of it is in the ledger, under this agent's claim (safety rule S13). A group is held
+here for as long as the claim is: then whoever waits is told NOT_COORDINATOR, and finds the next coordinator, which goes
+on from the ledger. A group that has members is taken up as soon as it falls to this agent, although nobody asks: its
+members may be gone. Time is the injected monotonic clock's; a heartbeat costs no entry, an idle group none.
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorService (Kafka 4.3).
+"""
+
+import asyncio
+import heapq
+import itertools
+import uuid
+from collections.abc import Mapping, Sequence
+
+from agent.clock import Clock
+from agent.group_ledger import GroupLedger, NotCoordinator
+from agent.ids import Ids
+from agent.ledger_writer import LedgerWriter
+from agent.live_group import LiveGroup
+from agent.metadata_loop import MetadataLoop
+from agent.turns import Turns
+from coordinator.broker_configs import broker_value
+from coordinator.classic_group import NO_GROUP, LiveClassicGroup
+from coordinator.classic_messages import (
+    NO_MEMBER_ID,
+    Description,
+    GroupLimits,
+    Join,
+    JoinAnswer,
+    Leaver,
+    Sync,
+    SyncAnswer,
+)
+from coordinator.groups import ClassicGroup, GroupState
+from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_MEMBERS_MAX, GROUP_CHECK_INTERVAL_S, GROUP_IDS_PER_CLAIM_MAX
+from protocol.types import SessionId
+
+GROUP_ID_NOT_FOUND_SINCE = 9
+"""The version of OffsetCommit that can be told that its group does not exist (KIP-848)."""
+
+
+class GroupCoordinator:
+    """The classic groups of this agent."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        ledger: GroupLedger,
+        clock: Clock,
+        ids: Ids,
+        broker_configs: Mapping[str, str],
+    ) -> None:
+        self._metadata = metadata
+        self._writer = writer
+        self._ledger = ledger
+        self._clock = clock
+        self._ids = ids
+        self._session_ms_min = int(broker_value(broker_configs, "group.min.session.timeout.ms"))
+        self._session_ms_max = int(broker_value(broker_configs, "group.max.session.timeout.ms"))
+        self._limits = GroupLimits(
+            initial_rebalance_delay_ms=max(0, int(broker_value(broker_configs, "group.initial.rebalance.delay.ms"))),
+            members_max=min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size"))),
+        )
+        self._live: dict[str, LiveGroup] = {}
+        self._timers: list[tuple[float, int, LiveGroup]] = []
+        self._timer_numbers = itertools.count()
+        self._earlier = asyncio.Event()
+        self._is_stopped = False
+        self._is_take_up_due = False
+        """A group with members was lost: this agent may still be the one to go on with it."""
+        self._generations_of_lost_count = 0
+
+    # Requests
+
+    async def join(self, group_id: str, join: Join) -> asyncio.Future[JoinAnswer]:
+        """The answer to a JoinGroup, which may be long in coming: until the others have joined."""
+        error = self._check_join(group_id, join)
+        if error is ErrorCode.none:
+            try:
+                live = await self._find(group_id, is_made=join.member_id == NO_MEMBER_ID)
+            except NotCoordinator as not_here:
+                error = not_here.error_code
+            else:
+                if live is not None:
+                    answer = live.join(join, self._clock.monotonic_s())
+                    self._changed(live)
+                    return answer
+                error = ErrorCode.unknown_member_id
+        refused: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+        refused.set_result(JoinAnswer(error_code=error, member_id=join.member_id))
+        return refused
+
+    def _check_join(self, group_id: str, join: Join) -> ErrorCode:
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        if not self._session_ms_min <= join.session_timeout_ms <= self._session_ms_max:
+            return ErrorCode.invalid_session_timeout
+        if join.member_id == NO_MEMBER_ID and not (join.protocol_type and join.protocols):
+            # No group takes it, so none is claimed for it.
+            return ErrorCode.inconsistent_group_protocol
+        return ErrorCode.none
+
+    def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
+        """An id that nobody has had, for a member that joins without one."""
+        begins_with = client_id if group_instance_id is None else group_instance_id
+        return f"{begins_with}-{uuid.UUID(bytes=self._ids.new_uuid())}"
+
+    async def sync(self, group_id: str, sync: Sync) -> asyncio.Future[SyncAnswer]:
+        """The answer to a SyncGroup, which waits for the leader's."""
+        live, error = await self._find_members(group_id)
+        if live is not None:
+            answer = live.sync(sync, self._clock.monotonic_s())
+            self._changed(live)
+            return answer
+        refused: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+        refused.set_result(SyncAnswer(error_code=error))
+        return refused
+
+    async def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """NONE, or why the member has to join again, or ask somebody else."""
+        live, error = await self._find_members(group_id)
+        if live is None:
+            return error
+        answer = live.machine.heartbeat(member_id, group_instance_id, generation, self._clock.monotonic_s())
+        error = await live.settled()
+        return answer if error is ErrorCode.none else error
+
+    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
+        """An error of the whole request, else one for each of them."""
+        live, error = await self._find_members(group_id)
+        if live is None:
+            is_unknown = error is ErrorCode.unknown_member_id
+            return (ErrorCode.none, (error,) * len(leavers)) if is_unknown else (error, ())
+        answers = live.leave(leavers, self._clock.monotonic_s())
+        self._changed(live)
+        error = await live.settled()
+        return (ErrorCode.none, answers) if error is ErrorCode.none else (error, ())
+
+    def check_commit(
+        self,
+        group_id: str,
+        *,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        api_version: int,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
+        """Whether offsets may be committed in that name, for a group that this agent has claimed.
+
+        What is committed upon it has to go to the ledger in the same turn: then it stands there behind all that the
+        answer follows from. Source: org.apache.kafka.coordinator.group.OffsetMetadataManager.validateOffsetCommit.
+        """
+        group = self._metadata.state.groups.get(group_id)
+        if group is None or self._is_stopped or not self._ledger.is_mine(group_id):
+            return ErrorCode.not_coordinator
+        if group.is_vacant and group_id not in self._live and generation >= 0:
+            is_told = api_version >= GROUP_ID_NOT_FOUND_SINCE
+            return ErrorCode.group_id_not_found if is_told else ErrorCode.illegal_generation
+        live = self._hold(group)
+        if live is None:
+            return ErrorCode.unknown_member_id
+        now_s = self._clock.monotonic_s()
+        error = live.machine.check_commit(
+            member_id, group_instance_id, generation, is_transactional=is_transactional, now_s=now_s
+        )
+        self._changed(live)
+        return error
+
+    async def describe(self, group_id: str) -> Description | None:
+        """A group that this agent may speak for, as it is now; None where it does not exist, or is not a classic one.
+
+        Raises `NotCoordinator`.
+        """
+        live = self._current(group_id)
+        if live is not None:
+            error = await live.settled()
+            if error is not ErrorCode.none:
+                raise NotCoordinator(error)
+        group = self._metadata.state.groups.get(group_id)
+        is_there = group is not None and not group.is_vacant
+        if live is not None and (is_there or not live.is_idle):
+            return live.machine.describe()
+        value = group.value if group is not None and group.value is not None else NO_GROUP
+        if not is_there or not isinstance(value, ClassicGroup):
+            return None
+        return LiveClassicGroup(value, self._limits, 0.0).describe()
+
+    def unwritten(self) -> Sequence[str]:
+        """Groups that are only here: their first members are joining."""
+        groups = self._metadata.state.groups
+        return [group_id for group_id in self._live if (group := groups.get(group_id)) is None or group.is_vacant]
+
+    def forget(self, group_id: str) -> None:
+        """The group was deleted, or is of the other kind now: whoever waits joins anew."""
+        live = self._live.get(group_id)
+        if live is not None:
+            self._lose(live, ErrorCode.unknown_member_id)
+
+    def stop(self) -> None:
+        """Coordinate nothing any more: whoever waits finds the next coordinator."""
+        self._is_stopped = True
+        for live in tuple(self._live.values()):
+            self._lose(live, ErrorCode.not_coordinator)
+
+    # Figures
+
+    @property
+    def groups_count(self) -> int:
+        """Groups that are held here."""
+        return len(self._live)
+
+    @property
+    def generations_count(self) -> int:
+        """Generations that were begun here."""
+        return self._generations_of_lost_count + sum(live.generations_count for live in self._live.values())
+
+    # Holding groups
+
+    async def _find_members(self, group_id: str) -> tuple[LiveGroup | None, ErrorCode]:
+        """The group that a request of a member is about, or what to answer."""
+        if not group_id:
+            return None, ErrorCode.invalid_group_id
+        try:
+            return await self._find(group_id, is_made=False), ErrorCode.unknown_member_id
+        except NotCoordinator as not_here:
+            return None, not_here.error_code
+
+    async def _find(self, group_id: str, *, is_made: bool) -> LiveGroup | None:
+        """The group, held here; None where it does not exist and is not to be made, or has members of another kind.
+
+        Raises `NotCoordinator`.
+        """
+        live = self._current(group_id)
+        if live is not None:
+            return live
+        if self._is_stopped:
+            raise NotCoordinator(ErrorCode.not_coordinator)
+        if not is_made:
+            known = await self._ledger.check_readable(group_id)
+            if known is None or known.value is None:
+                return self._current(group_id)
+        group = await self._ledger.claim(group_id)
+        if self._is_stopped:
+            raise NotCoordinator(ErrorCode.not_coordinator)
+        return self._hold(group)
+
+    def _current(self, group_id: str) -> LiveGroup | None:
+        """The group, where it is held here under a claim that is not over."""
+        live = self._live.get(group_id)
+        if live is None:
+            return None
+        group = self._metadata.state.groups.get(group_id)
+        if live.is_lost or group is None or group.claim_epoch != live.claim_epoch or not self._ledger.is_mine(group_id):
+            self._lose(live, ErrorCode.not_coordinator)
+            return None
+        return live
+
+    def _hold(self, group: GroupState) -> LiveGroup | None:
+        """Go on with a group that is claimed; None where it has members of the consumer protocol."""
+        live = self._current(group.group_id)
+        if live is not None:
+            return live
+        value = group.value if isinstance(group.value, ClassicGroup) else NO_GROUP
+        if group.has_members and value is NO_GROUP:
+            return None
+        machine = LiveClassicGroup(value, self._limits, self._clock.monotonic_s())
+        live = self._live[group.group_id] = LiveGroup(group.group_id, group.claim_epoch, machine, self._ledger)
+        self._changed(live)
+        return live
+
+    def _lose(self, live: LiveGroup, error_code: ErrorCode) -> None:
+        if self._live.get(live.group_id) is live:
+            del self._live[live.group_id]
+            self._is_take_up_due = self._is_take_up_due or not live.is_idle
+            self._generations_of_lost_count += live.generations_count
+        live.lose(error_code)
+
+    # Time
+
+    def _changed(self, live: LiveGroup) -> None:
+        """Look at the group when its next deadline comes. A deadline that moved back is found out then."""
+        deadline_s = live.machine.deadline_s
+        if deadline_s is not None and (live.timer_s is None or deadline_s < live.timer_s):
+            live.timer_s = deadline_s
+            heapq.heappush(self._timers, (deadline_s, next(self._timer_numbers), live))
+            if self._timers[0][2] is live:
+                self._earlier.set()
+
+    async def run_timers(self) -> None:
+        """Let groups do what the time has come for, for ever."""
+        while True:
+            self._earlier.clear()
+            now_s = self._clock.monotonic_s()
+            while self._timers and self._timers[0][0] <= now_s:
+                timer_s, _, live = heapq.heappop(self._timers)
+                if live.timer_s == timer_s and self._current(live.group_id) is live:
+                    live.timer_s = None
+                    live.expire(now_s)
+                    self._changed(live)
+            wait_s = self._timers[0][0] - now_s if self._timers else None
+            if wait_s is None or wait_s > 0:
+                try:
+                    async with self._clock.timeout(wait_s):
+                        await self._earlier.wait()
+                except TimeoutError:
+                    continue
+            else:
+                await self._clock.sleep(0)
+
+    # Groups that come and go with agents
+
+    async def run_upkeep(self) -> None:
+        """Take up groups that fell to this agent, and give up those that did not stay, for ever."""
+        seen: list[tuple[SessionId, bool]] = []
+        while True:
+            self._give_up_lost()
+            sessions = self._metadata.state.sessions
+            live = [(session_id, session.is_draining) for session_id, session in sessions.items()]
+            if (live != seen or self._is_take_up_due) and not self._is_stopped:
+                self._is_take_up_due = not await self._take_up()
+                seen = live
+            await self._clock.sleep(GROUP_CHECK_INTERVAL_S)
+
+    def _give_up_lost(self) -> None:
+        """What is not this agent's any more; and what is over, of which the ledger knows all."""
+        for group_id, live in tuple(self._live.items()):
+            if self._current(group_id) is not None and live.is_idle:
+                self._lose(live, ErrorCode.not_coordinator)
+
+    async def _take_up(self) -> bool:
+        """Claim the groups with members that are this agent's now; False where that has to be tried again."""
+        turns = Turns(self._clock)
+        wanted: list[str] = []
+        for group_id in tuple(self._metadata.state.groups):
+            await turns.row()
+            group = self._metadata.state.groups.get(group_id)
+            if group is not None and self._is_to_be_held(group):
+                wanted.append(group_id)
+        is_done = True
+        for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
+            claims = (self._take_up_one(group_id) for group_id in wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
+            is_done = all(await asyncio.gather(*claims)) and is_done
+        return is_done
+
+    def _is_to_be_held(self, group: GroupState) -> bool:
+        if group.group_id in self._live or not isinstance(group.value, ClassicGroup) or not group.value.members:
+            return False
+        return self._ledger.coordinator(group.group_id) == self._writer.session
+
+    async def _take_up_one(self, group_id: str) -> bool:
+        try:
+            self._hold(await self._ledger.claim(group_id))
+        except NotCoordinator as error:
+            return error.error_code is ErrorCode.not_coordinator
+        return True

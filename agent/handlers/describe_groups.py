@@ -1,0 +1,82 @@
+"""DescribeGroups 0-6: the state of classic groups, with their members and what is assigned to them.
+
+A barrier is taken first (safety rule S4), and what the coordinator has not written yet is waited for. Metadata and
+assignments are told while a group is stable. A group that does not exist, or is not a classic one, is Dead; from
+version 6 on it is GROUP_ID_NOT_FOUND too (KIP-1043).
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups (Kafka 4.3).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.group_ledger import NotCoordinator
+from agent.handlers.authorized_operations import NOT_ASKED, on_group
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from coordinator.classic_messages import DescribedMember, Description
+from coordinator.log import LedgerUnavailable
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 15
+FIRST_WITH_OPERATIONS = 3
+FIRST_WITH_NOT_FOUND = 6
+DEAD = Description(state="Dead")
+NOTHING = Description(state="")
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body, version = request_body(request.frame), request.frame.api_version
+    is_asked = version >= FIRST_WITH_OPERATIONS and body.include_authorized_operations
+    try:
+        await services.metadata.barrier()
+    except LedgerUnavailable:
+        away = ErrorCode.coordinator_not_available
+        return answer(request.frame, {"groups": [_row(group_id, NOTHING, away) for group_id in body.groups]})
+    turns = Turns(services.clock)
+    groups = []
+    for group_id in body.groups:
+        groups.append(await _described(services, group_id, version, is_asked=is_asked))
+        await turns.row()
+    return await work(rows_at_most(request.frame.body), answer, request.frame, {"groups": groups})
+
+
+async def _described(services: Services, group_id: str, version: int, *, is_asked: bool) -> Mapping[str, Any]:
+    try:
+        group = services.group_ledger.readable(group_id)
+        told = await services.groups.describe(group_id)
+    except NotCoordinator as error:
+        return _row(group_id, NOTHING, error.error_code)
+    if told is not None:
+        return _row(group_id, told, ErrorCode.none, is_asked=is_asked)
+    if version < FIRST_WITH_NOT_FOUND:
+        return _row(group_id, DEAD, ErrorCode.none, is_asked=is_asked)
+    why = "not found" if group is None else "not a classic group"
+    return _row(group_id, DEAD, ErrorCode.group_id_not_found, message=f"Group {group_id}: {why}.")
+
+
+def _row(
+    group_id: str, told: Description, error_code: ErrorCode, *, message: str | None = None, is_asked: bool = False
+) -> Mapping[str, Any]:
+    return {
+        "error_code": error_code,
+        "error_message": message,
+        "group_id": group_id,
+        "group_state": told.state,
+        "protocol_type": told.protocol_type,
+        "protocol_data": told.protocol,
+        "members": [_member(member) for member in told.members],
+        "authorized_operations": on_group(is_asked=is_asked) if error_code is ErrorCode.none else NOT_ASKED,
+    }
+
+
+def _member(member: DescribedMember) -> Mapping[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "member_metadata": member.metadata,
+        "member_assignment": member.assignment,
+    }

@@ -1,0 +1,75 @@
+"""JoinGroup 0-9: a member joins a classic group, and waits until the others have; then a generation begins.
+
+The answer may be minutes away, and the connection's next requests are taken up meanwhile; answers leave in order. In
+version 0 the session's time-out is that of the rebalance too. From 4 on a dynamic member is told an id first and joins
+with it (KIP-394), 5 knows static members (KIP-345), 7 tells the type of protocol (KIP-559), 8 brings a reason, and 9
+can tell a leader not to assign anew (KIP-814). Differs from Kafka: a second JoinGroup of a member that waits has the
+first one answered with REBALANCE_IN_PROGRESS, where Kafka never answers it.
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupJoin (Kafka 4.3).
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.handlers.later import later
+from agent.live_group import next_ticket
+from agent.services import Answer, Request, Services
+from coordinator.classic_messages import Join, JoinAnswer
+from protocol.connection import RequestFrame
+from storage.object_store import Buffer
+
+API_KEY = 11
+FIRST_WITH_REBALANCE_TIMEOUT = 1
+FIRST_WITH_KNOWN_IDS = 4
+FIRST_WITH_INSTANCES = 5
+FIRST_WITH_PROTOCOL_TYPE = 7
+FIRST_WITH_REASON = 8
+FIRST_WITH_SKIPPED_ASSIGNMENT = 9
+MILLISECOND = timedelta(milliseconds=1)
+
+
+async def handle(services: Services, request: Request) -> Answer:
+    frame = request.frame
+    body = request_body(frame)
+    frame.leave_body()
+    told = await services.groups.join(body.group_id, _join(services, request, body))
+    return later(told, lambda join_answer: _answer(frame, join_answer))
+
+
+def _join(services: Services, request: Request, body: Any) -> Join:
+    version, client_id = request.frame.api_version, request.frame.client_id
+    instance_id = body.group_instance_id if version >= FIRST_WITH_INSTANCES else None
+    timeout = body.rebalance_timeout if version >= FIRST_WITH_REBALANCE_TIMEOUT else body.session_timeout
+    return Join(
+        ticket=next_ticket(),
+        member_id=body.member_id,
+        member_id_new=services.groups.new_member_id(client_id, instance_id),
+        group_instance_id=instance_id,
+        client_id=client_id,
+        client_host=request.client_host,
+        protocol_type=body.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in body.protocols),
+        rebalance_timeout_ms=timeout // MILLISECOND,
+        session_timeout_ms=body.session_timeout // MILLISECOND,
+        needs_known_id=version >= FIRST_WITH_KNOWN_IDS,
+        may_skip_assignment=version >= FIRST_WITH_SKIPPED_ASSIGNMENT,
+        reason=(body.reason if version >= FIRST_WITH_REASON else None) or "no reason given",
+    )
+
+
+def _answer(frame: RequestFrame, told: JoinAnswer) -> list[Buffer]:
+    is_typed = frame.api_version >= FIRST_WITH_PROTOCOL_TYPE
+    return answer(
+        frame,
+        {
+            "error_code": told.error_code,
+            "generation_id": told.generation,
+            "protocol_type": told.protocol_type,
+            "protocol_name": told.protocol if is_typed or told.protocol is not None else "",
+            "leader": told.leader,
+            "skip_assignment": told.skip_assignment,
+            "member_id": told.member_id,
+            "members": [member._asdict() for member in told.members],
+        },
+    )

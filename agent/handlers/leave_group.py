@@ -1,0 +1,40 @@
+"""LeaveGroup 0-5: members leave a classic group, or are sent away by an administrator.
+
+Up to version 2 it is one member's, and its error is that of the request. From 3 on it names several, static ones by
+their instance ids alone (KIP-345), each with an error of its own; 5 brings a reason (KIP-800).
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupLeave (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from coordinator.classic_messages import Leaver
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 13
+FIRST_WITH_MEMBERS = 3
+FIRST_WITH_REASON = 5
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body, version = request_body(request.frame), request.frame.api_version
+    if version < FIRST_WITH_MEMBERS:
+        error_code, error_codes = await services.groups.leave(body.group_id, [Leaver(body.member_id, None)])
+        return answer(request.frame, {"error_code": error_codes[0] if error_code is ErrorCode.none else error_code})
+    leavers = [
+        Leaver(
+            member.member_id,
+            member.group_instance_id,
+            (member.reason if version >= FIRST_WITH_REASON else None) or "no reason given",
+        )
+        for member in body.members
+    ]
+    error_code, error_codes = await services.groups.leave(body.group_id, leavers)
+    told = zip(leavers, error_codes, strict=True) if error_code is ErrorCode.none else ()
+    members = [
+        {"member_id": leaver.member_id, "group_instance_id": leaver.group_instance_id, "error_code": member_error}
+        for leaver, member_error in told
+    ]
+    return answer(request.frame, {"error_code": error_code, "members": members})

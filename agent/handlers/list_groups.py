@@ -1,0 +1,74 @@
+"""ListGroups 0-5: the groups that this agent coordinates; who wants all asks every agent.
+
+A barrier is taken first (safety rule S4). Filters ignore case; one that names what does not exist matches nothing.
+Version 4 knows states (KIP-518), 5 types: classic and consumer (KIP-848). A group that only has committed offsets is a
+classic one that is empty. Source: org.apache.kafka.coordinator.group.GroupMetadataManager.listGroups (Kafka 4.3).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.group_ledger import NotCoordinator
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import Turns, work
+from coordinator.consumer_group_values import ConsumerGroup
+from coordinator.log import LedgerUnavailable
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 16
+FIRST_WITH_STATES = 4
+FIRST_WITH_TYPES = 5
+CLASSIC = "classic"
+CONSUMER = "consumer"
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body, version = request_body(request.frame), request.frame.api_version
+    states = _names(body.states_filter) if version >= FIRST_WITH_STATES else frozenset[str]()
+    types = _names(body.types_filter) if version >= FIRST_WITH_TYPES else frozenset[str]()
+    try:
+        await services.metadata.barrier()
+    except LedgerUnavailable:
+        return answer(request.frame, {"error_code": ErrorCode.coordinator_not_available, "groups": []})
+    turns = Turns(services.clock)
+    rows: list[Mapping[str, Any]] = []
+    for group_id in (*services.state.groups, *services.groups.unwritten()):
+        row = await _row(services, group_id)
+        if row is not None and _is_wanted(row["group_state"], states) and _is_wanted(row["group_type"], types):
+            rows.append(row)
+        await turns.row()
+    return await work(len(rows), answer, request.frame, {"error_code": ErrorCode.none, "groups": rows})
+
+
+def _names(wanted: Sequence[str]) -> frozenset[str]:
+    return frozenset(name.strip().lower() for name in wanted)
+
+
+def _is_wanted(name: str, names: frozenset[str]) -> bool:
+    return not names or name.lower() in names
+
+
+async def _row(services: Services, group_id: str) -> Mapping[str, Any] | None:
+    """What is told of a group; None of one that is another agent's, or that is gone."""
+    try:
+        group = services.group_ledger.readable(group_id)
+        told = await services.groups.describe(group_id)
+    except NotCoordinator:
+        return None
+    if told is not None:
+        return {
+            "group_id": group_id,
+            "protocol_type": told.protocol_type,
+            "group_state": told.state,
+            "group_type": CLASSIC,
+        }
+    if group is None or not isinstance(group.value, ConsumerGroup):
+        return None
+    return {
+        "group_id": group_id,
+        "protocol_type": CONSUMER,
+        "group_state": group.value.phase().name.capitalize(),
+        "group_type": CONSUMER,
+    }

@@ -1,0 +1,57 @@
+"""SyncGroup 0-5: a member asks for its assignment; the leader brings everybody's.
+
+Others than the leader wait until its request came, and the connection's next requests are taken up meanwhile. Version 3
+knows static members (KIP-345); from 5 on a member says which protocol it believes in, and has to (KIP-559).
+Differs from Kafka: a second SyncGroup of a member that waits has the first one answered with REBALANCE_IN_PROGRESS,
+where Kafka never answers it. Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupSync,
+org.apache.kafka.server.KafkaApis.handleSyncGroupRequest (Kafka 4.3).
+"""
+
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.handlers.later import later
+from agent.live_group import next_ticket
+from agent.services import Answer, Request, Services
+from coordinator.classic_messages import Sync, SyncAnswer
+from protocol.connection import RequestFrame
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 14
+FIRST_WITH_INSTANCES = 3
+FIRST_WITH_PROTOCOL = 5
+
+
+async def handle(services: Services, request: Request) -> Answer:
+    frame = request.frame
+    body = request_body(frame)
+    frame.leave_body()
+    if frame.api_version >= FIRST_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
+        return _answer(frame, SyncAnswer(error_code=ErrorCode.inconsistent_group_protocol))
+    told = await services.groups.sync(body.group_id, _sync(frame.api_version, body))
+    return later(told, lambda sync_answer: _answer(frame, sync_answer))
+
+
+def _sync(version: int, body: Any) -> Sync:
+    return Sync(
+        ticket=next_ticket(),
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id if version >= FIRST_WITH_INSTANCES else None,
+        generation=body.generation_id,
+        protocol_type=body.protocol_type if version >= FIRST_WITH_PROTOCOL else None,
+        protocol=body.protocol_name if version >= FIRST_WITH_PROTOCOL else None,
+        assignments=tuple((given.member_id, given.assignment) for given in body.assignments),
+    )
+
+
+def _answer(frame: RequestFrame, told: SyncAnswer) -> list[Buffer]:
+    return answer(
+        frame,
+        {
+            "error_code": told.error_code,
+            "protocol_type": told.protocol_type,
+            "protocol_name": told.protocol,
+            "assignment": told.assignment,
+        },
+    )
