@@ -1,0 +1,1 @@
+"""Consumer programs of several libraries, for groups whose coordinators fail: see `told`."""

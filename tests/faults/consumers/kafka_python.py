@@ -1,0 +1,115 @@
+"""Consumers of kafka-python, a thread each: `told` says what they do. Partitions are taken away within `poll` alone."""
+
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.faults.consumers.told import (
+    BATCH,
+    HEARTBEAT_MS,
+    POLL_INTERVAL_MS,
+    POLL_SECONDS,
+    REQUEST_MS,
+    SESSION_MS,
+    Diary,
+    Job,
+    Member,
+    Protocol,
+    ranges_of,
+)
+
+
+class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    def __init__(self, job: Job, member: Member, diary: Diary) -> None:
+        self._job = job
+        self._diary = diary
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=job.bootstrap.split(","),
+            client_id=member.name,
+            group_id=member.group,
+            group_instance_id=member.name if member.protocol is Protocol.STATIC else None,
+            partition_assignment_strategy=[RangePartitionAssignor],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=POLL_INTERVAL_MS,
+            max_poll_records=BATCH,
+            request_timeout_ms=REQUEST_MS,
+            reconnect_backoff_max_ms=1_000,
+            metadata_max_age_ms=5_000,
+            fetch_max_wait_ms=200,
+        )
+
+    def run(self) -> None:
+        consumer, never = self._consumer, threading.Event()
+        consumer.subscribe([self._job.topic], listener=self)
+        while not self._job.is_over:
+            try:
+                found = consumer.poll(timeout_ms=int(POLL_SECONDS * 1000))
+            except KafkaError as error:
+                self._diary.say("X", type(error).__name__)
+                continue
+            self._diary.generation(self._generation)
+            if ranges := self._checked(found):
+                self._diary.processed(ranges)
+                never.wait(self._job.pause_now_s)
+                self._commit(ranges)
+        consumer.close()
+        self._diary.say("D")
+
+    def _checked(self, found: Mapping[TopicPartition, Sequence]) -> dict[int, tuple[int, int]]:  # type: ignore[type-arg]
+        for place, records in found.items():
+            for record in records:
+                self._diary.check_value(place.partition, record.offset, record.value)
+        return ranges_of((place.partition, record.offset) for place, records in found.items() for record in records)
+
+    def _commit(self, ranges: dict[int, tuple[int, int]]) -> None:
+        number = self._diary.committing(ranges)
+        offsets = {
+            TopicPartition(self._job.topic, partition): OffsetAndMetadata(end, "", -1)
+            for partition, (_, end) in ranges.items()
+        }
+        try:
+            self._consumer.commit(offsets)
+        except KafkaError as error:
+            self._diary.failed(number, ranges, type(error).__name__)
+        else:
+            self._diary.committed(number, ranges)
+
+    @property
+    def _generation(self) -> int:
+        return int(self._consumer.group_metadata().generation_id)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._gone("V", revoked)
+
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        self._gone("L", lost)
+
+    def _gone(self, kind: str, places: Iterable[TopicPartition]) -> None:
+        if gone := [place.partition for place in places]:
+            self._diary.partitions(kind, self._generation, gone)
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._diary.partitions("A", self._generation, [place.partition for place in assigned])
+
+
+def main() -> None:
+    job = Job.of(sys.argv[1:])
+    threads = [
+        threading.Thread(target=GroupConsumer(job, member, Diary(member.name)).run, name=member.name)
+        for member in job.members
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
