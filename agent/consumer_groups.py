@@ -1,0 +1,348 @@
+"""Coordinates the groups of the consumer protocol (KIP-848) that are this agent's.
+
+Rule: what a group does is decided by its live copy (`coordinator.consumer_group`) in one go; what it changes is in the
+ledger, under this agent's claim (safety rule S13), before anybody is told: also whoever changed nothing itself, but
+waits for what was changed before it. A change that was refused, or of which nothing is known, and a claim that is over,
+end the copy: whoever waits is told NOT_COORDINATOR, and finds the coordinator, which goes on from the ledger. A group
+that has members is taken up as soon as it falls to this agent, although nobody asks: its members may be gone.
+Heartbeats that change nothing cost no entry. Regular expressions are looked up in a thread, all of a group at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from agent.clock import Clock
+from agent.cpu import run_in_thread
+from agent.group_ledger import GroupLedger, NotCoordinator
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from agent.topic_regexes import matching, regex_problem
+from agent.turns import Turns
+from coordinator.broker_configs import broker_value
+from coordinator.commands import Done, Outcome, Refused
+from coordinator.config_types import split_list
+from coordinator.consumer_group import (
+    ConsumerGroupConfig,
+    ConsumerHeartbeat,
+    GroupRefusal,
+    HeartbeatAnswer,
+    LiveConsumerGroup,
+    check_heartbeat,
+    commit_error,
+)
+from coordinator.consumer_group_values import JOIN_EPOCH, ConsumerGroup, ConsumerGroupChange
+from coordinator.group_configs import group_value
+from coordinator.groups import ClassicGroup, GroupState
+from protocol.errors import ErrorCode
+from protocol.limits import (
+    CONSUMER_GROUP_MEMBERS_MAX,
+    GROUP_CHECK_INTERVAL_S,
+    GROUP_IDS_PER_CLAIM_MAX,
+    GROUP_LEDGER_SECONDS_MAX,
+)
+from protocol.types import SessionId, TopicId
+
+log = logging.getLogger(__name__)
+
+
+class _Live:
+    """One group, as long as this agent holds the claim of `claim_epoch`."""
+
+    def __init__(self, group_id: str, claim_epoch: int, group: LiveConsumerGroup) -> None:
+        self.group_id = group_id
+        self.claim_epoch = claim_epoch
+        self.group = group
+        self.written: asyncio.Future[Outcome] | None = None
+        """The newest change that is on its way to the ledger."""
+        self.is_lost = False
+        self.names_seen = -1
+        """The number of the set of topic names that its expressions were held against."""
+
+
+class ConsumerGroups:
+    """The consumer groups of this agent."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        ledger: GroupLedger,
+        clock: Clock,
+        broker_configs: Mapping[str, str],
+    ) -> None:
+        self._metadata = metadata
+        self._writer = writer
+        self._ledger = ledger
+        self._clock = clock
+        self._broker_configs = broker_configs
+        self._assignors = tuple(split_list(broker_value(broker_configs, "group.consumer.assignors")))
+        self._size_max = min(CONSUMER_GROUP_MEMBERS_MAX, int(broker_value(broker_configs, "group.consumer.max.size")))
+        self._regex_refresh_ms = int(broker_value(broker_configs, "group.consumer.regex.refresh.interval.ms"))
+        self._live: dict[str, _Live] = {}
+        self._regexes_wanted = asyncio.Event()
+        self._names: frozenset[str] = frozenset()
+        self._names_number = 0
+        self._is_stopped = False
+
+    @property
+    def groups_count(self) -> int:
+        """Groups that are held here."""
+        return len(self._live)
+
+    # Requests
+
+    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat, *, is_id_required: bool) -> HeartbeatAnswer:
+        """What the member is told, once the ledger has it. Raises `GroupRefusal` and `NotCoordinator`."""
+        if not group_id:
+            raise GroupRefusal(ErrorCode.invalid_request, "GroupId can't be empty")
+        check_heartbeat(request, self._assignors, is_id_required=is_id_required)
+        problem = await run_in_thread(regex_problem, request.regex) if request.regex else None
+        live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
+        try:
+            answer, change = live.group.heartbeat(
+                request, self._config(group_id), self._find_topic, lambda _: problem, self._clock.monotonic_s()
+            )
+        except GroupRefusal:
+            if live.group.copy.is_new:
+                self._lose(live)
+            raise
+        if change is not None:
+            self._write(live, change)
+        if self._regexes_due(live):
+            self._regexes_wanted.set()
+        await self._settled(live)
+        return answer
+
+    def check_commit(
+        self, group: GroupState, *, member_id: str, epoch: int, api_version: int, is_transactional: bool = False
+    ) -> ErrorCode:
+        """Whether offsets may be committed in that name, for a consumer group that this agent has claimed.
+
+        What is committed upon it has to go to the ledger in the same turn: then it stands there behind all that the
+        answer follows from.
+        """
+        live = self._current(group.group_id)
+        value = group.value if live is None else live.group.group
+        assert isinstance(value, ConsumerGroup), f"group {group.group_id!r} is no consumer group"
+        return commit_error(
+            value, member_id=member_id, epoch=epoch, api_version=api_version, is_transactional=is_transactional
+        )
+
+    def is_live(self, group_id: str) -> bool:
+        """Whether the group is held here, and has members, some of which the ledger may not have yet."""
+        live = self._current(group_id)
+        return live is not None and bool(live.group.group.members)
+
+    def preferred_assignor(self, group: ConsumerGroup) -> str:
+        """The assignor that a described group is said to have."""
+        return LiveConsumerGroup("", group, 0.0).copy.preferred_assignor(self._assignors[0])
+
+    def forget(self, group_id: str) -> None:
+        """The group was deleted, or is of the other kind now."""
+        live = self._live.get(group_id)
+        if live is not None:
+            self._lose(live)
+
+    def stop(self) -> None:
+        """Coordinate nothing any more: members find the next coordinator."""
+        self._is_stopped = True
+        for live in tuple(self._live.values()):
+            self._lose(live)
+
+    # Holding groups
+
+    async def _find(self, group_id: str, *, may_begin: bool) -> _Live:
+        """The group, held here."""
+        live = self._current(group_id)
+        if live is not None:
+            return live
+        if self._is_stopped:
+            raise NotCoordinator(ErrorCode.not_coordinator)
+        if not may_begin:
+            known = await self._ledger.check_readable(group_id)
+            if known is None or not isinstance(known.value, ConsumerGroup):
+                raise _not_found(group_id)
+        group = await self._ledger.claim(group_id)
+        if self._is_stopped:
+            raise NotCoordinator(ErrorCode.not_coordinator)
+        return self._hold(group, may_begin=may_begin)
+
+    def _current(self, group_id: str) -> _Live | None:
+        """The group, where it is held here under a claim that is not over."""
+        live = self._live.get(group_id)
+        if live is None:
+            return None
+        group = self._metadata.state.groups.get(group_id)
+        if live.is_lost or group is None or group.claim_epoch != live.claim_epoch or not self._ledger.is_mine(group_id):
+            self._lose(live)
+            return None
+        return live
+
+    def _hold(self, group: GroupState, *, may_begin: bool) -> _Live:
+        """Go on with a group that is claimed, or begin one where there is none with members."""
+        live = self._current(group.group_id)
+        if live is not None:
+            return live
+        value, epoch = group.value, None
+        if not isinstance(value, ConsumerGroup):
+            if not may_begin or group.has_members:
+                raise _not_found(group.group_id)
+            epoch = value.generation if isinstance(value, ClassicGroup) else None
+            value = None
+        copy = LiveConsumerGroup(group.group_id, value, self._clock.monotonic_s(), epoch=epoch)
+        live = self._live[group.group_id] = _Live(group.group_id, group.claim_epoch, copy)
+        return live
+
+    def _lose(self, live: _Live) -> None:
+        live.is_lost = True
+        if self._live.get(live.group_id) is live:
+            del self._live[live.group_id]
+
+    def _config(self, group_id: str) -> ConsumerGroupConfig:
+        configs = self._metadata.state.group_configs.get(group_id, {})
+        return ConsumerGroupConfig(
+            session_timeout_ms=int(group_value(configs, self._broker_configs, "consumer.session.timeout.ms")),
+            heartbeat_interval_ms=int(group_value(configs, self._broker_configs, "consumer.heartbeat.interval.ms")),
+            max_size=self._size_max,
+            assignors=self._assignors,
+            regex_refresh_ms=self._regex_refresh_ms,
+        )
+
+    def _find_topic(self, name: str) -> tuple[TopicId, int] | None:
+        state = self._metadata.state
+        topic_id = state.topic_ids.get(name)
+        return None if topic_id is None else (topic_id, len(state.topics[topic_id].partitions))
+
+    # Writing
+
+    def _write(self, live: _Live, change: ConsumerGroupChange) -> None:
+        written = self._ledger.write_consumer(live.group_id, change)
+        live.written = written
+        written.add_done_callback(lambda done: self._written(live, done))
+
+    def _written(self, live: _Live, done: asyncio.Future[Outcome]) -> None:
+        if live.written is done:
+            live.written = None
+        if isinstance(outcome := _outcome(done), Refused):
+            log.info(
+                "a change of a consumer group was refused, its members look for the coordinator",
+                extra={"group": live.group_id, "reason": outcome.reason},
+            )
+            self._lose(live)
+
+    async def _settled(self, live: _Live) -> None:
+        """Return once all that was changed by now is applied. Raises `NotCoordinator` where it was not."""
+        written = live.written
+        if written is not None:
+            try:
+                async with self._clock.timeout(GROUP_LEDGER_SECONDS_MAX):
+                    await asyncio.wait([written])
+            except TimeoutError as error:
+                raise NotCoordinator(ErrorCode.coordinator_not_available, "the ledger does not answer") from error
+            if isinstance(outcome := _outcome(written), Refused):
+                raise NotCoordinator(outcome.error_code, outcome.reason)
+        if live.is_lost:
+            raise NotCoordinator(ErrorCode.not_coordinator)
+
+    # Time
+
+    async def run(self) -> None:
+        """Mind time-outs and expressions, and take up and give up groups as agents come and go, for ever."""
+        seen: list[tuple[SessionId, bool]] = []
+        while True:
+            self._regexes_wanted.clear()
+            self._look_at_names()
+            for live in tuple(self._live.values()):
+                if self._current(live.group_id) is live:
+                    self._expire(live)
+                    await self._resolve(live)
+            sessions = self._metadata.state.sessions
+            agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
+            if agents != seen and not self._is_stopped and await self._take_up():
+                seen = agents
+            try:
+                async with self._clock.timeout(GROUP_CHECK_INTERVAL_S):
+                    await self._regexes_wanted.wait()
+            except TimeoutError:
+                continue
+
+    def _expire(self, live: _Live) -> None:
+        gone = live.group.expired(self._config(live.group_id), self._clock.monotonic_s())
+        if gone:
+            log.info(
+                "members of a consumer group were silent for too long and are taken out",
+                extra={"group": live.group_id, "members": len(gone)},
+            )
+            change = live.group.fence(gone, self._find_topic)
+            if change is not None:
+                self._write(live, change)
+        if not live.group.group.members and live.written is None:
+            # The ledger has all of it.
+            self._lose(live)
+
+    def _look_at_names(self) -> None:
+        """Give another number to another set of topic names, where any expression wants to know."""
+        if any(live.group.group.regexes for live in self._live.values()):
+            names = frozenset(self._metadata.state.topic_ids)
+            if names != self._names:
+                self._names = names
+                self._names_number += 1
+
+    def _regexes_due(self, live: _Live) -> list[str]:
+        return live.group.regexes_due(
+            self._config(live.group_id),
+            self._clock.monotonic_s(),
+            are_topics_new=live.names_seen != self._names_number,
+        )
+
+    async def _resolve(self, live: _Live) -> None:
+        regexes = self._regexes_due(live)
+        if not regexes:
+            return
+        live.names_seen = self._names_number
+        found = await run_in_thread(matching, regexes, list(self._metadata.state.topic_ids))
+        if self._current(live.group_id) is live:
+            change = live.group.put_resolved(found, self._find_topic, self._clock.monotonic_s())
+            if change is not None:
+                self._write(live, change)
+
+    async def _take_up(self) -> bool:
+        """Claim the groups with members that are this agent's now; False where that has to be tried again."""
+        turns = Turns(self._clock)
+        wanted: list[str] = []
+        for group_id in tuple(self._metadata.state.groups):
+            await turns.row()
+            group = self._metadata.state.groups.get(group_id)
+            has_members = group is not None and isinstance(group.value, ConsumerGroup) and group.has_members
+            if (
+                has_members
+                and group_id not in self._live
+                and self._ledger.coordinator(group_id) == self._writer.session
+            ):
+                wanted.append(group_id)
+        is_done = True
+        for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
+            claims = (self._take_up_one(group_id) for group_id in wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
+            is_done = all(await asyncio.gather(*claims)) and is_done
+        return is_done
+
+    async def _take_up_one(self, group_id: str) -> bool:
+        try:
+            self._hold(await self._ledger.claim(group_id), may_begin=False)
+        except NotCoordinator as error:
+            return error.error_code is ErrorCode.not_coordinator
+        except GroupRefusal:
+            return True
+        return True
+
+
+def _not_found(group_id: str) -> GroupRefusal:
+    return GroupRefusal(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}")
+
+
+def _outcome(done: asyncio.Future[Outcome]) -> Done | Refused:
+    outcome = done.result()
+    assert isinstance(outcome, Done | Refused), f"unexpected outcome of a change: {outcome}"
+    return outcome

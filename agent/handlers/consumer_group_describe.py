@@ -1,0 +1,115 @@
+"""ConsumerGroupDescribe 0-1: consumer groups with their members and assignments (KIP-848), as the ledger has them.
+
+The answer is as of a barrier (safety rule S4), by the group's coordinator. Version 1 tells which members still speak
+the classic protocol. A group of another kind does not exist here.
+Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupDescribe, ConsumerGroup.asDescribedGroup, Kafka 4.3.
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from agent.group_ledger import NotCoordinator
+from agent.handlers.authorized_operations import on_group
+from agent.handlers.entities import Values, answer, request_body
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from coordinator.consumer_group_values import ConsumerGroup, GroupPhase, Partitions, without_epochs
+from coordinator.log import LedgerUnavailable
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 69
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+_PHASES = {
+    GroupPhase.EMPTY: "Empty",
+    GroupPhase.ASSIGNING: "Assigning",
+    GroupPhase.RECONCILING: "Reconciling",
+    GroupPhase.STABLE: "Stable",
+}
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    frame = request.frame
+    body = await work(rows_at_most(frame.body), request_body, frame)
+    try:
+        await services.metadata.barrier()
+    except LedgerUnavailable:
+        away = ErrorCode.coordinator_not_available
+        groups = [_error(group_id, away, "the ledger does not answer") for group_id in body.group_ids]
+        return answer(frame, {"groups": groups})
+    turns = Turns(services.clock)
+    groups = []
+    row_count = 0
+    for group_id in body.group_ids:
+        groups.append(_group(services, group_id, is_asked=body.include_authorized_operations))
+        row_count += 1 + len(groups[-1]["members"])
+        await turns.row()
+    return await work(row_count, answer, frame, {"groups": groups})
+
+
+def _group(services: Services, group_id: str, *, is_asked: bool) -> dict[str, Any]:
+    if not group_id:
+        return _error(group_id, ErrorCode.invalid_group_id, None)
+    try:
+        found = services.group_ledger.readable(group_id)
+    except NotCoordinator as error:
+        return _error(group_id, error.error_code, error.message)
+    if found is None or not isinstance(found.value, ConsumerGroup):
+        return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+    group = found.value
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "group_id": group_id,
+        "group_state": _PHASES[group.phase()],
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.target_epoch,
+        "assignor_name": services.consumer_groups.preferred_assignor(group),
+        "members": [_member(services, group, member_id) for member_id in sorted(group.members)],
+        "authorized_operations": on_group(is_asked=is_asked),
+    }
+
+
+def _member(services: Services, group: ConsumerGroup, member_id: str) -> Values:
+    member = group.members[member_id]
+    assignment = group.assignment(member_id)
+    return {
+        "member_id": member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": assignment.epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.subscribed_names,
+        "subscribed_topic_regex": member.subscribed_regex,
+        "assignment": _topics(services, without_epochs(assignment.assigned)),
+        "target_assignment": _topics(services, group.targets.get(member_id, ())),
+        "member_type": CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    }
+
+
+def _topics(services: Services, found: Partitions) -> Values:
+    """Those that exist still."""
+    topics = services.state.topics
+    return {
+        "topic_partitions": [
+            {"topic_id": uuid.UUID(bytes=topic_id), "topic_name": topics[topic_id].name, "partitions": indexes}
+            for topic_id, indexes in found
+            if topic_id in topics
+        ]
+    }
+
+
+def _error(group_id: str, error_code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "error_code": error_code,
+        "error_message": message,
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+    }

@@ -1,0 +1,97 @@
+"""ConsumerGroupHeartbeat 0-1: a member of a consumer group joins, reports, or leaves (KIP-848).
+
+The group's coordinator answers once what it made of it is in the ledger (`agent.consumer_groups`). In version 0 a
+member without an id is given one; from version 1 on it makes its own, and may subscribe by a regular expression.
+Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupHeartbeat, Kafka 4.3.
+"""
+
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from kio.static.primitive import i32Timedelta
+
+from agent.group_ledger import NotCoordinator
+from agent.handlers.entities import Values, answer, request_body
+from agent.ids import uuid_text
+from agent.services import Request, Services
+from coordinator.consumer_group import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
+from coordinator.consumer_group_values import JOIN_EPOCH, Partitions, partitions
+from protocol.errors import ErrorCode
+from protocol.types import TopicId
+from storage.object_store import Buffer
+
+API_KEY = 68
+FIRST_WITH_OWN_IDS = 1
+_MILLISECOND = timedelta(milliseconds=1)
+_NO_TOPIC = bytes(16)
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    frame = request.frame
+    body = request_body(frame)
+    is_id_required = frame.api_version >= FIRST_WITH_OWN_IDS
+    member_id = body.member_id
+    if not member_id and not is_id_required and body.member_epoch == JOIN_EPOCH:
+        member_id = uuid_text(services.ids.new_uuid())
+    heartbeat = ConsumerHeartbeat(
+        member_id=member_id,
+        epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=max(NOT_SAID, body.rebalance_timeout // _MILLISECOND),
+        names=body.subscribed_topic_names,
+        regex=body.subscribed_topic_regex if is_id_required else None,
+        server_assignor=body.server_assignor,
+        owned=_owned(body.topic_partitions),
+        client_id=frame.client_id or "",
+        client_host=request.client_host,
+    )
+    try:
+        told = await services.consumer_groups.heartbeat(body.group_id, heartbeat, is_id_required=is_id_required)
+    except GroupRefusal as refusal:
+        return answer(frame, _error(refusal.error_code, refusal.message))
+    except NotCoordinator as error:
+        return answer(frame, _error(error.error_code, error.message))
+    return answer(frame, _told(told))
+
+
+def _owned(topics: Sequence[Any] | None) -> Partitions | None:
+    if topics is None:
+        return None
+    found: dict[TopicId, set[int]] = {}
+    for topic in topics:
+        topic_id = TopicId(_NO_TOPIC if topic.topic_id is None else topic.topic_id.bytes)
+        found.setdefault(topic_id, set()).update(topic.partitions)
+    return partitions(found)
+
+
+def _error(error_code: ErrorCode, message: str | None) -> Values:
+    return {
+        "error_code": error_code,
+        "error_message": message,
+        "member_epoch": 0,
+        "heartbeat_interval": _milliseconds(0),
+    }
+
+
+def _told(told: HeartbeatAnswer) -> Values:
+    return {
+        "error_code": ErrorCode.none,
+        "member_id": told.member_id,
+        "member_epoch": told.epoch,
+        "heartbeat_interval": _milliseconds(told.heartbeat_interval_ms),
+        "assignment": None
+        if told.assigned is None
+        else {
+            "topic_partitions": [
+                {"topic_id": uuid.UUID(bytes=topic_id), "partitions": [index for index, _ in rows]}
+                for topic_id, rows in told.assigned
+            ]
+        },
+    }
+
+
+def _milliseconds(count: int) -> i32Timedelta:
+    return i32Timedelta.parse(timedelta(milliseconds=count))

@@ -1,0 +1,51 @@
+"""Regular expressions of subscriptions (KIP-848), by RE2 as pyarrow carries it.
+
+Rule: Kafka uses RE2/J; RE2 has its syntax and, like it, needs time in step with the text, whatever the expression: no
+client can make it take long. It takes a name where it matches the whole of it. Importing pyarrow takes a fifth of a
+second, and many topics some milliseconds, so all of this is called in a thread.
+Differs from Kafka: an expression that ends within `\\Q` is refused, as are the few escapes that RE2/J alone knows.
+Source: org.apache.kafka.coordinator.group.modern.consumer.TopicRegexResolver, Kafka 4.3.
+"""
+# Without stubs, pyright does not see functions that are made at import.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from protocol.limits import CONSUMER_GROUP_REGEX_CHARS_MAX, CONSUMER_GROUP_REGEXES_MAX
+
+
+@lru_cache(maxsize=CONSUMER_GROUP_REGEXES_MAX)
+def regex_problem(regex: str) -> str | None:
+    """What is wrong with the expression, in RE2's words; None where nothing is."""
+    import pyarrow
+
+    if len(regex) > CONSUMER_GROUP_REGEX_CHARS_MAX:
+        return f"it has {len(regex)} characters, {CONSUMER_GROUP_REGEX_CHARS_MAX} is the most"
+    try:
+        for pattern in (regex, _whole(regex)):
+            _matches([""], pattern)
+    except pyarrow.ArrowInvalid as error:
+        return str(error).removeprefix("Invalid regular expression: ")
+    return None
+
+
+def matching(regexes: Iterable[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The names that each of the expressions matches, in their order. The expressions are ones without a problem."""
+    ordered = sorted(names)
+    return {
+        regex: tuple(name for name, is_match in zip(ordered, _matches(ordered, _whole(regex)), strict=True) if is_match)
+        for regex in regexes
+    }
+
+
+def _whole(regex: str) -> str:
+    return rf"\A(?:{regex})\z"
+
+
+def _matches(names: Sequence[str], pattern: str) -> list[bool]:
+    import pyarrow
+    import pyarrow.compute as compute
+
+    found: list[bool] = compute.match_substring_regex(pyarrow.array(names, pyarrow.string()), pattern).to_pylist()
+    return found

@@ -1,0 +1,472 @@
+"""A live group of the consumer protocol (KIP-848): what its coordinator makes of heartbeats, leavings and silence.
+
+Rule: pure; time comes in as seconds of the coordinator's monotonic clock. A request that cannot be met raises
+`GroupRefusal` and leaves the group as it was, the session time-outs too. Otherwise the group changes at once, and the
+rows of that are what the ledger has to take before the answer may be given. Who was heard of when is not durable: a new
+coordinator gives every member a whole session time-out.
+
+A heartbeat does, in this order: find or make the member; note what it says of itself; raise the group epoch where the
+subscribed topics are others, or look different; make a target assignment where the epoch was raised; take the member
+one step towards it (`coordinator.consumer_group_reconciliation`).
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat, Kafka 4.3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from coordinator.assignors import RANGE, UNIFORM
+from coordinator.consumer_group_copy import FindTopic, GroupCopy
+from coordinator.consumer_group_reconciliation import Aim, has_only, reconcile
+from coordinator.consumer_group_values import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NEW_MEMBER,
+    ConsumerGroup,
+    ConsumerGroupChange,
+    ConsumerMember,
+    MemberAssignment,
+    MemberState,
+    OwnedPartitions,
+    Partitions,
+)
+from protocol.errors import ErrorCode
+from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX, CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN
+
+NOT_SAID = -1
+
+
+class GroupRefusal(Exception):
+    """The request cannot be met; the client is told the code and the message."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupConfig:
+    """The configs of one group, by the names of its dynamic config or of the broker's."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_size: int
+    assignors: tuple[str, ...] = (UNIFORM, RANGE)
+    """The first is taken where members name none."""
+    regex_refresh_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat:
+    """A ConsumerGroupHeartbeat request; None, or `NOT_SAID`, is what has not changed since the last one."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    names: tuple[str, ...] | None
+    regex: str | None
+    server_assignor: str | None
+    owned: Partitions | None
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int
+    assigned: OwnedPartitions | None
+    """None where the member knows it already."""
+
+
+def check_heartbeat(request: ConsumerHeartbeat, assignors: tuple[str, ...], *, is_id_required: bool) -> None:
+    """Raise `GroupRefusal` where the request is nonsense, whatever the group.
+
+    `is_id_required`: the member makes its own id (version 1 on). Source: GroupCoordinatorService.
+    """
+    epoch = request.epoch
+    if not request.member_id and (is_id_required or epoch != JOIN_EPOCH):
+        raise _invalid("MemberId can't be empty")
+    if request.instance_id == "":
+        raise _invalid("InstanceId can't be empty")
+    if request.rack_id == "":
+        raise _invalid("RackId can't be empty")
+    if epoch < LEAVE_STATIC_EPOCH:
+        raise _invalid(f"MemberEpoch {epoch} is none")
+    if epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+        raise _invalid("InstanceId can't be null where MemberEpoch is -2")
+    if epoch == JOIN_EPOCH:
+        if request.rebalance_timeout_ms == NOT_SAID:
+            raise _invalid("RebalanceTimeoutMs must be provided in the first request")
+        if request.owned != ():
+            raise _invalid("TopicPartitions must be empty when (re-)joining")
+        if request.names is None and request.regex is None:
+            raise _invalid("SubscribedTopicNames or SubscribedTopicRegex must be set when (re-)joining")
+    texts = (request.member_id, request.instance_id, request.rack_id, request.regex, *(request.names or ()))
+    if sum(len(text) for text in texts if text is not None) > CONSUMER_GROUP_MEMBER_BYTES_MAX:
+        raise _invalid(f"a member may tell {CONSUMER_GROUP_MEMBER_BYTES_MAX} characters of itself, topics included")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise GroupRefusal(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {request.server_assignor!r} is not supported; these are: {', '.join(assignors)}",
+        )
+
+
+def _invalid(message: str) -> GroupRefusal:
+    return GroupRefusal(ErrorCode.invalid_request, message)
+
+
+class LiveConsumerGroup:
+    """A group as its coordinator has it in memory."""
+
+    def __init__(self, group_id: str, group: ConsumerGroup | None, now_s: float, *, epoch: int | None = None) -> None:
+        """Of the group in the state, or of none: then it begins with the first member, at `epoch` where that is given.
+
+        Members' time-outs begin at the next `expire`.
+        """
+        self.group_id = group_id
+        self.copy = GroupCopy(group, epoch=epoch)
+        self.sessions: dict[str, float] = {}
+        """When each member counts as gone that was heard of, or whose time began."""
+        self.revocations: dict[str, tuple[int, float]] = {}
+        """By when members must have given up partitions, and the epoch in which they were asked to."""
+        self.regexes_resolved_s: float | None = None
+        """When expressions were last looked up."""
+        self._loaded_s = now_s
+        self.due_s = now_s
+        """`expire` has nothing to do before."""
+
+    @property
+    def group(self) -> ConsumerGroup:
+        return self.copy.group
+
+    # Heartbeats.
+
+    def heartbeat(
+        self,
+        request: ConsumerHeartbeat,
+        config: ConsumerGroupConfig,
+        find_topic: FindTopic,
+        check_regex: Callable[[str], str | None],
+        now_s: float,
+    ) -> tuple[HeartbeatAnswer, ConsumerGroupChange | None]:
+        """The answer, and the rows that must be in the ledger first.
+
+        `check_regex`: what is wrong with an expression that nobody in the group has used yet; None where nothing is.
+        """
+        if request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            return self._leave(request, find_topic)
+        before, standing, replaced = self._find_member(request, config)
+        member = _updated(before, request)
+        is_same_regex = before is not None and before.subscribed_regex == member.subscribed_regex
+        if member.subscribed_regex and not is_same_regex and not self.copy.regex_count(member.subscribed_regex):
+            problem = check_regex(member.subscribed_regex)
+            if problem is not None:
+                raise GroupRefusal(
+                    ErrorCode.invalid_regular_expression,
+                    f"SubscribedTopicRegex {member.subscribed_regex!r} cannot be read: {problem}",
+                )
+        if replaced is not None:
+            target = self.group.targets.get(replaced.member_id, ())
+            self._remove(replaced.member_id)
+            self.copy.put_member(member)
+            self.copy.put_target(member.member_id, target)
+        self.copy.put_member(member)
+        has_other_names = before is None or before.subscribed_names != member.subscribed_names
+        if before is None:
+            has_other_names = bool(member.subscribed_names)
+        self.copy.drop_unused_regexes()
+        self._update_target(
+            config,
+            find_topic,
+            is_wanted=self.copy.is_new or has_other_names or (not is_same_regex and self._is_resolved(member, before)),
+        )
+        has_changed = has_other_names or not is_same_regex
+        after = self._step(member, standing, request.owned, find_topic, now_s, has_changed=has_changed)
+        self._reset_session(member.member_id, config.session_timeout_ms, now_s)
+        is_full = (
+            request.rebalance_timeout_ms != NOT_SAID
+            and (request.names is not None or request.regex is not None)
+            and request.owned is not None
+        )
+        is_told = request.epoch == JOIN_EPOCH or is_full or after.assigned != standing.assigned
+        answer = HeartbeatAnswer(
+            member_id=member.member_id,
+            epoch=after.epoch,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            assigned=after.assigned if is_told else None,
+        )
+        return answer, self.copy.take_change()
+
+    def _find_member(
+        self, request: ConsumerHeartbeat, config: ConsumerGroupConfig
+    ) -> tuple[ConsumerMember | None, MemberAssignment, ConsumerMember | None]:
+        """The member as it was, where it stands, and the static member in whose place it comes."""
+        member_id = request.member_id
+        member = self.group.members.get(member_id)
+        if len(self.group.members) >= config.max_size and member is None:
+            raise GroupRefusal(
+                ErrorCode.group_max_size_reached,
+                f"group {self.group_id!r} has {len(self.group.members)} members, which is the most",
+            )
+        if request.instance_id is not None:
+            return self._find_static(request, request.instance_id)
+        if member is None and request.epoch != JOIN_EPOCH:
+            raise self._unknown(member_id)
+        standing = self.group.assignment(member_id)
+        self._check_epoch(request, standing)
+        return member, standing, None
+
+    def _find_static(
+        self, request: ConsumerHeartbeat, instance_id: str
+    ) -> tuple[ConsumerMember | None, MemberAssignment, ConsumerMember | None]:
+        member = self.copy.static_member(instance_id)
+        if request.epoch != JOIN_EPOCH:
+            if member is None:
+                raise self._unknown_instance(instance_id)
+            self._check_instance(member, request)
+            standing = self.group.assignment(member.member_id)
+            self._check_epoch(request, standing)
+            return member, standing, None
+        if member is None:
+            existing = self.group.members.get(request.member_id)
+            return existing, self.group.assignment(request.member_id), None
+        standing = self.group.assignment(member.member_id)
+        if member.member_id == request.member_id:
+            # Differs from Kafka, which answers UNRELEASED_INSTANCE_ID: a fenced member that joins again is itself.
+            return member, standing, None
+        if member.classic is None and standing.epoch != LEAVE_STATIC_EPOCH:
+            raise GroupRefusal(
+                ErrorCode.unreleased_instance_id,
+                f"instance id {instance_id!r} is member {member.member_id!r}'s, which has not left",
+            )
+        return member, replace(standing, epoch=0, previous_epoch=0), member
+
+    def _check_epoch(self, request: ConsumerHeartbeat, standing: MemberAssignment) -> None:
+        """Source: throwIfConsumerGroupMemberEpochIsInvalid. Joining again is never wrong."""
+        if request.epoch in (JOIN_EPOCH, standing.epoch):
+            return
+        is_answer_lost = request.epoch == standing.previous_epoch and has_only(request.owned, standing.assigned)
+        if request.epoch > standing.epoch or not is_answer_lost:
+            raise GroupRefusal(
+                ErrorCode.fenced_member_epoch,
+                f"member {request.member_id!r} says epoch {request.epoch}, and is at {standing.epoch}: "
+                "it must give up its partitions and join again",
+            )
+
+    def _check_instance(self, member: ConsumerMember, request: ConsumerHeartbeat) -> None:
+        if member.member_id != request.member_id:
+            raise GroupRefusal(
+                ErrorCode.fenced_instance_id,
+                f"instance id {request.instance_id!r} is now member {member.member_id!r}'s",
+            )
+
+    def _unknown(self, member_id: str) -> GroupRefusal:
+        return GroupRefusal(ErrorCode.unknown_member_id, f"{member_id!r} is no member of group {self.group_id!r}")
+
+    def _unknown_instance(self, instance_id: str) -> GroupRefusal:
+        return GroupRefusal(
+            ErrorCode.unknown_member_id, f"instance id {instance_id!r} is no member of group {self.group_id!r}"
+        )
+
+    def _is_resolved(self, member: ConsumerMember, before: ConsumerMember | None) -> bool:
+        """Whether another expression changes at once what the member gets, or only once it is looked up."""
+        if not member.subscribed_regex:
+            return before is not None and bool(before.subscribed_regex)
+        return member.subscribed_regex in self.group.regexes
+
+    def _update_target(self, config: ConsumerGroupConfig, find_topic: FindTopic, *, is_wanted: bool) -> None:
+        """Raise the epoch where that is wanted or topics look different; compute the assignment that it asks for."""
+        topics_hash = self.copy.topics_hash(find_topic)
+        if is_wanted or topics_hash != self.group.topics_hash:
+            self.copy.raise_epoch(topics_hash)
+        if self.group.epoch > self.group.target_epoch:
+            self.copy.assign(self.copy.preferred_assignor(config.assignors[0]), find_topic)
+
+    def _step(
+        self,
+        member: ConsumerMember,
+        standing: MemberAssignment,
+        said: Partitions | None,
+        find_topic: FindTopic,
+        now_s: float,
+        *,
+        has_changed: bool,
+    ) -> MemberAssignment:
+        """Take the member one step towards its target."""
+        member_id = member.member_id
+        aim = Aim(
+            epoch=self.group.target_epoch,
+            target=self.group.targets.get(member_id, ()),
+            subscribed=lambda: self.copy.topics_of(member, find_topic),
+            has_changed=has_changed,
+            is_free=lambda topic_id, index: self.copy.owner(topic_id, index) in (None, member_id),
+        )
+        after = reconcile(standing, aim, said)
+        if after != self.group.assignment(member_id):
+            self.copy.put_assignment(member_id, after)
+            if member.classic is None and after.state is MemberState.UNREVOKED_PARTITIONS:
+                deadline_s = now_s + member.rebalance_timeout_ms / 1000
+                self.revocations[member_id] = after.epoch, deadline_s
+                self.due_s = min(self.due_s, deadline_s)
+            else:
+                self.revocations.pop(member_id, None)
+        return after
+
+    # Leaving, and being gone.
+
+    def _leave(
+        self, request: ConsumerHeartbeat, find_topic: FindTopic
+    ) -> tuple[HeartbeatAnswer, ConsumerGroupChange | None]:
+        if request.instance_id is None:
+            member = self.group.members.get(request.member_id)
+            if member is None:
+                raise self._unknown(request.member_id)
+        else:
+            member = self.copy.static_member(request.instance_id)
+            if member is None:
+                raise self._unknown_instance(request.instance_id)
+            self._check_instance(member, request)
+        answer = HeartbeatAnswer(
+            member_id=member.member_id, epoch=request.epoch, heartbeat_interval_ms=0, assigned=None
+        )
+        if request.epoch == LEAVE_STATIC_EPOCH:
+            standing = self.group.assignment(member.member_id)
+            self.copy.put_assignment(member.member_id, replace(standing, epoch=LEAVE_STATIC_EPOCH, revoking=()))
+            self.revocations.pop(member.member_id, None)
+            return answer, self.copy.take_change()
+        return answer, self.fence([member.member_id], find_topic)
+
+    def fence(self, member_ids: list[str], find_topic: FindTopic) -> ConsumerGroupChange | None:
+        """Take members out of the group; who stays is given what they had with its next heartbeats."""
+        for member_id in member_ids:
+            self._remove(member_id)
+        self.copy.drop_unused_regexes()
+        self.copy.raise_epoch(self.copy.topics_hash(find_topic))
+        return self.copy.take_change()
+
+    def _remove(self, member_id: str) -> None:
+        self.copy.remove(member_id)
+        self.sessions.pop(member_id, None)
+        self.revocations.pop(member_id, None)
+
+    def expired(self, config: ConsumerGroupConfig, now_s: float) -> list[str]:
+        """Members that were silent for too long, or that did not give up partitions in time: to be fenced."""
+        if now_s < self.due_s:
+            return []
+        for member_id, member in self.group.members.items():
+            if member_id not in self.sessions:
+                self.sessions[member_id] = self._loaded_s + _session_timeout_ms(member, config) / 1000
+            standing = self.group.assignment(member_id)
+            is_late_to_revoke = member.classic is None and standing.state is MemberState.UNREVOKED_PARTITIONS
+            if is_late_to_revoke and member_id not in self.revocations:
+                self.revocations[member_id] = standing.epoch, self._loaded_s + member.rebalance_timeout_ms / 1000
+        gone = {member_id for member_id, deadline_s in self.sessions.items() if deadline_s <= now_s}
+        for member_id, (epoch, deadline_s) in list(self.revocations.items()):
+            if deadline_s <= now_s:
+                del self.revocations[member_id]
+                if self.group.assignment(member_id).epoch == epoch:
+                    gone.add(member_id)
+        deadlines = [*self.sessions.values(), *(deadline_s for _, deadline_s in self.revocations.values())]
+        self.due_s = min((deadline_s for deadline_s in deadlines if deadline_s > now_s), default=float("inf"))
+        return sorted(gone)
+
+    def _reset_session(self, member_id: str, timeout_ms: int, now_s: float) -> None:
+        self.sessions[member_id] = now_s + timeout_ms / 1000
+        self.due_s = min(self.due_s, self.sessions[member_id])
+
+    # Regular expressions.
+
+    def regexes_due(self, config: ConsumerGroupConfig, now_s: float, *, are_topics_new: bool) -> list[str]:
+        """Expressions that are to be looked up now, all of the group at once, so that they cause one rebalance.
+
+        Source: maybeUpdateRegularExpressions.
+        """
+        regexes = self.copy.subscribed_regexes()
+        if not regexes:
+            return []
+        since_s = None if self.regexes_resolved_s is None else now_s - self.regexes_resolved_s
+        if since_s is not None and since_s <= CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN:
+            return []
+        is_unresolved = any(regex not in self.group.regexes for regex in regexes)
+        is_old = since_s is None or since_s * 1000 > config.regex_refresh_ms
+        return regexes if is_unresolved or are_topics_new or is_old else []
+
+    def put_resolved(
+        self, found: dict[str, tuple[str, ...]], find_topic: FindTopic, now_s: float
+    ) -> ConsumerGroupChange | None:
+        """Take in what expressions match. The group epoch rises where it is something else than before."""
+        self.regexes_resolved_s = now_s
+        has_changed = False
+        for regex, names in sorted(found.items()):
+            if self.copy.regex_count(regex):
+                has_changed |= self.group.regexes.get(regex, ()) != names
+                self.copy.put_regex(regex, names)
+        topics_hash = self.copy.topics_hash(find_topic)
+        if has_changed or topics_hash != self.group.topics_hash:
+            self.copy.raise_epoch(topics_hash)
+        return self.copy.take_change()
+
+
+def _updated(before: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMember:
+    """The member as the request says that it is now; what it does not say stays."""
+    names = None if request.names is None else tuple(sorted(set(request.names)))
+    if before is None:
+        return ConsumerMember(
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            subscribed_names=names or (),
+            subscribed_regex=request.regex or "",
+            server_assignor=request.server_assignor,
+        )
+    is_timeout_said = request.rebalance_timeout_ms != NOT_SAID
+    return ConsumerMember(
+        member_id=request.member_id,
+        instance_id=request.instance_id if request.instance_id is not None else before.instance_id,
+        rack_id=request.rack_id if request.rack_id is not None else before.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if is_timeout_said else before.rebalance_timeout_ms,
+        subscribed_names=before.subscribed_names if names is None else names,
+        subscribed_regex=before.subscribed_regex if request.regex is None else request.regex,
+        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
+    )
+
+
+def _session_timeout_ms(member: ConsumerMember, config: ConsumerGroupConfig) -> int:
+    return config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+
+
+# Offsets.
+
+
+def commit_error(
+    group: ConsumerGroup, *, member_id: str, epoch: int, api_version: int, is_transactional: bool = False
+) -> ErrorCode:
+    """Whether a member may commit offsets. Source: ConsumerGroup.validateOffsetCommit."""
+    if epoch < 0 and not group.members:
+        return ErrorCode.none
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.unknown_member_id
+    if not is_transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
+        return ErrorCode.unsupported_version
+    return _epoch_error(group, member, epoch)
+
+
+COMMIT_VERSION_MIN = 9
+"""Of OffsetCommit, for members that speak the consumer protocol."""
+
+
+def _epoch_error(group: ConsumerGroup, member: ConsumerMember, epoch: int) -> ErrorCode:
+    if epoch == group.assignments.get(member.member_id, NEW_MEMBER).epoch:
+        return ErrorCode.none
+    return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
