@@ -3,7 +3,7 @@
 Rule: nothing is read and nothing awaited here. What archived records come to is not known before they are read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from coordinator.chunk_index import ChunkRef
 from coordinator.state import PartitionState, TopicState
@@ -57,7 +57,7 @@ def stored_bytes(chunks: Iterable[ChunkRef]) -> int:
     return sum(byte_count for _, _, byte_count in {(c.object_id, c.byte_first, c.byte_count) for c in chunks})
 
 
-def archive_compression(topic: TopicState, broker_configs: dict[str, str]) -> Compression:
+def archive_compression(topic: TopicState, broker_configs: Mapping[str, str]) -> Compression:
     """How archived records are compressed when they are served: as the topic says, or not at all by default."""
     name = effective(topic.configs, broker_configs, "compression.type")
     return Compression[name.upper()] if name.upper() in Compression.__members__ else Compression.NONE

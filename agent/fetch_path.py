@@ -10,7 +10,7 @@ Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, De
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.chunk_cache import ServedChunk
@@ -128,7 +128,7 @@ class FetchPath:
         budget: ReadBudget,
         ahead: ReadAhead,
         clock: Clock,
-        broker_configs: dict[str, str],
+        broker_configs: Mapping[str, str],
         confirmed_s: Callable[[], float],
         metrics: Metrics,
     ) -> None:

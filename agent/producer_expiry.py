@@ -32,7 +32,7 @@ class ProducerExpiry:
         housekeeper: Housekeeper,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
-        expiration_ms: int,
+        expiration_ms: Callable[[], int],
     ) -> None:
         self._metadata = metadata
         self._writer = writer
@@ -53,7 +53,7 @@ class ProducerExpiry:
         now_ms = self._proposed_time()
         if now_ms is None:
             return False
-        cutoff_ms = Milliseconds(now_ms - self._expiration_ms)
+        cutoff_ms = Milliseconds(now_ms - self._expiration_ms())
         if not has_idle_producers(self._metadata.state, cutoff_ms):
             return False
         await self._writer.submit(ExpireProducers(cutoff_ms=cutoff_ms))

@@ -1,11 +1,13 @@
 """What a topic's configs say about records, worked out once per topic.
 
-Rule: pure; the configs of a topic are replaced as a whole when they change, so the same mapping means the same rules.
+Rule: pure; the configs of a topic, and those of brokers, are replaced as a whole when they change, so the same mappings
+mean the same rules.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agent.config_layers import BrokerConfigs
 from coordinator.state import TopicState
 from coordinator.topic_configs import effective
 from protocol.limits import RECORD_RULES_CACHED_MAX
@@ -26,16 +28,21 @@ class RecordRules:
 class RecordRulesOfTopics:
     """The rules of each topic, kept until its configs are others, or until they are the longest kept of many topics."""
 
-    def __init__(self, broker_configs: Mapping[str, str]) -> None:
+    def __init__(self, broker_configs: BrokerConfigs) -> None:
         self._broker_configs = broker_configs
+        self._kept_for: Mapping[str, str] | None = None
         self._kept: dict[TopicId, tuple[Mapping[str, str], RecordRules]] = {}
 
     def rules(self, topic: TopicState) -> RecordRules:
+        now = self._broker_configs.now
+        if now is not self._kept_for:
+            self._kept.clear()
+            self._kept_for = now
         kept = self._kept.get(topic.topic_id)
         if kept is None or kept[0] is not topic.configs:
             if len(self._kept) >= RECORD_RULES_CACHED_MAX:
                 del self._kept[next(iter(self._kept))]
-            kept = self._kept[topic.topic_id] = (topic.configs, record_rules(topic, self._broker_configs))
+            kept = self._kept[topic.topic_id] = (topic.configs, record_rules(topic, now))
         return kept[1]
 
 

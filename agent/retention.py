@@ -3,8 +3,8 @@
 Rule: the housekeeper alone proposes it, with a time from a checked clock; without one nothing is dropped (safety rule
 S2). What goes is worked out where the entry is applied; nothing is written while nothing is due. An entry is small, and
 the next one is written when it was applied: applying one holds up every agent (`agent.entry_shares`).
-Interval and defaults: log.retention.check.interval.ms, log.retention.* and log.cleanup.policy, as this agent was given
-them.
+Interval and defaults: log.retention.check.interval.ms, log.retention.* and log.cleanup.policy, as they hold on this
+agent.
 Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs (Kafka 4.3).
 """
 
@@ -97,7 +97,7 @@ class Retention:
         turns = Turns(self._clock)
         due: list[tuple[PartitionId, int]] = []
         for topic in list(self._metadata.state.topics.values()):
-            for index, chunk_count in enumerate(due_chunks(topic, proposed)):
+            for index, chunk_count in enumerate(due_chunks(self._metadata.state, topic, proposed)):
                 if chunk_count is not None:
                     due.append(((topic.topic_id, index), chunk_count))
                 await turns.row()

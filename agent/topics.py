@@ -1,4 +1,4 @@
-"""Topics as clients ask for them: looked up after a barrier where they seem unknown, created and deleted by entry.
+"""Topics as clients ask for them: looked up after a barrier where they seem unknown; created, grown, deleted by entry.
 
 Rule: an "unknown topic" answer is given only after a read barrier (safety rule S4). Whether a topic may exist is
 decided at apply; what is checked here spares the ledger an entry that would be refused anyway.
@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.clock import Clock
+from agent.config_layers import BrokerConfigs
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
+from coordinator.admin_commands import CreatePartitions
+from coordinator.apply_topics import check_growth
 from coordinator.commands import CreateTopic, DeleteTopic, Refused
 from coordinator.config_types import shorten
 from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
-from coordinator.topic_configs import InvalidConfig, broker_value, overrides_at_creation, validate_topic_configs
+from coordinator.topic_configs import InvalidConfig, broker_value, stamped_by, validate_topic_configs
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX, PARTITIONS_PER_TOPIC_MAX
@@ -52,11 +55,22 @@ async def before(end_s: float, clock: Clock, work: Awaitable[T]) -> T:
         raise TopicError(ErrorCode.request_timed_out, "The ledger did not answer in time.") from error
 
 
+async def catch_up(metadata: MetadataLoop, clock: Clock, end_s: float) -> TopicError | None:
+    """Take a barrier (safety rule S4); the error, where this agent may not know what was done through others."""
+    try:
+        await before(end_s, clock, metadata.barrier())
+    except TopicError as error:
+        return error
+    except LedgerUnavailable as error:
+        return TopicError(ErrorCode.request_timed_out, str(error))
+    return None
+
+
 class TopicAdmin:
     """Looks up, creates and deletes topics on behalf of requests."""
 
     def __init__(
-        self, *, metadata: MetadataLoop, writer: LedgerWriter, ids: Ids, broker_configs: Mapping[str, str]
+        self, *, metadata: MetadataLoop, writer: LedgerWriter, ids: Ids, broker_configs: BrokerConfigs
     ) -> None:
         self._metadata = metadata
         self._writer = writer
@@ -88,6 +102,11 @@ class TopicAdmin:
             await self._metadata.barrier()
             topic = self.known_id(topic_id)
         return topic
+
+    async def caught_up(self, topic_id: TopicId) -> TopicState | None:
+        """The topic as it is behind a barrier, whatever this agent knew of it before."""
+        await self._metadata.barrier()
+        return self.known_id(topic_id)
 
     @property
     def is_auto_create_enabled(self) -> bool:
@@ -137,13 +156,14 @@ class TopicAdmin:
     async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> TopicState:
         """The new topic, once it is in the ledger. Raises `TopicError`."""
         await self.check(name, partition_count=partition_count, configs=configs)
+        override = stamped_by(self._broker_configs.settings, self._broker_configs.every_broker)
         topic_id = TopicId(self._ids.new_uuid())
         outcome = await self._writer.submit(
             CreateTopic(
                 name=name,
                 topic_id=topic_id,
                 partition_count=partition_count,
-                configs=tuple(sorted(overrides_at_creation(_given(configs), self._broker_configs).items())),
+                configs=tuple(sorted({**override, **_given(configs)}.items())),
             )
         )
         if isinstance(outcome, Refused):
@@ -152,6 +172,23 @@ class TopicAdmin:
         if created is None:
             raise TopicError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' was created, and deleted at once.")
         return created
+
+    def check_growth(self, name: str, partition_count: int) -> TopicState:
+        """The topic, if it can have so many partitions; to be called behind a barrier (S4). Raises `TopicError`."""
+        topic = self.known(name)
+        if topic is None:
+            raise TopicError(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+        refused = check_growth(self._metadata.state, topic, partition_count)
+        if refused is not None:
+            raise TopicError(refused.error_code, refused.reason)
+        return topic
+
+    async def grow(self, topic: TopicState, partition_count: int) -> None:
+        """Return once the topic has so many partitions, which were too few before. Raises `TopicError`."""
+        outcome = await self._writer.submit(CreatePartitions(topic_id=topic.topic_id, partition_count=partition_count))
+        if isinstance(outcome, Refused):
+            is_gone = outcome.error_code is ErrorCode.unknown_topic_id
+            raise TopicError(ErrorCode.unknown_topic_or_partition if is_gone else outcome.error_code, outcome.reason)
 
     async def delete(self, topic: TopicState, *, is_by_name: bool) -> TopicState:
         """Delete the topic, or the one that has its name by now where it is meant by name; return which it was.
@@ -176,6 +213,7 @@ class TopicLookup:
     def __init__(self, topics: TopicAdmin) -> None:
         self._topics = topics
         self._is_ledger_away = False
+        self._is_caught_up = False
 
     async def by_name(self, name: str) -> TopicState | None:
         """As `TopicAdmin.by_name`; raises `LedgerUnavailable` for a topic of which nothing can be said."""
@@ -184,6 +222,20 @@ class TopicLookup:
     async def by_id(self, topic_id: TopicId) -> TopicState | None:
         """Like `by_name`, by topic id."""
         return self._topics.known_id(topic_id) or await self._asked(self._topics.by_id, topic_id)
+
+    async def grown_to(self, topic: TopicState, partition: int) -> TopicState | None:
+        """The topic with a partition that it did not have as this agent saw it; None where it has not.
+
+        That is said behind a barrier, one for all of a request, as others may have added it (safety rule S4). Raises
+        `LedgerUnavailable` where nothing can be said.
+        """
+        if not 0 <= partition < PARTITIONS_PER_TOPIC_MAX:
+            return None
+        if not self._is_caught_up:
+            await self._asked(self._topics.caught_up, topic.topic_id)
+            self._is_caught_up = True
+        grown = self._topics.known_id(topic.topic_id)
+        return grown if grown is not None and partition < len(grown.partitions) else None
 
     async def _asked(self, look_up: Callable[[K], Awaitable[TopicState | None]], key: K) -> TopicState | None:
         if self._is_ledger_away:

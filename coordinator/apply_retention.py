@@ -2,8 +2,9 @@
 
 Rule: starts only move forward, to the end of a chunk or where a client says, and never beyond the log's end. A chunk
 stays while the log or the table needs it (safety rule S6). What is too old or too much is worked out here, from the
-topic's configs as they are at this position: who proposes it says what time it is and which defaults hold, no more.
-`due_chunks` is the same for the proposer, so nothing is written while nothing is due.
+topic's configs, and those of every broker, as they are at this position: who proposes it says what time it is and which
+defaults hold where nothing was altered, no more. `due_chunks` is the same for the proposer, so nothing is written while
+nothing is due.
 
 An entry says how many chunks it may let go of, and which partitions it looks at: applying one holds up every agent, so
 whoever proposes it keeps it small, and goes on with another entry.
@@ -16,13 +17,13 @@ A chunk is to Penstock what a segment is there, with its greatest timestamp and 
 chunk without any timestamp is as old as the next one that has one, where Kafka asks the age of the segment's file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from coordinator.apply_objects import release_references
 from coordinator.commands import AdvanceLogStart, ApplyRetention, Done, LogStartsAdvanced, Outcome
 from coordinator.config_types import LONG_MAX, split_list
-from coordinator.state import ClusterState, PartitionState, TopicState
+from coordinator.state import EVERY_BROKER, ClusterState, PartitionState, TopicState
 from coordinator.topic_configs import AS_THE_LOG, TABLE_RETENTION
 from protocol.errors import ErrorCode
 from protocol.limits import PARTITIONS_PER_TOPIC_MAX
@@ -80,18 +81,18 @@ def apply_retention(state: ClusterState, command: ApplyRetention) -> Outcome:
         topic = state.topics.get(topic_id)
         if topic is None:
             continue
-        limits = _limits(topic, command, now_ms)
+        limits = _limits(state, topic, command, now_ms)
         for partition in topic.partitions[first:end]:
             chunks_left -= _move(state, partition, _within(partition, _starts(partition, limits), chunks_left))
     return Done()
 
 
-def due_chunks(topic: TopicState, proposed: ApplyRetention) -> Iterator[int | None]:
+def due_chunks(state: ClusterState, topic: TopicState, proposed: ApplyRetention) -> Iterator[int | None]:
     """Of each partition how many chunks have to go; None where nothing moves, not even a start.
 
     The command's defaults and time count, its bounds do not.
     """
-    limits = _limits(topic, proposed, proposed.now_ms)
+    limits = _limits(state, topic, proposed, proposed.now_ms)
     for partition in topic.partitions:
         starts = _starts(partition, limits)
         is_moved = starts != (partition.log_start, partition.table_start)
@@ -129,11 +130,14 @@ def _starts(partition: PartitionState, limits: _Limits) -> Starts:
     return Starts(log_start, table_start)
 
 
-def _limits(topic: TopicState, command: ApplyRetention, now_ms: Milliseconds) -> _Limits:
-    policy = topic.configs.get("cleanup.policy")
+def _limits(state: ClusterState, topic: TopicState, command: ApplyRetention, now_ms: Milliseconds) -> _Limits:
+    every_broker = state.broker_configs.get(EVERY_BROKER, {})
+    policy = topic.configs.get("cleanup.policy", every_broker.get("log.cleanup.policy"))
     is_deleting = command.is_deleting if policy is None else "delete" in split_list(policy)
-    retention_ms = _number(topic, "retention.ms", command.retention_ms) if is_deleting else -1
-    retention_bytes = _number(topic, "retention.bytes", command.retention_bytes) if is_deleting else -1
+    default_ms = _number(every_broker, "log.retention.ms", command.retention_ms)
+    default_bytes = _number(every_broker, "log.retention.bytes", command.retention_bytes)
+    retention_ms = _number(topic.configs, "retention.ms", default_ms) if is_deleting else -1
+    retention_bytes = _number(topic.configs, "retention.bytes", default_bytes) if is_deleting else -1
     table_ms = _table_retention_ms(topic)
     return _Limits(
         log_from_ms=now_ms - retention_ms if retention_ms >= 0 else None,
@@ -144,12 +148,12 @@ def _limits(topic: TopicState, command: ApplyRetention, now_ms: Milliseconds) ->
 
 
 def _table_retention_ms(topic: TopicState) -> int:
-    return _number(topic, TABLE_RETENTION, AS_THE_LOG)
+    return _number(topic.configs, TABLE_RETENTION, AS_THE_LOG)
 
 
-def _number(topic: TopicState, name: str, default: int) -> int:
-    """The topic's own value, else the default. Proposers check values; one that is none sets no limit."""
-    text = topic.configs.get(name)
+def _number(configs: Mapping[str, str], name: str, default: int) -> int:
+    """The value that is set, else the default. Proposers check values; one that is none sets no limit."""
+    text = configs.get(name)
     if text is None:
         return default
     try:

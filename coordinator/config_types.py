@@ -14,6 +14,10 @@ class InvalidConfig(ValueError):
     """A config that does not exist, or a value that it does not take. The message says which."""
 
 
+class InvalidConfigRequest(InvalidConfig):
+    """One that Kafka calls an invalid request instead of an invalid config."""
+
+
 class ConfigType(IntEnum):
     """DescribeConfigs' codes for types (DescribeConfigsResponse.ConfigType)."""
 
@@ -34,6 +38,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class Effect(Enum):
@@ -83,6 +90,7 @@ class ConfigSpec:
                     raise self._refusal(value, "expected true or false")
                 self._check_choice(text.lower(), value)
             case ConfigType.STRING:
+                self._check_pattern(text, value)
                 self._check_choice(text, value)
             case ConfigType.LIST:
                 self._check_list(text, value)
@@ -109,9 +117,12 @@ class ConfigSpec:
         if self.choices and text not in self.choices:
             raise self._refusal(value, f"must be one of {', '.join(self.choices)}")
 
-    def _check_list(self, text: str, value: str) -> None:
+    def _check_pattern(self, text: str, value: str) -> None:
         if self.pattern is not None and re.fullmatch(self.pattern, text) is None:
             raise self._refusal(value, f"must match {self.pattern}")
+
+    def _check_list(self, text: str, value: str) -> None:
+        self._check_pattern(text, value)
         elements = split_list(text)
         for element in elements:
             self._check_choice(element, value)

@@ -6,10 +6,10 @@ sentences are our own. `Effect.NONE` means that a value is kept and shown, and c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from coordinator.broker_configs import BROKER_CONFIGS, broker_value, validate_broker
+from coordinator.config_operations import configs_bytes
 from coordinator.config_types import (
     GZIP_LEVELS,
     LONG_MAX,
@@ -27,22 +27,20 @@ __all__ = [
     "BROKER_CONFIGS",
     "BROKER_SYNONYMS",
     "TOPIC_CONFIGS",
-    "ConfigEntry",
     "ConfigSource",
     "ConfigSpec",
     "ConfigType",
     "Effect",
     "InvalidConfig",
-    "Synonym",
     "broker_value",
     "effective",
-    "effective_entry",
-    "overrides_at_creation",
+    "stamped_by",
     "validate_broker",
     "validate_topic_config",
     "validate_topic_configs",
 ]
 
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
 TABLE_RETENTION: Final = "penstock.table.retention.ms"
 """How long a topic's table keeps records: a config that Kafka does not have."""
 AS_THE_LOG: Final = -2
@@ -161,7 +159,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=0,
     ),
     _spec(
-        "message.timestamp.type",
+        TIMESTAMP_TYPE,
         _STRING,
         "CreateTime",
         "Whose clock a record's timestamp is from: the producer's, or the cluster's when the record was accepted.",
@@ -249,25 +247,6 @@ Source: org.apache.kafka.server.config.ServerTopicConfigSynonyms.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synonym:
-    """One place that a value could come from, as DescribeConfigs lists it."""
-
-    name: str
-    value: str
-    source: ConfigSource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
-    """A config as it holds for a topic. `synonyms` begins with the place that counts."""
-
-    spec: ConfigSpec
-    value: str
-    source: ConfigSource
-    synonyms: tuple[Synonym, ...]
-
-
 def effective(topic_configs: Mapping[str, str], broker_configs: Mapping[str, str], name: str) -> str:
     """The value that holds: the topic's own, else the broker's, else Kafka's default."""
     value = topic_configs.get(name)
@@ -276,49 +255,28 @@ def effective(topic_configs: Mapping[str, str], broker_configs: Mapping[str, str
     for synonym, factor in BROKER_SYNONYMS.get(name, ()):
         value = broker_configs.get(synonym)
         if value is not None:
-            return _scale(value, factor)
+            return scaled(value, factor)
     default = TOPIC_CONFIGS[name].default
     assert default is not None, f"{name} has no default"
     return default
 
 
-def effective_entry(topic_configs: Mapping[str, str], broker_configs: Mapping[str, str], name: str) -> ConfigEntry:
-    """Like `effective`, with every place that has a value."""
-    spec = TOPIC_CONFIGS[name]
-    synonyms: list[Synonym] = []
-    if name in topic_configs:
-        synonyms.append(Synonym(name=name, value=topic_configs[name], source=ConfigSource.DYNAMIC_TOPIC))
-    broker_names = BROKER_SYNONYMS.get(name, ())
-    for synonym, factor in broker_names:
-        if synonym in broker_configs:
-            value = _scale(broker_configs[synonym], factor)
-            synonyms.append(Synonym(name=synonym, value=value, source=ConfigSource.STATIC_BROKER))
-    for synonym, _ in broker_names:
-        default = BROKER_CONFIGS[synonym].default
-        if default is not None and len(broker_names) == 1:
-            synonyms.append(Synonym(name=synonym, value=default, source=ConfigSource.DEFAULT))
-    value = effective(topic_configs, broker_configs, name)
-    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    return ConfigEntry(spec=spec, value=value, source=source, synonyms=tuple(synonyms))
-
-
-def _scale(value: str, factor: int) -> str:
+def scaled(value: str, factor: int) -> str:
     """A broker's value in the topic config's unit; negative ones mean "no limit" in every unit."""
     return value if factor == 1 or int(value) < 0 else str(int(value) * factor)
 
 
-def overrides_at_creation(topic_configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> dict[str, str]:
-    """What CreateTopic has to carry: the overrides asked for, and what applying cannot take from an agent's settings.
+def stamped_by(settings: Mapping[str, str], every_broker: Mapping[str, str]) -> Mapping[str, str]:
+    """The override that a topic without one is given by an agent, as applying cannot take it from its settings.
 
-    Timestamps are stamped at apply (safety rule S14), which knows the state alone. Differs from Kafka: a topic keeps
-    the broker's log.message.timestamp.type of the time of its creation, as an override of its own.
+    Timestamps are stamped at apply (safety rule S14), which knows the state alone: what was altered for every broker,
+    but not an agent's `settings`. Differs from Kafka: a topic keeps the log.message.timestamp.type that the agent was
+    started with through which it was created, or lost an override, as an override of its own.
     """
-    overrides = dict(topic_configs)
-    name = "message.timestamp.type"
-    stamped_by = effective(topic_configs, broker_configs, name)
-    if stamped_by != TOPIC_CONFIGS[name].default:
-        overrides[name] = stamped_by
-    return overrides
+    (broker_name, _), *_ = BROKER_SYNONYMS[TIMESTAMP_TYPE]
+    value = effective({}, settings, TIMESTAMP_TYPE)
+    is_known_at_apply = broker_name in every_broker or value == TOPIC_CONFIGS[TIMESTAMP_TYPE].default
+    return {} if is_known_at_apply else {TIMESTAMP_TYPE: value}
 
 
 def validate_topic_config(name: str, value: str) -> None:
@@ -339,9 +297,9 @@ def validate_topic_configs(configs: Mapping[str, str]) -> None:
     """
     for name, value in configs.items():
         validate_topic_config(name, value)
-    configs_bytes = sum(len(name) + len(value.encode()) for name, value in configs.items())
-    if configs_bytes > CONFIGS_BYTES_MAX:
-        raise InvalidConfig(f"The configs have {configs_bytes} bytes together, {CONFIGS_BYTES_MAX} is the most.")
+    taken = configs_bytes(configs)
+    if taken > CONFIGS_BYTES_MAX:
+        raise InvalidConfig(f"The configs have {taken} bytes together, {CONFIGS_BYTES_MAX} is the most.")
     lag_min, lag_max = (
         int(effective(configs, {}, name)) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )

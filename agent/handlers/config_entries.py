@@ -1,78 +1,52 @@
 """Config values as DescribeConfigs and CreateTopics answer them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coordinator.topic_configs import (
-    BROKER_CONFIGS,
-    TOPIC_CONFIGS,
-    ConfigSource,
-    effective_entry,
-)
+from coordinator.config_entries import ConfigEntry, Layers, topic_entry
+from coordinator.config_types import ConfigSource
+from coordinator.topic_configs import TOPIC_CONFIGS
 
 
-def topic_config_entries(
-    configs: Mapping[str, str],
-    broker_configs: Mapping[str, str],
-    names: Collection[str] | None,
-    *,
-    with_synonyms: bool,
-    with_documentation: bool,
+def config_rows(
+    entries: Iterable[ConfigEntry], *, with_synonyms: bool, with_documentation: bool
 ) -> list[dict[str, Any]]:
-    """A topic's configs, all or those named; names that do not exist are left out, as in Kafka."""
-    entries = []
-    for name in sorted(TOPIC_CONFIGS):
-        if names is not None and name not in names:
-            continue
-        entry = effective_entry(configs, broker_configs, name)
-        entries.append(
-            {
-                "name": name,
-                "value": entry.value,
-                "read_only": False,
-                "config_source": entry.source,
-                "is_sensitive": False,
-                "synonyms": [
-                    {"name": synonym.name, "value": synonym.value, "source": synonym.source}
-                    for synonym in (entry.synonyms if with_synonyms else ())
-                ],
-                "config_type": entry.spec.type,
-                "documentation": entry.spec.documentation if with_documentation else None,
-            }
-        )
-    return entries
+    """The rows of an answer, in the order of the entries."""
+    return [
+        {
+            "name": entry.spec.name,
+            "value": entry.value,
+            "read_only": entry.spec.is_read_only,
+            "config_source": entry.source,
+            "is_sensitive": False,
+            "synonyms": [
+                {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+                for synonym in (entry.synonyms if with_synonyms else ())
+            ],
+            "config_type": entry.spec.type,
+            "documentation": entry.spec.documentation if with_documentation else None,
+        }
+        for entry in entries
+    ]
 
 
-def broker_config_entries(
-    broker_configs: Mapping[str, str], names: Collection[str] | None, *, with_synonyms: bool, with_documentation: bool
-) -> list[dict[str, Any]]:
-    """The agent's broker configs, all that have a value or those named."""
-    entries = []
-    for name, spec in sorted(BROKER_CONFIGS.items()):
-        if names is not None and name not in names:
-            continue
-        values = [(broker_configs.get(name), ConfigSource.STATIC_BROKER), (spec.default, ConfigSource.DEFAULT)]
-        given = [(value, source) for value, source in values if value is not None]
-        value, source = given[0] if given else (None, ConfigSource.DEFAULT)
-        entries.append(
-            {
-                "name": name,
-                "value": value,
-                "read_only": spec.is_read_only,
-                "config_source": source,
-                "is_sensitive": False,
-                "synonyms": [
-                    {"name": name, "value": each, "source": each_source}
-                    for each, each_source in (given if with_synonyms else [])
-                ],
-                "config_type": spec.type,
-                "documentation": spec.documentation if with_documentation else None,
-            }
-        )
-    return entries
+def logger_rows(levels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows for loggers' levels, by the names of the loggers. Kafka tells no type of them."""
+    return [
+        {
+            "name": name,
+            "value": level,
+            "read_only": False,
+            "config_source": ConfigSource.DYNAMIC_BROKER_LOGGER,
+            "is_sensitive": False,
+            "synonyms": [],
+        }
+        for name, level in levels.items()
+    ]
 
 
-def created_topic_configs(configs: Mapping[str, str | None], broker_configs: Mapping[str, str]) -> list[dict[str, Any]]:
+def created_topic_configs(configs: Mapping[str, str | None], layers: Layers) -> list[dict[str, Any]]:
     """The configs of a new topic, as CreateTopics answers them: without synonyms and documentation."""
     given = {name: value for name, value in configs.items() if value is not None}
-    return topic_config_entries(given, broker_configs, None, with_synonyms=False, with_documentation=False)
+    entries = [topic_entry(given, layers, name) for name in TOPIC_CONFIGS]
+    return config_rows(entries, with_synonyms=False, with_documentation=False)

@@ -75,6 +75,7 @@ async def _create(services: Services, version: int, topic: Any, *, is_validate_o
     partition_count = _partition_count(services, topic)
     configs = {config.name: config.value for config in topic.configs}
     topic_id = None
+    layers = services.broker_configs.layers
     if is_validate_only:
         await services.topics.check(topic.name, partition_count=partition_count, configs=configs)
     else:
@@ -88,7 +89,7 @@ async def _create(services: Services, version: int, topic: Any, *, is_validate_o
         "topic_config_error_code": ErrorCode.none,
         "num_partitions": partition_count,
         "replication_factor": REPLICATION_FACTOR,
-        "configs": created_topic_configs(configs, services.broker_configs) if version >= FIRST_WITH_CONFIGS else [],
+        "configs": created_topic_configs(configs, layers) if version >= FIRST_WITH_CONFIGS else [],
     }
 
 

@@ -1,42 +1,47 @@
-"""DescribeConfigs 1-4: configs of topics and of this broker, with where each value comes from.
+"""DescribeConfigs 1-4: configs of topics, brokers, groups, telemetry subscriptions, loggers; where values are from.
 
-Groups and client metrics have no configs yet: see docs/UNSUPPORTED.md.
+Behind a barrier, so that whoever altered something through another agent sees it (safety rule S4). An agent describes
+its own broker configs and loggers: clients ask the node that they want to know of.
 Source: org.apache.kafka.server.ConfigHelper.describeConfigs (Kafka 4.3).
 """
 
-from collections.abc import Sequence
-from enum import IntEnum
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from agent.handlers.config_entries import broker_config_entries, topic_config_entries
+from agent.configs import ConfigError
+from agent.handlers.config_entries import config_rows, logger_rows
 from agent.handlers.entities import answer, request_body
+from agent.log_levels import loggers
 from agent.services import Request, Services
+from agent.topics import catch_up, deadline_s
+from agent.turns import Turns, rows_at_most, work
+from coordinator.admin_commands import ResourceType
+from coordinator.broker_configs import BROKER_CONFIGS
+from coordinator.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from coordinator.config_entries import (
+    ConfigEntry,
+    broker_entry,
+    client_metrics_entry,
+    every_broker_entries,
+    group_entry,
+    topic_entry,
+)
+from coordinator.group_configs import GROUP_CONFIGS
+from coordinator.state import EVERY_BROKER
+from coordinator.topic_configs import TOPIC_CONFIGS
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
+from protocol.limits import CREATIONS_PER_TURN
 from storage.object_store import Buffer
 
 API_KEY = 32
-EVERY_BROKER = ""
-
-
-class ResourceType(IntEnum):
-    """Kafka's codes (org.apache.kafka.common.config.ConfigResource.Type)."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
-class ConfigError(Exception):
-    """A resource that cannot be described, as the client is told."""
-
-    def __init__(self, error_code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error_code = error_code
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     with_documentation = request.frame.api_version >= 3 and body.include_documentation
+    unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
+    turns = Turns(services.clock, CREATIONS_PER_TURN)
     results = []
     for resource in body.resources:
         result: dict[str, Any] = {
@@ -47,50 +52,68 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             "configs": [],
         }
         try:
-            result["configs"] = await _configs(
+            if unseen is not None:
+                raise ConfigError(unseen.error_code, unseen.message or "")
+            result["configs"] = _rows(
                 services, resource, with_synonyms=body.include_synonyms, with_documentation=with_documentation
             )
         except ConfigError as error:
             result |= {"error_code": error.error_code, "error_message": str(error)}
         results.append(result)
-    return answer(request.frame, {"results": results})
+        await turns.row()
+    row_count = sum(1 + len(result["configs"]) for result in results)
+    return await work(row_count, answer, request.frame, {"results": results})
 
 
-async def _configs(
-    services: Services, resource: Any, *, with_synonyms: bool, with_documentation: bool
-) -> list[dict[str, Any]]:
+def _rows(services: Services, resource: Any, *, with_synonyms: bool, with_documentation: bool) -> list[dict[str, Any]]:
     names = resource.configuration_keys or None  # none named: all of them
-    match resource.resource_type:
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        services.configs.check_node(resource.resource_name, "broker")
+        return logger_rows({name: level for name, level in loggers().items() if names is None or name in names})
+    entries = _entries(services, resource.resource_type, resource.resource_name, names)
+    return config_rows(entries, with_synonyms=with_synonyms, with_documentation=with_documentation)
+
+
+def _entries(services: Services, resource_type: int, name: str, names: Collection[str] | None) -> Iterable[ConfigEntry]:
+    """All entries of the resource, or those named; names that do not exist are left out, as in Kafka."""
+    layers = services.broker_configs.layers
+    match resource_type:
         case ResourceType.TOPIC:
-            return topic_config_entries(
-                await _topic_configs(services, resource.resource_name),
-                services.broker_configs,
-                names,
-                with_synonyms=with_synonyms,
-                with_documentation=with_documentation,
-            )
+            configs = _topic_configs(services, name)
+            return [topic_entry(configs, layers, each) for each in _wanted(TOPIC_CONFIGS, names)]
+        case ResourceType.BROKER if name == EVERY_BROKER:
+            found = every_broker_entries(services.broker_configs.every_broker)
+            return [entry for entry in found if names is None or entry.spec.name in names]
         case ResourceType.BROKER:
-            if resource.resource_name == EVERY_BROKER:
-                return []  # configs that were set for every broker by AlterConfigs: there are none
-            if resource.resource_name != str(services.node_id):
-                raise ConfigError(
-                    ErrorCode.invalid_request,
-                    f"Unexpected broker id, expected {services.node_id} or empty string, "
-                    f"but received {resource.resource_name}",
-                )
-            return broker_config_entries(
-                services.broker_configs, names, with_synonyms=with_synonyms, with_documentation=with_documentation
-            )
+            services.configs.check_node(name, "broker")
+            return [broker_entry(layers, each) for each in _wanted(BROKER_CONFIGS, names)]
+        case ResourceType.GROUP:
+            configs = _named(services, ResourceType.GROUP, name, "Group name must not be empty")
+            return [group_entry(configs, layers, each) for each in _wanted(GROUP_CONFIGS, names)]
+        case ResourceType.CLIENT_METRICS:
+            empty = "Client metrics subscription name must not be empty"
+            configs = _named(services, ResourceType.CLIENT_METRICS, name, empty)
+            return [client_metrics_entry(configs, each) for each in _wanted(CLIENT_METRICS_CONFIGS, names)]
         case other:
             raise ConfigError(ErrorCode.invalid_request, f"Unsupported resource type: {other}")
 
 
-async def _topic_configs(services: Services, name: str) -> dict[str, str]:
+def _wanted(table: Iterable[str], names: Collection[str] | None) -> Iterable[str]:
+    return table if names is None else [name for name in table if name in names]
+
+
+def _named(services: Services, resource_type: ResourceType, name: str, empty: str) -> Mapping[str, str]:
+    if not name:
+        raise ConfigError(ErrorCode.invalid_request, empty)
+    return services.configs.configs(resource_type, name)
+
+
+def _topic_configs(services: Services, name: str) -> Mapping[str, str]:
     try:
         validate_topic_name(name)
     except InvalidTopicName as error:
         raise ConfigError(ErrorCode.invalid_topic_exception, str(error)) from error
-    topic = await services.topics.by_name(name)
+    topic = services.topics.known(name)
     if topic is None:
         raise ConfigError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist.")
     return topic.configs

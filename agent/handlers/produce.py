@@ -65,7 +65,10 @@ async def handle(services: Services, request: Request) -> Answer:
         for partition in topic.partitions:
             place = Place(pending, topic_row, partition.index)
             if has_room:
-                group = await _check(services, body, found, unknown, partition, place)
+                held, error_code = found, unknown
+                if found is not None and not 0 <= partition.index < len(found.partitions):
+                    held, error_code = await _find_partition(lookup, found, partition.index)
+                group = await _check(services, body, held, error_code, partition, place)
                 if group is not None:
                     accepted.append(group)
             else:
@@ -199,6 +202,14 @@ async def _find_topic(lookup: TopicLookup, topic: ProduceTopic) -> tuple[TopicSt
         return None, ErrorCode.not_leader_or_follower
 
 
+async def _find_partition(lookup: TopicLookup, topic: TopicState, index: int) -> tuple[TopicState | None, ErrorCode]:
+    """The topic with a partition that was not known of it, and what to answer where it is None."""
+    try:
+        return await lookup.grown_to(topic, index), ErrorCode.unknown_topic_or_partition
+    except LedgerUnavailable:
+        return None, ErrorCode.not_leader_or_follower
+
+
 async def _check(
     services: Services,
     body: ProduceRequest,
@@ -212,8 +223,6 @@ async def _check(
         place.settle(Acknowledgement(error_code=ErrorCode.invalid_required_acks))
     elif topic is None:
         place.settle(Acknowledgement(error_code=unknown))
-    elif not 0 <= partition.index < len(topic.partitions):
-        place.settle(Acknowledgement(error_code=ErrorCode.unknown_topic_or_partition))
     else:
         try:
             checked: CheckedRecords = await check_records(services, topic, partition.records)

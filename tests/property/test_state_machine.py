@@ -45,6 +45,7 @@ from coordinator.state import ClusterState
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 from storage.refs import intake_key, parquet_key
 from tests.made_commands import Batch, Chunk, Cluster, commit, create, delete_before, start
+from tests.property.admin_commands import admin_commands
 from tests.property.group_commands import group_commands
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +126,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
         is_deleting=st.booleans(),
     ),
     group_commands,
+    admin_commands,
     st.just(ReportTime()),
 )
 

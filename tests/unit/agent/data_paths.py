@@ -8,9 +8,15 @@ from dataclasses import replace
 from agent.archiver import Archiver
 from agent.chunk_cache import ChunkCache
 from agent.chunk_reader import ChunkReader
+from agent.client_telemetry import ClientTelemetry
+from agent.config_layers import BrokerConfigs
+from agent.configs import ConfigAdmin
+from agent.consumer_groups import ConsumerGroups
 from agent.cpu import run_in_thread
 from agent.fetch_path import FetchPath, PartitionRead
 from agent.fetch_sessions import FetchSessions, WantedPartition
+from agent.group_coordinator import GroupCoordinator
+from agent.group_ledger import GroupLedger
 from agent.ids import SystemIds
 from agent.produce_path import Acknowledgement, ProducePath
 from agent.producer_ids import ProducerIdBlock
@@ -33,6 +39,7 @@ from storage.memory_store import MemoryStore
 from tests.made_commands import TOPIC, create, start
 from tests.made_records import Record, read_batches
 from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
+from tests.unit.agent.made_configs import broker_configs
 
 
 class Ticket:
@@ -78,7 +85,9 @@ class DataPaths:
             is_store_cheap=True,
         )
         archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
-        topics = TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={})
+        topics = TopicAdmin(
+            metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=broker_configs()
+        )
         self.budget = ReadBudget(bytes_max=budget_bytes)
         self.reader = ChunkReader(
             store=self.store,
@@ -194,6 +203,8 @@ async def another_agent(
 def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) -> Services:
     """What handlers use, over these paths."""
     parts = paths.parts
+    configs = BrokerConfigs({}, node_id=1, state=lambda: parts.metadata.state)
+    group_ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=clock)
     archive = ParquetReader(store=paths.store, run_in_thread=run_in_thread)
     reader = ChunkReader(
         store=paths.store,
@@ -209,13 +220,28 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         metadata=parts.metadata,
         writer=parts.writer,
         produce=paths.produce_path,
-        record_rules=RecordRulesOfTopics({}),
+        record_rules=RecordRulesOfTopics(configs),
         fetch=paths.fetch_path,
         fetch_sessions=FetchSessions(),
         timestamps=TimestampSearch(metadata=parts.metadata, reader=reader, budget=paths.budget, clock=clock),
         producer_ids=ProducerIdBlock(writer=parts.writer),
-        topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
-        broker_configs={},
+        topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=configs),
+        group_ledger=group_ledger,
+        groups=GroupCoordinator(
+            metadata=parts.metadata,
+            writer=parts.writer,
+            ledger=group_ledger,
+            clock=clock,
+            ids=SystemIds(),
+            broker_configs=configs,
+        ),
+        consumer_groups=ConsumerGroups(
+            metadata=parts.metadata, writer=parts.writer, ledger=group_ledger, clock=clock, broker_configs=configs
+        ),
+        telemetry=ClientTelemetry(configs=dict, clock=clock, ids=SystemIds(), metrics=parts.metrics, bytes_max=MIB),
+        broker_configs=configs,
+        configs=ConfigAdmin(metadata=parts.metadata, writer=parts.writer, broker_configs=configs, node_id=1),
+        store_url="memory:",
         metrics=parts.metrics,
         clock=clock,
         ids=SystemIds(),

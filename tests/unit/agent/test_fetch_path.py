@@ -26,6 +26,7 @@ from tests.made_commands import TOPIC, create
 from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import DataPaths, data_paths
 from tests.unit.agent.ledger_parts import ManualClock
+from tests.unit.agent.made_configs import broker_configs
 
 RECORDS = 40
 
@@ -191,7 +192,9 @@ def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], floa
     parts = paths.parts
     return FetchPath(
         metadata=parts.metadata,
-        topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={}),
+        topics=TopicAdmin(
+            metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=broker_configs()
+        ),
         reader=paths.reader,
         budget=paths.budget,
         ahead=paths.ahead,

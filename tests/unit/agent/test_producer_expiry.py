@@ -13,7 +13,7 @@ def expiry(parts: Parts) -> ProducerExpiry:
         housekeeper=parts.housekeeper,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
-        expiration_ms=DAY_MS,
+        expiration_ms=lambda: DAY_MS,
     )
 
 

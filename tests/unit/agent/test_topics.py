@@ -11,10 +11,11 @@ from protocol.errors import ErrorCode
 from protocol.limits import CONFIG_VALUE_CHARS_MAX, LEDGER_WAIT_SECONDS_MAX
 from tests.made_commands import create
 from tests.unit.agent.ledger_parts import Parts, running_parts
+from tests.unit.agent.made_configs import broker_configs
 
 
 def admin(parts: Parts) -> TopicAdmin:
-    return TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs={})
+    return TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=broker_configs())
 
 
 @pytest.mark.parametrize(

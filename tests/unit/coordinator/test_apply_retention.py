@@ -207,9 +207,9 @@ class TestProposing:
         topic = cluster.state.topics[TOPIC]
         for now_ms, due in ((1_050, False), (1_051, True), (1_060, False), (1_061, True), (1_062, False)):
             proposed = retain(now_ms)
-            assert (list(due_chunks(topic, proposed)) != [None]) is due
+            assert (list(due_chunks(cluster.state, topic, proposed)) != [None]) is due
             cluster.do(proposed)
-            assert list(due_chunks(topic, proposed)) == [None]
+            assert list(due_chunks(cluster.state, topic, proposed)) == [None]
 
     def test_no_more_chunks_go_than_the_entry_says_and_the_rest_is_due_as_before(self) -> None:
         cluster = filled(1, 2, 3, 4, 5, retention_ms="1000")
@@ -217,7 +217,7 @@ class TestProposing:
         for log_start in (20, 40, 50, 50):
             cluster.do(replace(retain(LATE_MS), chunks_max=2))
             assert starts(cluster) == (log_start, log_start)
-            assert list(due_chunks(topic, retain(LATE_MS))) == [(50 - log_start) // 10 or None]
+            assert list(due_chunks(cluster.state, topic, retain(LATE_MS))) == [(50 - log_start) // 10 or None]
 
     def test_a_bound_takes_back_no_start_that_was_ahead(self) -> None:
         cluster = filled(1, 2, 3, penstock_table_retention_ms="1000")

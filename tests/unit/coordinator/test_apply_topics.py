@@ -3,8 +3,10 @@
 import pytest
 
 from coordinator import apply_topics
+from coordinator.admin_commands import CreatePartitions
 from coordinator.commands import (
     AllocateProducerIds,
+    ChunksCommitted,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -15,7 +17,7 @@ from coordinator.commands import (
 )
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, TopicId
-from tests.made_commands import TOPIC, Batch, Cluster, create, idempotent, start
+from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, idempotent, start
 
 OTHER = TopicId(bytes([1] * 16))
 
@@ -23,6 +25,55 @@ OTHER = TopicId(bytes([1] * 16))
 def refusal(outcome: Outcome) -> ErrorCode:
     assert isinstance(outcome, Refused)
     return outcome.error_code
+
+
+class TestGrowth:
+    def test_a_topic_has_its_new_partitions_behind_the_others(self) -> None:
+        cluster = Cluster.started()
+        cluster.produce(0, Batch(records=3))
+        assert cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=3)) == Done()
+        assert [partition.log_end for partition in cluster.state.topics[TOPIC].partitions] == [3, 0, 0]
+        assert cluster.state.partitions_count == 3
+
+    def test_the_new_ones_take_records(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=2))
+        outcome = cluster.do(commit(0, Chunk(partition=1, batches=[Batch(records=2)])))
+        assert isinstance(outcome, ChunksCommitted)
+        assert list(outcome.error_codes) == [0]
+
+    @pytest.mark.parametrize("partition_count", [2, 1, 0, -1, 10_001])
+    def test_a_number_that_is_no_growth_is_refused(self, partition_count: int) -> None:
+        cluster = Cluster.started()
+        cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=2))
+        grown = CreatePartitions(topic_id=TOPIC, partition_count=partition_count)
+        assert refusal(cluster.do(grown)) is ErrorCode.invalid_partitions
+        assert len(cluster.state.topics[TOPIC].partitions) == 2
+
+    def test_a_topic_that_is_gone_is_refused(self) -> None:
+        cluster = Cluster.started()
+        assert refusal(cluster.do(CreatePartitions(topic_id=OTHER, partition_count=2))) is ErrorCode.unknown_topic_id
+
+    def test_the_cluster_has_a_limit_of_partitions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(apply_topics, "PARTITIONS_MAX", 3)
+        cluster = Cluster.started()
+        four = CreatePartitions(topic_id=TOPIC, partition_count=4)
+        assert refusal(cluster.do(four)) is ErrorCode.policy_violation
+        assert cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=3)) == Done()
+
+    def test_s8_a_producer_goes_on_in_a_partition_that_a_deleted_topic_had(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(AllocateProducerIds(count=10))
+        cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=2))
+        before = cluster.do(commit(0, Chunk(partition=1, batches=[idempotent(5)])))
+        assert isinstance(before, ChunksCommitted)
+        assert list(before.error_codes) == [ErrorCode.out_of_order_sequence_number]
+        cluster.do(DeleteTopic(topic_id=TOPIC))
+        cluster.do(create(topic_id=OTHER))
+        cluster.do(CreatePartitions(topic_id=OTHER, partition_count=2))
+        after = cluster.do(commit(1, Chunk(topic_id=OTHER, partition=1, batches=[idempotent(5)])))
+        assert isinstance(after, ChunksCommitted)
+        assert list(after.error_codes) == [0]
 
 
 class TestCreation:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.broker_configs import BROKER_CONFIGS, broker_value, validate_broker
-from coordinator.config_types import Effect, InvalidConfig
+from coordinator.broker_configs import BROKER_CONFIGS, CLUSTER_WIDE, broker_value, validate_broker, validate_dynamic
+from coordinator.config_types import Effect, InvalidConfig, InvalidConfigRequest
 
 
 @pytest.mark.parametrize("name", BROKER_CONFIGS)
@@ -40,3 +40,33 @@ def test_a_sound_value_is_taken() -> None:
 
 def test_the_time_after_which_idle_producers_are_forgotten_is_honoured() -> None:
     assert BROKER_CONFIGS["producer.id.expiration.ms"].effect is Effect.HONOURED
+
+
+class TestAlterations:
+    @pytest.mark.parametrize("is_every_broker", [True, False])
+    def test_what_is_not_read_only_can_be_altered(self, *, is_every_broker: bool) -> None:
+        configs = {
+            "background.threads": "3",
+            "message.max.bytes": "7",
+            "sasl.kerberos.min.time.before.relogin": "58000",
+        }
+        validate_dynamic(configs, is_every_broker=is_every_broker)
+
+    @pytest.mark.parametrize("name", ["num.partitions", "broker.id", "no.such", "x" * 9_000])
+    def test_what_is_read_only_or_unknown_cannot(self, name: str) -> None:
+        with pytest.raises(InvalidConfigRequest, match="Cannot update these configs dynamically") as refused:
+            validate_dynamic({name: "7"}, is_every_broker=True)
+        assert len(str(refused.value)) < 500
+
+    @pytest.mark.parametrize("name", sorted(CLUSTER_WIDE))
+    def test_what_all_do_alike_is_altered_for_all(self, name: str) -> None:
+        value = BROKER_CONFIGS[name].default or "1"
+        validate_dynamic({name: value}, is_every_broker=True)
+        with pytest.raises(InvalidConfigRequest, match=f"for one broker.*{name}"):
+            validate_dynamic({name: value}, is_every_broker=False)
+        assert not BROKER_CONFIGS[name].is_read_only
+
+    @pytest.mark.parametrize(("name", "value"), [("background.threads", "0"), ("log.retention.ms", "0")])
+    def test_a_bad_value_is_an_invalid_request_as_in_kafka(self, name: str, value: str) -> None:
+        with pytest.raises(InvalidConfigRequest):
+            validate_dynamic({name: value}, is_every_broker=True)

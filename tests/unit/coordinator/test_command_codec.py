@@ -8,6 +8,14 @@ import cramjam
 import msgspec
 import pytest
 
+from coordinator.admin_commands import (
+    AlterClientQuotas,
+    AlterConfigs,
+    ConfigOperation,
+    CreatePartitions,
+    OperationKind,
+    ResourceType,
+)
 from coordinator.command_codec import COMPRESSED, FORMAT_VERSION, Unwritable, decode, encode
 from coordinator.commands import (
     AdvanceLogStart,
@@ -162,6 +170,23 @@ COMMANDS: dict[str, Command] = {
     "compare_digest": CompareDigest(shape=bytes(range(8))),
     "report_digest": ReportDigest(position=Position(1 << 45), digest=bytes(range(32))),
     "report_no_digest": ReportDigest(position=Position(7), digest=None),
+    "create_partitions": CreatePartitions(topic_id=TOPIC, partition_count=7),
+    "alter_configs": AlterConfigs(
+        resource_type=ResourceType.TOPIC,
+        resource_name="orders",
+        is_whole=False,
+        operations=(
+            ConfigOperation(kind=OperationKind.SET, name="retention.ms", value="5"),
+            ConfigOperation(kind=OperationKind.DELETE, name="segment.ms", value=""),
+            ConfigOperation(kind=OperationKind.APPEND, name="cleanup.policy", value="compact", list_default="delete"),
+        ),
+    ),
+    "alter_whole_configs": AlterConfigs(
+        resource_type=ResourceType.GROUP, resource_name="g", is_whole=True, operations=()
+    ),
+    "alter_client_quotas": AlterClientQuotas(
+        entity=(("client-id", None), ("user", "ann")), quotas=(("producer_byte_rate", 1024.0), ("x", None))
+    ),
     "claim_groups": ClaimGroups(group_ids=("g", "", "ü")),
     "write_classic_group": write_classic(CLASSIC),
     "write_empty_group": WriteClassicGroup(

@@ -7,12 +7,10 @@ from coordinator.topic_configs import (
     BROKER_SYNONYMS,
     TABLE_RETENTION,
     TOPIC_CONFIGS,
-    ConfigSource,
     Effect,
     InvalidConfig,
     effective,
-    effective_entry,
-    overrides_at_creation,
+    stamped_by,
     validate_topic_config,
     validate_topic_configs,
 )
@@ -54,46 +52,9 @@ class TestEffectiveValue:
     )
     def test_the_nearest_place_counts(self, topic: dict[str, str], broker: dict[str, str], value: str) -> None:
         assert effective(topic, broker, "retention.ms") == value
-        assert effective_entry(topic, broker, "retention.ms").value == value
 
     def test_a_config_without_a_synonym_has_its_default(self) -> None:
         assert effective({}, {}, "remote.storage.enable") == "false"
-
-    @pytest.mark.parametrize(
-        ("topic", "broker", "name", "source", "synonyms"),
-        [
-            ({"retention.ms": "99"}, {}, "retention.ms", ConfigSource.DYNAMIC_TOPIC, [("retention.ms", "99", 1)]),
-            ({}, {}, "segment.bytes", ConfigSource.DEFAULT, [("log.segment.bytes", "1073741824", 5)]),
-            ({}, {}, "retention.ms", ConfigSource.DEFAULT, []),
-            (
-                {"max.message.bytes": "1"},
-                {"message.max.bytes": "2"},
-                "max.message.bytes",
-                ConfigSource.DYNAMIC_TOPIC,
-                [("max.message.bytes", "1", 1), ("message.max.bytes", "2", 4), ("message.max.bytes", "1048588", 5)],
-            ),
-            (
-                {},
-                {"log.roll.hours": "1"},
-                "segment.ms",
-                ConfigSource.STATIC_BROKER,
-                [("log.roll.hours", "3600000", 4)],
-            ),
-            ({}, {}, "remote.storage.enable", ConfigSource.DEFAULT, []),
-        ],
-    )
-    def test_every_place_is_listed(
-        self,
-        topic: dict[str, str],
-        broker: dict[str, str],
-        name: str,
-        source: ConfigSource,
-        synonyms: list[tuple[str, str, int]],
-    ) -> None:
-        entry = effective_entry(topic, broker, name)
-        assert entry.spec is TOPIC_CONFIGS[name]
-        assert entry.source is source
-        assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == synonyms
 
 
 class TestValidation:
@@ -162,19 +123,20 @@ def test_what_is_not_honoured_says_so() -> None:
     assert TOPIC_CONFIGS["max.message.bytes"].effect is Effect.HONOURED
 
 
+STAMPED = {"log.message.timestamp.type": "LogAppendTime"}
+
+
 @pytest.mark.parametrize(
-    ("topic", "broker", "overrides"),
+    ("settings", "every_broker", "override"),
     [
-        ({"retention.ms": "1"}, {"log.retention.ms": "5"}, {"retention.ms": "1"}),
-        ({}, {"log.message.timestamp.type": "LogAppendTime"}, {"message.timestamp.type": "LogAppendTime"}),
-        (
-            {"message.timestamp.type": "CreateTime"},
-            {"log.message.timestamp.type": "LogAppendTime"},
-            {"message.timestamp.type": "CreateTime"},
-        ),
+        ({"log.retention.ms": "5"}, {}, {}),
+        (STAMPED, {}, {"message.timestamp.type": "LogAppendTime"}),
+        ({"log.message.timestamp.type": "CreateTime"}, {}, {}),
+        (STAMPED, {"log.message.timestamp.type": "CreateTime"}, {}),
+        ({}, STAMPED, {}),
     ],
 )
-def test_s14_a_topic_is_created_with_what_applying_must_know(
-    topic: dict[str, str], broker: dict[str, str], overrides: dict[str, str]
+def test_s14_a_topic_gets_an_override_for_what_applying_cannot_know(
+    settings: dict[str, str], every_broker: dict[str, str], override: dict[str, str]
 ) -> None:
-    assert overrides_at_creation(topic, broker) == overrides
+    assert stamped_by(settings, every_broker) == override

@@ -1,22 +1,34 @@
-"""Where a broker config's value comes from, and what it would be otherwise."""
+"""Configs as rows of an answer."""
 
-from agent.handlers.config_entries import broker_config_entries
+from agent.handlers.config_entries import config_rows, created_topic_configs, logger_rows
+from coordinator.config_entries import broker_entry
+from coordinator.config_types import ConfigSource
+from coordinator.topic_configs import TOPIC_CONFIGS
+
+ENTRY = broker_entry([(ConfigSource.STATIC_BROKER, {"num.partitions": "4"})], "num.partitions")
 
 
-def entry(name: str, broker_configs: dict[str, str]) -> dict[str, object]:
-    (found,) = broker_config_entries(broker_configs, [name], with_synonyms=True, with_documentation=False)
-    return found
-
-
-def test_what_was_set_stands_before_the_default() -> None:
-    found = entry("num.partitions", {"num.partitions": "4"})
-    assert (found["value"], found["config_source"]) == ("4", 4)
-    assert found["synonyms"] == [
+def test_a_row_says_where_its_value_is_from_and_what_else_it_could_be() -> None:
+    (row,) = config_rows([ENTRY], with_synonyms=True, with_documentation=True)
+    assert (row["name"], row["value"], row["config_source"], row["read_only"]) == ("num.partitions", "4", 4, True)
+    assert row["synonyms"] == [
         {"name": "num.partitions", "value": "4", "source": 4},
         {"name": "num.partitions", "value": "1", "source": 5},
     ]
+    assert row["documentation"] == ENTRY.spec.documentation
 
 
-def test_a_config_without_any_value_has_no_synonym() -> None:
-    found = entry("log.retention.ms", {})
-    assert (found["value"], found["config_source"], found["synonyms"]) == (None, 5, [])
+def test_synonyms_and_documentation_are_left_out_where_nobody_asks_for_them() -> None:
+    (row,) = config_rows([ENTRY], with_synonyms=False, with_documentation=False)
+    assert (row["synonyms"], row["documentation"]) == ([], None)
+
+
+def test_a_loggers_level_has_a_source_of_its_own() -> None:
+    (row,) = logger_rows({"root": "INFO"})
+    assert (row["name"], row["value"], row["config_source"]) == ("root", "INFO", 6)
+
+
+def test_a_new_topic_tells_all_its_configs() -> None:
+    rows = created_topic_configs({"retention.ms": "5", "segment.ms": None}, [])
+    assert [row["name"] for row in rows] == list(TOPIC_CONFIGS)
+    assert [row["name"] for row in rows if row["config_source"] == ConfigSource.DYNAMIC_TOPIC] == ["retention.ms"]

@@ -1,0 +1,75 @@
+"""AlterClientQuotas 0-1: quotas set and removed for users, client ids and addresses (KIP-546). None is enforced yet.
+
+Each entity is altered by itself, and not at all where a request names it twice. Whoever sets a quota is warned in the
+log that nothing keeps clients to it.
+Source: org.apache.kafka.controller.ClientQuotaControlManager.alterClientQuotas (Kafka 4.3).
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.topics import TopicError, before, deadline_s
+from agent.turns import Turns, rows_at_most, work
+from coordinator.admin_commands import AlterClientQuotas
+from coordinator.client_quotas import InvalidQuota, check_quota, quota_entity_of
+from coordinator.commands import Refused
+from coordinator.config_types import shorten
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 49
+
+log = logging.getLogger(__name__)
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    end_s = deadline_s(services.clock)
+    turns = Turns(services.clock)
+    entities = [tuple((part.entity_type, part.entity_name) for part in entry.entity) for entry in body.entries]
+    mentions = Counter(frozenset(named) for named in entities)
+    rows = []
+    for entry, named in zip(body.entries, entities, strict=True):
+        error_code, message = ErrorCode.none, None
+        try:
+            if mentions[frozenset(named)] > 1:
+                raise InvalidQuota("Ignoring duplicate entity")
+            command = _command(named, entry.ops)
+            if not body.validate_only:
+                await before(end_s, services.clock, _alter(services, command))
+        except InvalidQuota as error:
+            error_code, message = ErrorCode.invalid_request, str(error)
+        except TopicError as error:
+            error_code, message = error.error_code, error.message
+        entity = [{"entity_type": entity_type, "entity_name": name} for entity_type, name in named]
+        rows.append({"error_code": error_code, "error_message": message, "entity": entity})
+        await turns.row()
+    return await work(len(rows), answer, request.frame, {"entries": rows})
+
+
+def _command(named: Sequence[tuple[str, str | None]], operations: Sequence[Any]) -> AlterClientQuotas:
+    entity = quota_entity_of(named)
+    quotas: dict[str, float | None] = {}
+    for operation in operations:
+        if operation.key in quotas:
+            raise InvalidQuota(f"Duplicate quota key {shorten(operation.key)} not updating quota for this entity")
+        if not operation.remove:
+            check_quota(entity, operation.key, operation.value)
+        quotas[operation.key] = None if operation.remove else operation.value
+    return AlterClientQuotas(entity=entity, quotas=tuple(quotas.items()))
+
+
+async def _alter(services: Services, command: AlterClientQuotas) -> None:
+    outcome = await services.writer.submit(command)
+    if isinstance(outcome, Refused):
+        raise TopicError(outcome.error_code, outcome.reason)
+    given = {name: value for name, value in command.quotas if value is not None}
+    if given:
+        log.warning(
+            "a quota was set, and nothing enforces it: quotas are kept and described only",
+            extra={"entity": dict(command.entity), "quotas": given},
+        )

@@ -1,0 +1,32 @@
+"""AlterConfigs 0-2: all configs of a resource replaced; what is not named goes. Deprecated since KIP-339.
+
+Of topics, brokers, groups and telemetry subscriptions; loggers are not served, as in Kafka.
+Source: kafka.server.ConfigAdminManager.preprocess, org.apache.kafka.controller.ConfigurationControlManager (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.configs import Alteration
+from agent.handlers.alterations import alter_all
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import rows_at_most, work
+from coordinator.admin_commands import OperationKind
+from storage.object_store import Buffer
+
+API_KEY = 33
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    wanted = [
+        Alteration(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            is_whole=True,
+            operations=[(config.name, OperationKind.SET, config.value) for config in resource.configs],
+        )
+        for resource in body.resources
+    ]
+    rows = await alter_all(services, wanted, is_validate_only=body.validate_only)
+    return await work(len(rows), answer, request.frame, {"responses": rows})

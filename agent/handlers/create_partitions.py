@@ -1,0 +1,60 @@
+"""CreatePartitions 0-3: more partitions for topics. Their offsets begin at 0; keys may go to others than before.
+
+Replica assignments are tolerated, one for each partition that is added: agents hold no replicas.
+Source: org.apache.kafka.controller.ReplicationControlManager.createPartitions, kafka.server.ControllerApis (Kafka 4.3).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.topics import TopicError, before, catch_up, deadline_s
+from agent.turns import Turns, rows_at_most, work
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 37
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    mentions = Counter(topic.name for topic in body.topics)
+    end_s = deadline_s(services.clock, body.timeout.total_seconds())
+    turns = Turns(services.clock)
+    unseen = await catch_up(services.metadata, services.clock, end_s)
+    results = []
+    for topic in {topic.name: topic for topic in body.topics}.values():
+        error_code, message = ErrorCode.none, None
+        try:
+            if mentions[topic.name] > 1:
+                raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
+            if unseen is not None:
+                raise unseen
+            growth = _grow(services, topic, is_validate_only=body.validate_only)
+            await before(end_s, services.clock, growth)
+        except TopicError as error:
+            error_code, message = error.error_code, error.message
+        results.append({"name": topic.name, "error_code": error_code, "error_message": message})
+        await turns.row()
+    return await work(len(results), answer, request.frame, {"results": results})
+
+
+async def _grow(services: Services, topic: Any, *, is_validate_only: bool) -> None:
+    found = services.topics.check_growth(topic.name, topic.count)
+    added_count = topic.count - len(found.partitions)
+    if topic.assignments is not None:
+        if len(topic.assignments) != added_count:
+            raise TopicError(
+                ErrorCode.invalid_replica_assignment,
+                f"Attempted to add {added_count} additional partition(s), but only {len(topic.assignments)} "
+                "assignment(s) were specified.",
+            )
+        if not all(assignment.broker_ids for assignment in topic.assignments):
+            raise TopicError(
+                ErrorCode.invalid_replica_assignment,
+                "The manual partition assignment includes an empty replica list.",
+            )
+    if not is_validate_only:
+        await services.topics.grow(found, topic.count)

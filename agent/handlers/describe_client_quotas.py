@@ -1,0 +1,37 @@
+"""DescribeClientQuotas 0-1: quotas that were set for users, client ids and addresses (KIP-546). None is enforced yet.
+
+Source: org.apache.kafka.image.ClientQuotasImage.describe (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import rows_at_most, work
+from coordinator.client_quotas import InvalidQuota, UnknownEntityType, described, entity_filter
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 48
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    components = [(component.entity_type, component.match_type, component.match) for component in body.components]
+    try:
+        wanted = entity_filter(components, is_strict=body.strict)
+    except InvalidQuota as error:
+        is_unknown = isinstance(error, UnknownEntityType)
+        error_code = ErrorCode.unsupported_version if is_unknown else ErrorCode.invalid_request
+        refusal = {"error_code": error_code, "error_message": str(error), "entries": None}
+        return answer(request.frame, refusal)
+    await services.metadata.barrier()
+    entries = [
+        {
+            "entity": [{"entity_type": entity_type, "entity_name": name} for entity_type, name in entity],
+            "values": [{"key": name, "value": value} for name, value in quotas.items()],
+        }
+        for entity, quotas in described(services.state.client_quotas, wanted)
+    ]
+    values = {"error_code": ErrorCode.none, "error_message": None, "entries": entries}
+    return await work(len(entries), answer, request.frame, values)

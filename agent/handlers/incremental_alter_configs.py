@@ -1,0 +1,32 @@
+"""IncrementalAlterConfigs 0-1: single configs set, deleted, appended to or subtracted from (KIP-339).
+
+Of topics, brokers, groups, telemetry subscriptions (KIP-714), and levels of this agent's loggers (KIP-412).
+Source: kafka.server.ConfigAdminManager.preprocess, org.apache.kafka.controller.ConfigurationControlManager (Kafka 4.3).
+Differs from Kafka: an operation that does not exist is an invalid request for every type of resource.
+"""
+
+from collections.abc import Sequence
+
+from agent.configs import Alteration
+from agent.handlers.alterations import alter_all
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import rows_at_most, work
+from storage.object_store import Buffer
+
+API_KEY = 44
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    wanted = [
+        Alteration(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            is_whole=False,
+            operations=[(config.name, config.config_operation, config.value) for config in resource.configs],
+        )
+        for resource in body.resources
+    ]
+    rows = await alter_all(services, wanted, is_validate_only=body.validate_only)
+    return await work(len(rows), answer, request.frame, {"responses": rows})

@@ -1,0 +1,47 @@
+"""ListConfigResources 0-1: what configs may be described of (KIP-1142); version 0 lists telemetry subscriptions alone.
+
+Source: kafka.server.KafkaApis.handleListConfigResources (Kafka 4.3).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import work
+from coordinator.admin_commands import ResourceType
+from coordinator.state import ClusterState
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 74
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = request_body(request.frame)
+    types: Sequence[int] = (ResourceType.CLIENT_METRICS,)
+    if request.frame.api_version >= 1:
+        types = body.resource_types or tuple(ResourceType)
+    if not set(types) <= set(ResourceType):
+        refusal = {"error_code": ErrorCode.unsupported_version, "config_resources": []}
+        return answer(request.frame, refusal)
+    await services.metadata.barrier()
+    rows = [
+        {"resource_type": resource_type.value, "resource_name": name}
+        for resource_type in ResourceType
+        if resource_type in types
+        for name in _names(services, resource_type)
+    ]
+    return await work(len(rows), answer, request.frame, {"error_code": ErrorCode.none, "config_resources": rows})
+
+
+def _names(services: Services, resource_type: ResourceType) -> Iterator[str]:
+    state: ClusterState = services.state
+    match resource_type:
+        case ResourceType.TOPIC:
+            yield from sorted(state.topic_ids)
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            yield from (str(session.node_id) for session in state.sessions.values())
+        case ResourceType.GROUP:
+            yield from sorted(state.group_configs)
+        case ResourceType.CLIENT_METRICS:
+            yield from sorted(state.client_metrics_configs)
