@@ -162,6 +162,8 @@ class Agent:
             "node_id": self._broker.node_id,
             "session": self._broker.session,
             "kafka": [str(listener) for listener in self.advertised],
+            "listeners": [str(listener) for listener in self.bound],
+            "store": self._settings.store_url,
             "position": self.state.position,
             "intake_bytes_held": self._broker.bytes_held,
         }

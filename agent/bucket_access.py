@@ -34,7 +34,8 @@ async def check_access(store: ObjectStore) -> None:
     """Raises `StoreMisconfigured` that names everything the bucket denies, `StoreUnavailable`."""
     denied = await denied_operations(store)
     if denied:
-        raise StoreMisconfigured("; ".join(map(str, denied)))
+        reasons = "; ".join(map(str, denied))
+        raise StoreMisconfigured(f'{reasons} (docs/RUNBOOK.md, "The bucket is denied, or does not answer")')
 
 
 async def _put(store: ObjectStore) -> None:

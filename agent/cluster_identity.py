@@ -37,8 +37,9 @@ log = logging.getLogger(__name__)
 CLUSTER_KEY = "cluster.json"
 REMEDY = (
     "If etcd or its data was wiped, or restored from a backup, stop all agents and run `penstock recover`: it brings "
-    "back what the bucket holds; nothing was changed"
+    'back what the bucket holds (docs/RUNBOOK.md, "etcd was wiped or restored from a backup"); nothing was changed'
 )
+DISAGREEING = 'docs/RUNBOOK.md, "Ledger and bucket disagree"'
 MISTYPED = (
     "is the ledger's name right? The last part of --ledger, /CLUSTER, or --data-dir may be mistyped: the ledger of "
     "that name is new and holds nothing; "
@@ -136,7 +137,8 @@ def _check_id(identity: LedgerIdentity, found: ClusterFile) -> None:
             f"the ledger of cluster {identity.cluster_id} belongs to the bucket {identity.bucket_id or 'of nobody yet'}"
             f", and this is the bucket {found.bucket_id or 'without an id'}, which names the same cluster: were two "
             "agents started on one new ledger with different buckets? Give all of them the same --store. If nothing "
-            f"was written into this one, {CLUSTER_KEY} can be deleted from it, and it is free; nothing was changed"
+            f"was written into this one, {CLUSTER_KEY} can be deleted from it, and it is free ({DISAGREEING}); nothing "
+            "was changed"
         )
 
 
@@ -145,13 +147,15 @@ def _unnamed(identity: LedgerIdentity, *, is_new: bool) -> LedgerCorrupt:
         return AnotherBucket(
             f"the ledger of cluster {identity.cluster_id} belongs to the bucket {identity.bucket_id}, and this one has "
             f"no {CLUSTER_KEY}: give all agents the same --store. If the ledger was begun by mistake and holds "
-            "nothing, begin with another one (another /CLUSTER in --ledger, or another --data-dir); nothing was changed"
+            "nothing, begin with another one (another /CLUSTER in --ledger, or another --data-dir) "
+            f"({DISAGREEING}); nothing was changed"
         )
     named = f" ({identity.bucket_id})" if identity.bucket_id else ""
     return AnotherBucket(
         f"the ledger of cluster {identity.cluster_id} is in use, but its bucket has no {CLUSTER_KEY}: what the "
         "entries refer to lies in another bucket, or was deleted. Give all agents the same --store, that of the bucket "
-        f"which the ledger has{named}, or begin with a new ledger (another --data-dir); nothing was changed"
+        f"which the ledger has{named}, or begin with a new ledger (another --data-dir) ({DISAGREEING}); nothing "
+        "was changed"
     )
 
 
@@ -236,7 +240,7 @@ class BucketWatch:
         if not self._is_doubt_told:
             log.error(
                 "nobody can tell whose bucket it is: no garbage is deleted from it, and no agent can be started on it, "
-                f"until {CLUSTER_KEY} is back as it was",
+                f"until {CLUSTER_KEY} is back as it was ({DISAGREEING})",
                 extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
             )
         self._is_doubt_told = True

@@ -176,7 +176,8 @@ class LedgerWriter:
         elif is_first:
             log.warning(
                 "another session holds this agent's name: waiting for it to end. After a crash that takes up to "
-                f"{LEDGER_SESSION_SECONDS} s; if another agent has this name, give one of them another with --name",
+                f"{LEDGER_SESSION_SECONDS} s; if another agent has this name, give one of them another with --name "
+                "(docs/RUNBOOK.md, 'An agent waits with \"another session holds this agent's name\"')",
                 extra={"agent": agent, "reason": str(error)},
             )
 

@@ -47,5 +47,6 @@ async def load(ledger: Ledger, store: ObjectStore) -> Loaded:
         return Loaded(start=start, follower=follower, applied=applied)
     raise LedgerCorrupt(
         f"the ledger's snapshot {key!r} is not in the bucket: was something deleted from it, or is the ledger an older "
-        "copy? `penstock recover` begins again from the newest snapshot that is there; nothing was changed"
+        "copy? `penstock recover` begins again from the newest snapshot that is there (docs/RUNBOOK.md, "
+        '"etcd was wiped or restored from a backup"); nothing was changed'
     )

@@ -112,7 +112,8 @@ def _not_let_in(details: str, access: EtcdAccess) -> str:
     who = f"user {access.user}" if access.user else "an agent without --ledger-user"
     return (
         f"etcd does not let {who} in ({details}): check user and password (--ledger-user, --ledger-password-file), and "
-        "that its role may read and write the keys below /penstock/CLUSTER/"
+        "that its role may read and write the keys below /penstock/CLUSTER/ "
+        '(docs/RUNBOOK.md, "etcd does not let an agent in")'
     )
 
 

@@ -26,7 +26,10 @@ from coordinator.log import (
 )
 from protocol.types import Position, SessionId
 
-REMEDY = "nothing was changed. Stop all agents, then run `penstock recover`"
+REMEDY = (
+    "nothing was changed. Stop all agents, then run `penstock recover`: docs/RUNBOOK.md, "
+    '"etcd was wiped or restored from a backup"'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,10 @@ def check_restart(identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
 
 def being_recovered() -> LedgerCorrupt:
     """What whoever writes to a fenced ledger is told (`Ledger.fence`)."""
-    return LedgerCorrupt("this ledger is being recovered: let `penstock recover` finish, then start the agents")
+    return LedgerCorrupt(
+        "this ledger is being recovered: let `penstock recover` finish, then start the agents (docs/RUNBOOK.md, "
+        '"etcd was wiped or restored from a backup")'
+    )
 
 
 def not_fenced() -> LedgerCorrupt:

@@ -17,7 +17,10 @@ APPLICATION_ID: Final = 0x50454E53
 """`PENS`: tells the file from any other SQLite database."""
 FORMAT_VERSION: Final = 1
 INCARNATION_FIRST: Final = 1
-REMEDY: Final = "restore the file from a backup, or move it away and recover the cluster from its bucket"
+REMEDY: Final = (
+    "move the file away and recover the cluster from its bucket with `penstock recover` "
+    '(docs/RUNBOOK.md, "etcd was wiped or restored from a backup")'
+)
 
 _TABLES: Final = (
     "CREATE TABLE meta (cluster_id TEXT NOT NULL, incarnation INTEGER NOT NULL, format_version INTEGER NOT NULL,"

@@ -11,13 +11,13 @@ from agent.commands.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from agent.commands.http_client import SERVER_DEFAULT, Json, JsonOption, ServerOption, post
 from agent.commands.option_flags import with_some_option_flags
 from agent.commands.output import counted, print_json, print_pairs, print_table
-from agent.commands.places import PLACE_OPTIONS, is_ledger_named, opened, place_settings
+from agent.commands.places import PLACE_OPTIONS, is_cluster_named, opened, place_settings
 from agent.settings import Settings
 from protocol.limits import CLIENT_AUDIT_SECONDS_MAX
 
 HELP = (
-    "Compare bucket, ledger and state, through a running agent, or with --ledger and --store without one. Exit code 1 "
-    "if they disagree."
+    "Compare bucket, ledger and state, through a running agent, or without one: with --ledger and --store, or with the "
+    "--data-dir of a penstock run that has stopped. Exit code 1 if they disagree."
 )
 
 
@@ -31,10 +31,11 @@ def _audit_flags(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    if is_ledger_named(values):
+    if is_cluster_named(values):
         told = asyncio.run(_audit(place_settings(values, config), is_repairing=is_repairing))
     elif any(value is not None for value in values.values()):
-        raise CommandFailed("--store and what belongs to a ledger go with --ledger", exit_code=EXIT_USAGE)
+        message = "--store and what belongs to a ledger go with --ledger, or with --data-dir"
+        raise CommandFailed(message, exit_code=EXIT_USAGE)
     else:
         told = post(server, "/api/audit", {"repair": is_repairing}, seconds_max=CLIENT_AUDIT_SECONDS_MAX)
     if as_json:
@@ -47,15 +48,23 @@ def _audit_flags(
         raise CommandFailed(f"{counted(count, 'disagreement')} between bucket, ledger and state", exit_code=EXIT_FAILED)
 
 
-audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"gc-grace-s"})
+audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"data-dir", "gc-grace-s"})
 
 
 async def _audit(settings: Settings, *, is_repairing: bool) -> Json:
     from agent.audit import Audit
     from agent.components import WhereMissing
+    from coordinator.log import SessionHeld
 
-    async with opened(settings, WhereMissing.REFUSED) as (ledger, store):
-        report = await Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000).run(is_repairing=is_repairing)
+    try:
+        async with opened(settings, WhereMissing.REFUSED) as (ledger, store):
+            report = await Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000).run(is_repairing=is_repairing)
+    except CommandFailed as error:
+        if isinstance(error.__cause__, SessionHeld):
+            raise CommandFailed(
+                f"a penstock run has {settings.data_dir} open: leave --data-dir away to ask it (--server), or stop it"
+            ) from error
+        raise
     return dict(report.told())
 
 

@@ -36,10 +36,16 @@ class NoAnswerInTime(Unavailable):
     """What was asked for may still be done."""
 
 
-def get(server: str, path: str, query: Mapping[str, str] | None = None) -> Json:
+def get(
+    server: str,
+    path: str,
+    query: Mapping[str, str] | None = None,
+    *,
+    seconds_max: float = CLIENT_ANSWER_SECONDS_MAX,
+) -> Json:
     """The JSON object at `path`. Raises `CommandFailed` with the agent's own words, `Unavailable` without any."""
     target = path + ("?" + urlencode(query, errors="surrogateescape") if query else "")
-    return _ask(server, "GET", target, None, CLIENT_ANSWER_SECONDS_MAX)
+    return _ask(server, "GET", target, None, seconds_max)
 
 
 def post(server: str, path: str, body: Mapping[str, object], *, seconds_max: float) -> Json:

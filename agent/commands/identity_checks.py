@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.addresses import EtcdUrl, FileUrl, MemoryUrl, SqliteUrl, read_ledger_url, read_store_url
 from agent.clock import SystemClock
-from agent.cluster_identity import REMEDY, ClusterFile, check_named, check_reached, read_cluster_file
+from agent.cluster_identity import DISAGREEING, REMEDY, ClusterFile, check_named, check_reached, read_cluster_file
 from agent.commands.failure import CommandFailed
 from agent.commands.machine_checks import Finding, Verdict
 from agent.components import etcd_client, open_store
@@ -22,8 +22,6 @@ from protocol.limits import DOCTOR_STORE_SECONDS_MAX
 from storage.object_store import ObjectMissing, ObjectStore, StoreError
 from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, position_of_key
 from storage.retrying import RetryPolicy
-
-RUNBOOK = 'docs/RUNBOOK.md, "Ledger and bucket disagree"'
 
 
 async def check_identity(settings: Settings) -> AsyncIterator[Finding]:
@@ -136,12 +134,11 @@ async def _of_progress(ledger: Ledger, store: ObjectStore) -> Finding:
 
 
 def _failed(error: Exception) -> Finding:
-    text = str(error)
-    if REMEDY in text:
-        return _finding(
-            Verdict.FAILED, text.replace(REMEDY, "").rstrip(" ."), REMEDY.removesuffix("; nothing was changed")
-        )
-    return _finding(Verdict.FAILED, text.removesuffix("; nothing was changed"), RUNBOOK)
+    text = str(error).removesuffix("; nothing was changed")
+    remedy = REMEDY.removesuffix("; nothing was changed")
+    if remedy in text:
+        return _finding(Verdict.FAILED, text.replace(remedy, "").rstrip(" ."), remedy)
+    return _finding(Verdict.FAILED, text.replace(f" ({DISAGREEING})", ""), DISAGREEING)
 
 
 def _finding(verdict: Verdict, text: str, remedy: str = "") -> Finding:

@@ -3,6 +3,7 @@
 Rule: nothing is left behind: files that a check writes are removed, ports are let go.
 """
 
+import errno
 import os
 import shutil
 import socket
@@ -14,10 +15,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from agent.addresses import FileUrl, SqliteUrl, read_ledger_url, read_store_url
+from agent.addresses import FileUrl, HostPort, SqliteUrl, read_ledger_url, read_store_url
 from agent.clock import SystemClock
 from agent.commands.output import bytes_text
 from agent.commands.reasons import addresses
+from agent.commands.running_agent import RunningAgent, agent_at
 from agent.settings import Settings
 from protocol.limits import MIB
 
@@ -76,22 +78,36 @@ def _open_files() -> Iterator[Finding]:
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
-    """All of them are held until the last one is tried, as an agent would."""
+    """All of them are held until the last one is tried, as an agent would. Those of this agent, which runs, are fine.
+
+    The HTTP port comes first: where it is free, no agent with these settings runs.
+    """
+    running: RunningAgent | None = None
     with ExitStack() as held:
         for option, address in addresses(settings):
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
             try:
                 held.enter_context(socket.create_server((address.host, address.port), family=family))
             except OSError as error:
-                remedy = (
-                    "another process has it (an agent that is running?), two options name it, "
-                    "or the address is not this machine's"
-                )
-                text = f"{option} {address}: {(error.strerror or str(error)).partition(' (while')[0]}"
-                yield Finding(name="port", verdict=Verdict.FAILED, text=text, remedy=remedy)
+                if address == settings.http and error.errno == errno.EADDRINUSE:
+                    running = running or agent_at(address)
+                yield _port_taken(settings, f"{option} {address}", address, error, running)
             else:
                 text = f"{address} is free" if address.port else f"{address}: the agent will take a free port"
                 yield Finding(name="port", verdict=Verdict.FINE, text=text)
+
+
+def _port_taken(
+    settings: Settings, shown: str, address: HostPort, error: OSError, running: RunningAgent | None
+) -> Finding:
+    remedy = "another process has it, two options name it, or the address is not this machine's"
+    if running is not None and running.has_taken(address):
+        if running.is_of(settings):
+            text = f"{shown}: the agent {running.name} has it, which runs with these settings"
+            return Finding(name="port", verdict=Verdict.FINE, text=text)
+        remedy = f"the agent {running.name} on {running.store} has it: give one of the two another port"
+    text = f"{shown}: {(error.strerror or str(error)).partition(' (while')[0]}"
+    return Finding(name="port", verdict=Verdict.FAILED, text=text, remedy=remedy)
 
 
 def _folders(settings: Settings) -> Iterator[Finding]:

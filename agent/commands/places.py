@@ -29,9 +29,12 @@ PLACE_OPTIONS = frozenset(
 """Where ledger and bucket are, and how one gets in."""
 
 
-def is_ledger_named(values: Mapping[str, object]) -> bool:
-    """Whether flags or environment say which ledger. `values`: of the flags, by option name."""
-    return values["ledger"] is not None or LEDGER_VARIABLE in os.environ
+def is_cluster_named(values: Mapping[str, object]) -> bool:
+    """Whether a flag names the cluster, or the environment its ledger. `values`: of the flags, by option name.
+
+    A folder in the environment alone does not: a broker that runs has it, and is asked.
+    """
+    return values["ledger"] is not None or values["data-dir"] is not None or LEDGER_VARIABLE in os.environ
 
 
 def place_settings(values: Mapping[str, object], config: str | None) -> Settings:

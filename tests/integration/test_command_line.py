@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.local_store import PACKS_FOLDER
 from tests.processes import Process, free_port
 from tests.services import PENSTOCK, Minio, PenstockFactory
 
@@ -147,8 +148,14 @@ def test_a_port_that_is_taken_is_explained(penstock: PenstockFactory, tmp_path: 
     assert "Traceback" not in done.stderr
 
 
-def doctor(*arguments: str, env: dict[str, str], seconds_max: float = SECONDS_MAX) -> tuple[int, str]:
-    command = [str(PENSTOCK), "doctor", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
+def doctor(
+    *arguments: str,
+    env: dict[str, str],
+    listen: str = "127.0.0.1:0",
+    http: str = "127.0.0.1:0",
+    seconds_max: float = SECONDS_MAX,
+) -> tuple[int, str]:
+    command = [str(PENSTOCK), "doctor", "--listen", listen, "--http", http, *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=seconds_max)
     return done.returncode, done.stdout
 
@@ -188,6 +195,44 @@ def test_the_doctor_refuses_what_an_agent_would(tmp_path: Path) -> None:
     same = f"127.0.0.1:{free_port()}"
     code, text = doctor("--listen", f"B://{same}", "--http", same, "--data-dir", str(tmp_path), env={})
     assert (code, text.count("FAILED  port")) == (1, 1)
+
+
+def test_the_doctor_is_content_with_the_ports_of_the_agent_that_it_is_asked_about(
+    penstock: PenstockFactory, tmp_path: Path
+) -> None:
+    broker = penstock()
+    ports = {"listen": broker.bootstrap, "http": broker.http}
+    code, text = doctor("--data-dir", str(broker.data), env={}, **ports)
+    assert code == 0, text
+    assert f"ok      port         --http {broker.http}: the agent penstock has it, which runs with these" in text
+    assert f"ok      port         --listen {broker.bootstrap}: the agent penstock has it" in text
+    for other in (["--data-dir", str(tmp_path)], ["--data-dir", str(broker.data), "--name", "other"]):
+        code, text = doctor(*other, env={}, **ports)
+        assert (code, text.count("FAILED  port")) == (1, 2)
+        assert text.count(f"the agent penstock on file://{broker.data}/store has it: give one of the two") == 2
+    code, text = doctor("--data-dir", str(broker.data), env={}, listen=broker.bootstrap)
+    assert (code, text.count("FAILED  port")) == (1, 1)
+    assert "another process has it" in text
+
+
+def test_a_folder_is_audited_once_its_broker_has_stopped(penstock: PenstockFactory, tmp_path: Path) -> None:
+    broker = penstock()
+    run("produce", "orders", "--value", "one", server=broker.http)
+    running = pipe("audit", "--data-dir", str(broker.data), server="-")
+    assert running.returncode == 1
+    assert f"a penstock run has {broker.data} open: leave --data-dir away".encode() in running.stderr
+    assert json.loads(run("audit", "--json", server=broker.http))["disagreements_count"] == 0
+    assert broker.process.stop() == 0
+    told = json.loads(run("audit", "--data-dir", broker.data, "--json", server="-"))
+    assert (told["disagreements_count"], told["referenced"]) == (0, 1)
+    nothing = tmp_path / "nothing"
+    assert pipe("audit", "--data-dir", str(nothing), server="-").returncode == 1
+    assert not nothing.exists()
+    for packed in (broker.data / "store" / PACKS_FOLDER).iterdir():
+        packed.unlink()
+    lost = pipe("audit", "--data-dir", str(broker.data), server="-")
+    assert lost.returncode == 1
+    assert b"missing" in lost.stdout
 
 
 def test_the_doctor_tries_disk_and_bucket(minio: Minio, tmp_path: Path) -> None:

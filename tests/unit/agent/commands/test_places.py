@@ -7,7 +7,7 @@ import pytest
 
 from agent.addresses import SqliteUrl, read_ledger_url
 from agent.commands.failure import CommandFailed
-from agent.commands.places import PLACE_OPTIONS, is_ledger_named, place_settings
+from agent.commands.places import PLACE_OPTIONS, is_cluster_named, place_settings
 
 LEDGER, STORE = "etcds://127.0.0.1:2379/c", "memory:"
 NOTHING: Mapping[str, object] = dict.fromkeys(PLACE_OPTIONS | {"data-dir"})
@@ -50,12 +50,12 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
     config = tmp_path / "agent.toml"
     config.write_text('ledger = "etcd://a:1/file"\nstore = "memory:"\n')
     assert place_settings(NOTHING, str(config)).ledger_url == "etcd://a:1/file"
-    assert not is_ledger_named(NOTHING)
+    assert not is_cluster_named(NOTHING)
     monkeypatch.setenv("PENSTOCK_LEDGER", "etcd://a:1/variable")
-    assert is_ledger_named(NOTHING)
+    assert is_cluster_named(NOTHING)
     assert place_settings(NOTHING, str(config)).ledger_url == "etcd://a:1/variable"
     flagged = {**NOTHING, "ledger": "etcd://a:1/flag"}
-    assert is_ledger_named(flagged)
+    assert is_cluster_named(flagged)
     assert place_settings(flagged, str(config)).ledger_url == "etcd://a:1/flag"
 
 
