@@ -112,14 +112,12 @@ class LiveClassicGroup:
             return False
         if join.member_id == NO_MEMBER_ID and len(self.members.pending) >= CLASSIC_PENDING_MEMBERS_MAX:
             return False
-        match self.state:
-            case State.EMPTY:
-                return True
-            case State.PREPARING:
-                has_joined = member is not None and member.is_awaiting_join
-                return has_joined or self.members.awaiting_join_count < most
-            case State.COMPLETING | State.STABLE:
-                return member is not None or len(self.members) < most
+        if self.state is State.EMPTY:
+            return True
+        if self.state is State.PREPARING:
+            has_joined = member is not None and member.is_awaiting_join
+            return has_joined or self.members.awaiting_join_count < most
+        return member is not None or len(self.members) < most
 
     def _supports(self, join: Join) -> bool:
         if self.state is State.EMPTY:

@@ -115,8 +115,10 @@ class TestKnownIds:
     def test_an_id_is_good_for_a_session_timeout(self) -> None:
         room = Room()
         room.join(new="a", version=4)
+        room.join(new="b", version=4, session_ms=2 * SESSION_MS)
         room.wait(SESSION_S)
         assert room.error(room.join("a", version=4)) is ErrorCode.unknown_member_id
+        assert room.error(room.join("b", version=4)) is None
 
     def test_the_others_wait_for_whom_was_told_an_id_and_no_longer_than_that_is_good(self) -> None:
         room = stable("a")
@@ -125,6 +127,13 @@ class TestKnownIds:
         assert room.is_in(State.PREPARING)
         room.wait(6)
         assert room.joined[ticket].generation == 2
+
+    def test_who_was_told_an_id_of_an_empty_group_may_leave_with_it(self) -> None:
+        room = Room()
+        room.join(new="a", version=4)
+        assert room.leave("a") == (ErrorCode.none,)
+        assert room.is_in(State.EMPTY)
+        assert room.written == []
 
     def test_who_was_told_an_id_may_leave_with_it(self) -> None:
         room = stable("a")
