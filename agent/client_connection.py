@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from agent.connected_client import ConnectedClient
 from agent.dispatch import HANDLERS
 from agent.ledger_writer import OutcomeUnknown
 from agent.patience import Patience
@@ -64,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._hurried_since_s = 0.0
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
+        self._client = ConnectedClient()
         self.peer = ""
         self.used_s = 0.0
 
@@ -87,6 +89,8 @@ class Connection(asyncio.BufferedProtocol):
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
         self._give_up_receiving()
         self._server.unregister(self)
+        if self._client.instance_id is not None:
+            self._server.services.telemetry.disconnected(self._client)
         if self._task is not None:
             self._task.cancel()
 
@@ -332,6 +336,7 @@ class Connection(asyncio.BufferedProtocol):
             frame=frame,
             listener=self.listener,
             peer=self.peer,
+            client=self._client,
             received_s=began_s,
             patience=self._patience,
             room=self._server.answers.room,

@@ -125,6 +125,14 @@ class Metrics:
             ("reason",),
         )
 
+        self.client_pushes = self._counter(
+            "client_pushes", "Requests about metrics of clients (KIP-714), by how they ended.", ("outcome",)
+        )
+        self.client_instances = self._gauge("client_instances", "Clients that ask which metrics to push.")
+        self.client_series_dropped = self._counter(
+            "client_series_dropped", "Values that clients pushed beyond what is shown of them, or of other kinds."
+        )
+
     def _add_produce_and_fetch(self) -> None:
         self.produce_bytes = self._counter("produce_bytes", "Bytes of record batches acknowledged.")
         self.produce_records = self._counter("produce_records", "Records acknowledged.")

@@ -157,6 +157,10 @@ class ChunkIndex:
         """Bytes of the chunks that are not archived."""
         return int(np.frombuffer(self._byte_count, np.int64)[self.intake_row :].sum())
 
+    def log_bytes_from(self, offset: Offset) -> int:
+        """What the records from the row of `offset` on came to as they were produced: what retention.bytes keeps."""
+        return int(np.frombuffer(self._log_bytes, np.int64)[bisect_right(self._offset_end, offset) :].sum())
+
     def append(
         self, offset_end: int, object_id: int, byte_first: int, byte_count: int, max_timestamp: int, append_time_ms: int
     ) -> None:

@@ -414,7 +414,9 @@ INSPECTED_OBJECT_BYTES_MAX = 512 * MIB
 CLIENT_INSTANCES_MAX = 16_384
 """Clients of which an agent remembers when they pushed metrics last: Kafka's ClientMetricsManager.CACHE_MAX_SIZE."""
 CLIENT_SILENT_SECONDS_MIN = 60.0
-"""For how long they are remembered at least; three intervals between pushes, where that is longer."""
+"""For how long they are remembered at least ..."""
+CLIENT_SILENT_INTERVALS_MAX = 3
+"""... and for so many of their intervals between pushes, where that is longer."""
 CLIENT_METRICS_UNPACKED_BYTES_MAX = 4 * MIB
 """What a client's pushed metrics may unpack to; one push is unpacked at a time."""
 CLIENT_SERIES_PER_CLIENT_MAX = 500

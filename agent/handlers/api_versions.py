@@ -31,6 +31,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         body = request_body(request.frame)
         if not is_client_named(body.client_software_name, body.client_software_version):
             return answer(request.frame, {"error_code": ErrorCode.invalid_request, "api_keys": []})
+        request.client.software_name = body.client_software_name
+        request.client.software_version = body.client_software_version
     values = {
         "error_code": ErrorCode.none if is_served else ErrorCode.unsupported_version,
         "api_keys": [

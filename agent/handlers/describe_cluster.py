@@ -1,11 +1,16 @@
 """DescribeCluster 0-2: the cluster's id and its agents.
 
-There is no controller apart from the agents: the first one is named, because clients send their admin requests there.
-Source: KIP-700, KIP-919 (endpoint types).
+There is no controller apart from the agents: the first one is named, because clients send their admin requests there,
+and who asks for controllers is told that this is no such endpoint. An agent that drains is what Kafka calls fenced: it
+is named where these are asked for (version 2).
+Source: org.apache.kafka.server.KafkaApis.handleDescribeCluster (Kafka 4.3), KIP-700, KIP-919 (endpoint types),
+KIP-1073 (fenced brokers).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
+from agent.cluster_view import BrokerView, leaving_brokers
 from agent.handlers.authorized_operations import on_cluster
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
@@ -15,11 +20,14 @@ from storage.object_store import Buffer
 API_KEY = 60
 BROKERS = 1
 CONTROLLERS = 2
+FIRST_WITH_ENDPOINT_TYPES = 1
+FIRST_WITH_FENCED = 2
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = request_body(request.frame)
-    endpoint_type = body.endpoint_type if request.frame.api_version >= 1 else BROKERS
+    version = request.frame.api_version
+    endpoint_type = body.endpoint_type if version >= FIRST_WITH_ENDPOINT_TYPES else BROKERS
     if endpoint_type != BROKERS:
         return answer(
             request.frame,
@@ -34,6 +42,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             },
         )
     alive = services.brokers(request.listener)
+    are_fenced_wanted = version >= FIRST_WITH_FENCED and body.include_fenced_brokers
+    fenced = leaving_brokers(services.state, request.listener) if are_fenced_wanted else []
     return answer(
         request.frame,
         {
@@ -42,15 +52,19 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             "cluster_id": services.cluster_id,
             "controller_id": alive[0].node_id if alive else -1,
             "brokers": [
-                {
-                    "broker_id": broker.node_id,
-                    "host": broker.host,
-                    "port": broker.port,
-                    "rack": broker.zone,
-                    "is_fenced": False,
-                }
-                for broker in alive
+                *(_told(broker, is_fenced=False) for broker in alive),
+                *(_told(broker, is_fenced=True) for broker in fenced),
             ],
             "cluster_authorized_operations": on_cluster(is_asked=body.include_cluster_authorized_operations),
         },
     )
+
+
+def _told(broker: BrokerView, *, is_fenced: bool) -> dict[str, Any]:
+    return {
+        "broker_id": broker.node_id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.zone,
+        "is_fenced": is_fenced,
+    }

@@ -48,6 +48,10 @@ class TestReading:
         )
         assert not index_of(10).row(0).is_archived
 
+    @pytest.mark.parametrize(("offset", "log_bytes"), [(0, 30), (9, 30), (10, 20), (25, 10), (30, 0)])
+    def test_log_bytes_are_those_from_the_row_that_covers_an_offset(self, offset: int, log_bytes: int) -> None:
+        assert index_of(10, 20, 30).log_bytes_from(Offset(offset)) == log_bytes
+
     @pytest.mark.parametrize(("offset", "row"), [(-1, None), (0, 0), (9, 0), (10, 1), (14, 1), (15, None)])
     def test_an_offset_is_in_the_row_that_covers_it(self, offset: int, row: int | None) -> None:
         assert index_of(10, 15).locate(offset) == row

@@ -1,0 +1,44 @@
+"""AlterReplicaLogDirs 1-2: moves nothing, for there is one "directory", the bucket, and everything is in it (KIP-113).
+
+A partition is in the directory that DescribeLogDirs names, so asking for that is done at once; another directory is
+LOG_DIR_NOT_FOUND, as a path that a broker does not have. The request takes a barrier first (safety rule S4).
+Source: org.apache.kafka.server.KafkaApis.handleAlterReplicaLogDirsRequest, ReplicaManager.alterReplicaLogDirs
+(Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 34
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    await services.metadata.barrier()
+    turns = Turns(services.clock)
+    topics: dict[str, list[dict[str, Any]]] = {}
+    row_count = 0
+    for directory in body.dirs:
+        is_found = directory.path == services.store_url
+        for wanted in directory.topics:
+            rows = topics.setdefault(wanted.name, [])
+            for index in wanted.partitions:
+                error_code = _error(services, wanted.name, index) if is_found else ErrorCode.log_dir_not_found
+                rows.append({"partition_index": index, "error_code": error_code})
+                row_count += 1
+                await turns.row()
+            await turns.row()
+    results = [{"topic_name": name, "partitions": rows} for name, rows in topics.items()]
+    return await work(row_count, answer, request.frame, {"results": results})
+
+
+def _error(services: Services, name: str, index: int) -> ErrorCode:
+    topic = services.topics.known(name)
+    is_known = topic is not None and 0 <= index < len(topic.partitions)
+    return ErrorCode.none if is_known else ErrorCode.unknown_topic_or_partition

@@ -1,0 +1,40 @@
+"""AlterUserScramCredentials 0: refuses credentials, for no listener could ask for them (KIP-554).
+
+Differs from Kafka: it keeps credentials whether a listener uses them or not. Here nothing is authenticated, and a
+password that protects nothing must not look as if it did: UNSUPPORTED_SASL_MECHANISM. What is to be deleted is
+RESOURCE_NOT_FOUND, as in Kafka, and a user that is named more than once DUPLICATE_RESOURCE.
+Source: org.apache.kafka.controller.ScramControlManager.alterCredentials (Kafka 4.3).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import rows_at_most, work
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 51
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    mentions = Counter(change.name for change in (*body.deletions, *body.upsertions))
+    deleted = {deletion.name for deletion in body.deletions}
+    results = [_result(name, is_twice=count > 1, is_deleted=name in deleted) for name, count in mentions.items()]
+    return await work(len(results), answer, request.frame, {"results": results})
+
+
+def _result(name: str, *, is_twice: bool, is_deleted: bool) -> dict[str, Any]:
+    if is_twice:
+        error_code = ErrorCode.duplicate_resource
+        message = "A user credential cannot be altered twice in the same request"
+    elif is_deleted:
+        error_code = ErrorCode.resource_not_found
+        message = "Attempt to delete a user credential that does not exist"
+    else:
+        error_code = ErrorCode.unsupported_sasl_mechanism
+        message = "No listener authenticates its clients, so SCRAM credentials would protect nothing"
+    return {"user": name, "error_code": error_code, "error_message": message}

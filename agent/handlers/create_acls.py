@@ -1,0 +1,17 @@
+"""CreateAcls 1-3: SECURITY_DISABLED for each, as in Kafka without an authorizer."""
+
+from collections.abc import Sequence
+
+from agent.handlers.entities import answer, request_body
+from agent.handlers.no_authorizer import SECURITY_DISABLED
+from agent.services import Request, Services
+from agent.turns import rows_at_most, work
+from storage.object_store import Buffer
+
+API_KEY = 30
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    count = len(body.creations)
+    return await work(count, answer, request.frame, {"results": [SECURITY_DISABLED] * count})

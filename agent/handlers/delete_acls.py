@@ -1,0 +1,18 @@
+"""DeleteAcls 1-3: SECURITY_DISABLED for each filter, as in Kafka without an authorizer."""
+
+from collections.abc import Sequence
+
+from agent.handlers.entities import answer, request_body
+from agent.handlers.no_authorizer import SECURITY_DISABLED
+from agent.services import Request, Services
+from agent.turns import rows_at_most, work
+from storage.object_store import Buffer
+
+API_KEY = 31
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    count = len(body.filters)
+    refused = {**SECURITY_DISABLED, "matching_acls": []}
+    return await work(count, answer, request.frame, {"filter_results": [refused] * count})

@@ -1,0 +1,77 @@
+"""DescribeLogDirs 1-5: how many bytes partitions have, in the one "directory" there is, the bucket.
+
+Every agent reads and writes the same bucket, so each tells of the partitions that it leads for clients without a zone:
+the answers of all agents together name every partition once, and their sum is the cluster's. A partition's size is what
+`retention.bytes` counts: its batches from the log's start on, as they were produced; as Parquet they take less. How
+large the bucket is nobody knows (-1), and an object store's directory is never cordoned (version 5, KIP-1066).
+Source: org.apache.kafka.server.KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs (Kafka 4.3).
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from coordinator.state import TopicState
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 35
+UNKNOWN_BYTES = -1
+NO_LAG = 0
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    await services.metadata.barrier()
+    turns = Turns(services.clock)
+    topics = []
+    row_count = 0
+    async for topic, indexes in _wanted(services, body.topics, turns):
+        assignments = services.assignments(topic, zone=None)
+        partitions = []
+        for index in indexes:
+            if 0 <= index < len(assignments) and assignments[index].leader == services.node_id:
+                partitions.append(_described(topic, index))
+            await turns.row()
+        if partitions:
+            topics.append({"name": topic.name, "partitions": partitions})
+            row_count += 1 + len(partitions)
+    directory = {
+        "error_code": ErrorCode.none,
+        "log_dir": services.store_url,
+        "topics": topics,
+        "total_bytes": UNKNOWN_BYTES,
+        "usable_bytes": UNKNOWN_BYTES,
+        "is_cordoned": False,
+    }
+    return await work(row_count, answer, request.frame, {"error_code": ErrorCode.none, "results": [directory]})
+
+
+async def _wanted(
+    services: Services, topics: Sequence[Any] | None, turns: Turns
+) -> AsyncIterator[tuple[TopicState, Sequence[int]]]:
+    """The topics that exist, of those named or of all where None is, each with the partitions that are asked about."""
+    if topics is None:
+        for topic in list(services.state.topics.values()):
+            yield topic, range(len(topic.partitions))
+        return
+    indexes: dict[str, dict[int, None]] = {}
+    for wanted in topics:
+        indexes.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
+        await turns.row()
+    for name, of_topic in indexes.items():
+        known = services.topics.known(name)
+        if known is not None:
+            yield known, tuple(of_topic)
+
+
+def _described(topic: TopicState, index: int) -> dict[str, Any]:
+    partition = topic.partitions[index]
+    return {
+        "partition_index": index,
+        "partition_size": partition.index.log_bytes_from(partition.log_start),
+        "offset_lag": NO_LAG,
+        "is_future_key": False,
+    }

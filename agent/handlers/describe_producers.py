@@ -1,0 +1,65 @@
+"""DescribeProducers 0: which idempotent producers a partition remembers (KIP-664).
+
+The request takes a barrier first (safety rule S4). Any agent answers, as the state holds every partition. What a
+producer is told to have done last is the time of the cluster at which its newest batch was committed.
+Source: org.apache.kafka.server.KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState (4.3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from coordinator.state import PartitionState
+from protocol.errors import ErrorCode
+from protocol.types import SEQUENCE_END
+from storage.object_store import Buffer
+
+API_KEY = 61
+NO_COORDINATOR_EPOCH = -1
+NO_TRANSACTION = -1
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    await services.metadata.barrier()
+    turns = Turns(services.clock)
+    topics = []
+    row_count = 0
+    for wanted in body.topics:
+        topic = services.topics.known(wanted.name)
+        partitions = []
+        for index in wanted.partition_indexes:
+            partition = None if topic is None else services.state.partition(topic.topic_id, index)
+            partitions.append(_unknown(index) if partition is None else _described(index, partition))
+            row_count += 1 + len(partitions[-1]["active_producers"])
+            await turns.row()
+        topics.append({"name": wanted.name, "partitions": partitions})
+        await turns.row()
+    return await work(row_count, answer, request.frame, {"topics": topics})
+
+
+def _unknown(index: int) -> dict[str, Any]:
+    error_code = ErrorCode.unknown_topic_or_partition
+    return {"partition_index": index, "error_code": error_code, "error_message": None, "active_producers": []}
+
+
+def _described(index: int, partition: PartitionState) -> dict[str, Any]:
+    producers = [
+        {
+            "producer_id": producer_id,
+            "producer_epoch": producer.epoch,
+            "last_sequence": (producer.sequence_next - 1) % SEQUENCE_END,
+            "last_timestamp": producer.last_active_ms,
+            "coordinator_epoch": NO_COORDINATOR_EPOCH,
+            "current_txn_start_offset": NO_TRANSACTION,
+        }
+        for producer_id, producer in partition.producers.items()
+    ]
+    return {
+        "partition_index": index,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "active_producers": producers,
+    }

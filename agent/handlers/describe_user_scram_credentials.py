@@ -1,0 +1,36 @@
+"""DescribeUserScramCredentials 0: there are none, as in Kafka while nobody set any (KIP-554).
+
+All users (none named) are no users; one that is named is RESOURCE_NOT_FOUND, one that is named twice
+DUPLICATE_RESOURCE. `kafka-configs --describe --entity-type users` asks this beside the quotas.
+Source: org.apache.kafka.image.ScramImage.describe (Kafka 4.3).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import rows_at_most, work
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 50
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    mentions = Counter(user.name for user in body.users or ())
+    results = [_result(name, is_twice=count > 1) for name, count in mentions.items()]
+    values = {"error_code": ErrorCode.none, "error_message": None, "results": results}
+    return await work(len(results), answer, request.frame, values)
+
+
+def _result(name: str, *, is_twice: bool) -> dict[str, Any]:
+    if is_twice:
+        error_code = ErrorCode.duplicate_resource
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    else:
+        error_code = ErrorCode.resource_not_found
+        message = f"Attempt to describe a user credential that does not exist: {name}"
+    return {"user": name, "error_code": error_code, "error_message": message, "credential_infos": []}

@@ -1,0 +1,53 @@
+"""ElectLeaders 0-2: never needed, as every partition has its preferred leader, whom all agents compute (KIP-460).
+
+So each partition that is named is ELECTION_NOT_NEEDED, which Kafka's tools take as done; where all partitions are meant
+(null) those are left out, as in Kafka, and the answer is empty. The request takes a barrier first (safety rule S4).
+Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 43
+FIRST_WITH_TYPES = 1
+PREFERRED, UNCLEAN = 0, 1
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    election_type = body.election_type if request.frame.api_version >= FIRST_WITH_TYPES else PREFERRED
+    if election_type not in (PREFERRED, UNCLEAN):
+        return answer(request.frame, {"error_code": ErrorCode.invalid_request, "replica_election_results": []})
+    await services.metadata.barrier()
+    turns = Turns(services.clock)
+    topics = []
+    row_count = 0
+    for wanted in body.topic_partitions or ():
+        rows = []
+        for index in wanted.partitions:
+            rows.append(_result(services, wanted.topic, index))
+            await turns.row()
+        topics.append({"topic": wanted.topic, "partition_result": rows})
+        row_count += 1 + len(rows)
+        await turns.row()
+    return await work(
+        row_count, answer, request.frame, {"error_code": ErrorCode.none, "replica_election_results": topics}
+    )
+
+
+def _result(services: Services, name: str, index: int) -> dict[str, Any]:
+    topic = services.topics.known(name)
+    if topic is None:
+        error_code, message = ErrorCode.unknown_topic_or_partition, f"No such topic as {name}"
+    elif not 0 <= index < len(topic.partitions):
+        error_code, message = ErrorCode.unknown_topic_or_partition, f"No such partition as {name}-{index}"
+    else:
+        error_code = ErrorCode.election_not_needed
+        message = "Leaders follow from which agents live: every partition has its preferred one."
+    return {"partition_id": index, "error_code": error_code, "error_message": message}

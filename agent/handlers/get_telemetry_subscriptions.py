@@ -1,0 +1,47 @@
+"""GetTelemetrySubscriptions 0: which metrics a client is to push, and how often (KIP-714).
+
+Which these are say CLIENT_METRICS resources; without any, a client is to push nothing and to ask again in five minutes.
+Source: org.apache.kafka.server.ClientMetricsManager.processGetTelemetrySubscriptionRequest (Kafka 4.3).
+"""
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+from agent.client_telemetry import ACCEPTED_COMPRESSION, TelemetryRefused
+from agent.handlers.entities import NO_TIME, answer, request_body
+from agent.services import Request, Services
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 71
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = request_body(request.frame)
+    try:
+        instance = services.telemetry.subscribe(body.client_instance_id, request.asker)
+    except TelemetryRefused as refused:
+        nothing: dict[str, Any] = {
+            "client_instance_id": None,
+            "subscription_id": 0,
+            "accepted_compression_types": [],
+            "push_interval": NO_TIME,
+            "telemetry_max_bytes": 0,
+            "delta_temporality": False,
+            "requested_metrics": [],
+        }
+        return answer(request.frame, {"error_code": refused.error_code, **nothing})
+    return answer(
+        request.frame,
+        {
+            "error_code": ErrorCode.none,
+            "client_instance_id": instance.instance_id,
+            "subscription_id": instance.subscription_id,
+            "accepted_compression_types": ACCEPTED_COMPRESSION,
+            "push_interval": datetime.timedelta(milliseconds=instance.interval_ms),
+            "telemetry_max_bytes": services.telemetry.bytes_max,
+            "delta_temporality": True,
+            "requested_metrics": instance.metrics,
+        },
+    )

@@ -1,0 +1,29 @@
+"""PushTelemetry 0: a client's metrics, as it was asked for them; /metrics shows them (KIP-714).
+
+Source: org.apache.kafka.server.ClientMetricsManager.processPushTelemetryRequest (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.client_telemetry import Push, TelemetryRefused
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 72
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = request_body(request.frame)
+    push = Push(
+        subscription_id=body.subscription_id,
+        is_terminating=body.terminating,
+        compression=body.compression_type,
+        metrics=body.metrics,
+    )
+    try:
+        await services.telemetry.push(body.client_instance_id, request.asker, push)
+    except TelemetryRefused as refused:
+        return answer(request.frame, {"error_code": refused.error_code})
+    return answer(request.frame, {"error_code": ErrorCode.none})

@@ -1,0 +1,96 @@
+"""While nothing is authenticated or authorised, tools are told so, in Kafka's words for it."""
+
+import asyncio
+import struct
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+
+from protocol.errors import ErrorCode
+from tests.unit.agent.data_paths import data_paths, services_of
+from tests.unit.agent.handlers.asking import ask, ask_for_bytes
+
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
+CREATE_TOKEN, RENEW_TOKEN, EXPIRE_TOKEN, DESCRIBE_TOKENS = 38, 39, 40, 41
+DESCRIBE_SCRAM, ALTER_SCRAM = 50, 51
+FILTER: Mapping[str, object] = {
+    "resource_type_filter": 2,
+    "resource_name_filter": None,
+    "pattern_type_filter": 3,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 2,
+    "permission_type": 3,
+}
+BINDING: Mapping[str, object] = {
+    "resource_type": 2,
+    "resource_name": "t",
+    "resource_pattern_type": 3,
+    "principal": "User:me",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_lists_of_access_need_an_authorizer(version: int) -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        described = await ask(services, DESCRIBE_ACLS, version, **FILTER)
+        created = await ask(services, CREATE_ACLS, version, creations=[BINDING, BINDING])
+        deleted = await ask(services, DELETE_ACLS, version, filters=[FILTER])
+    assert (described.error_code, described.resources) == (ErrorCode.security_disabled, ())
+    assert [result.error_code for result in created.results] == [ErrorCode.security_disabled] * 2
+    (result,) = deleted.filter_results
+    assert (result.error_code, result.matching_acls) == (ErrorCode.security_disabled, ())
+    assert {described.error_message, result.error_message} == {"No Authorizer is configured."}
+
+
+async def test_tokens_are_not_given_to_who_is_not_authenticated() -> None:
+    error_code = struct.pack(">h", ErrorCode.delegation_token_request_not_allowed)
+    no_time = struct.pack(">q", -1)
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        for version in (1, 2, 3):
+            owner = {} if version < 3 else {"owner_principal_type": None, "owner_principal_name": None}
+            lifetime = timedelta(milliseconds=-1)
+            created = await ask_for_bytes(services, CREATE_TOKEN, version, renewers=[], max_lifetime=lifetime, **owner)
+            assert created.startswith(error_code)
+            assert created.count(b"ANONYMOUS") == (2 if version == 3 else 1)
+            assert no_time * 3 in created
+            described = await ask(services, DESCRIBE_TOKENS, version, owners=None)
+            assert described.error_code is ErrorCode.delegation_token_request_not_allowed
+        for version in (1, 2):
+            for api_key, field in ((RENEW_TOKEN, "renew_period"), (EXPIRE_TOKEN, "expiry_time_period")):
+                told = await ask_for_bytes(services, api_key, version, hmac=b"x", **{field: timedelta(days=1)})
+                assert told.startswith(error_code + no_time)
+
+
+async def test_no_user_has_credentials() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        of_all = await ask(services, DESCRIBE_SCRAM, 0, users=None)
+        users = [{"name": name} for name in ("a", "b", "a")]
+        named = await ask(services, DESCRIBE_SCRAM, 0, users=users)
+    assert (of_all.error_code, of_all.results) == (ErrorCode.none, ())
+    told = {result.user: result.error_code for result in named.results}
+    assert told == {"a": ErrorCode.duplicate_resource, "b": ErrorCode.resource_not_found}
+
+
+async def test_credentials_that_would_protect_nothing_are_refused() -> None:
+    def password(name: str) -> Mapping[str, object]:
+        return {"name": name, "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
+
+    deletions = [{"name": name, "mechanism": 1} for name in ("gone", "both")]
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        answer = await ask(
+            services, ALTER_SCRAM, 0, deletions=deletions, upsertions=[password("both"), password("new")]
+        )
+    assert {result.user: result.error_code for result in answer.results} == {
+        "gone": ErrorCode.resource_not_found,
+        "both": ErrorCode.duplicate_resource,
+        "new": ErrorCode.unsupported_sasl_mechanism,
+    }
