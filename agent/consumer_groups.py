@@ -85,6 +85,8 @@ class ConsumerGroups:
         self._names: frozenset[str] = frozenset()
         self._names_number = 0
         self._is_stopped = False
+        self._agents_seen: list[tuple[SessionId, bool]] = []
+        """Those that groups were taken up from, or left to, last."""
 
     @property
     def groups_count(self) -> int:
@@ -249,24 +251,27 @@ class ConsumerGroups:
     # Time
 
     async def run(self) -> None:
-        """Mind time-outs and expressions, and take up and give up groups as agents come and go, for ever."""
-        seen: list[tuple[SessionId, bool]] = []
+        """Look after the groups, for ever."""
         while True:
             self._regexes_wanted.clear()
-            self._look_at_names()
-            for live in tuple(self._live.values()):
-                if self._current(live.group_id) is live:
-                    self._expire(live)
-                    await self._resolve(live)
-            sessions = self._metadata.state.sessions
-            agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-            if agents != seen and not self._is_stopped and await self._take_up():
-                seen = agents
+            await self.look_after()
             try:
                 async with self._clock.timeout(GROUP_CHECK_INTERVAL_S):
                     await self._regexes_wanted.wait()
             except TimeoutError:
                 continue
+
+    async def look_after(self) -> None:
+        """Mind time-outs and expressions, and take up and give up groups as agents have come and gone."""
+        self._look_at_names()
+        for live in tuple(self._live.values()):
+            if self._current(live.group_id) is live:
+                self._expire(live)
+                await self._resolve(live)
+        sessions = self._metadata.state.sessions
+        agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
+        if agents != self._agents_seen and not self._is_stopped and await self._take_up():
+            self._agents_seen = agents
 
     def _expire(self, live: _Live) -> None:
         gone = live.group.expired(self._config(live.group_id), self._clock.monotonic_s())

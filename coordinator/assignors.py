@@ -18,12 +18,11 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from coordinator.consumer_group_values import Partitions, partitions
+from protocol.limits import BALANCING_ROUNDS_MAX
 from protocol.types import TopicId
 
 UNIFORM = "uniform"
 RANGE = "range"
-_BALANCING_ROUNDS_MAX = 16
-"""Kafka's bound too: what one round moves within one set of topics may unbalance another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +143,7 @@ def _assign_unlike(
     # What few may have comes first; then the rest evens out what that left uneven.
     for members, topics in sorted(classes.items(), key=lambda row: (len(row[0]), row[0])):
         _deal(members, [(topic_id, index) for topic_id in topics for index in sorted(free[topic_id])], owned, loads)
-    for _ in range(_BALANCING_ROUNDS_MAX):
+    for _ in range(BALANCING_ROUNDS_MAX):
         moves = [_even_out(members, topics, owned, loads) for members, topics in classes.items()]
         if not any(moves):
             break

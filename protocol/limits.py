@@ -255,6 +255,9 @@ CLASSIC_REBALANCE_SECONDS_MIN = 0.1
 """Between two looks whether a static member came back, where all are away and allow no time for it."""
 CONSUMER_GROUP_MEMBERS_MAX = 2_000
 """Members of a consumer group (KIP-848), whatever group.consumer.max.size says: one entry may name all of them."""
+BALANCING_ROUNDS_MAX = 16
+"""How often an assignor evens out members whose subscriptions differ (Kafka's bound too): what one round moves within
+one set of topics may unbalance another."""
 CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN = 10.0
 """Between two times that a group's regular expressions are looked up (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
 CONSUMER_GROUP_REGEX_CHARS_MAX = 4 * KIB
@@ -262,6 +265,8 @@ CONSUMER_GROUP_REGEXES_MAX = 1_000
 """Different expressions of one group; each is held against every topic."""
 CONSUMER_GROUP_MEMBER_BYTES_MAX = 128 * KIB
 """What one member of a consumer group may tell of itself, its topics included: it is in one ledger entry."""
+GROUP_LATE_SECONDS_MAX = 1.0
+"""A coordinator that is later than that with its members' time-outs gives them so long before they count as gone."""
 GROUP_CHECK_INTERVAL_S = 1.0
 """How often a coordinator looks whether its groups are still its own; it asks its own state alone."""
 

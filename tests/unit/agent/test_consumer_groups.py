@@ -1,0 +1,250 @@
+"""Consumer groups on their coordinator: what is in the ledger before members are told, and what ends a claim (S13)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from agent.consumer_groups import ConsumerGroups
+from agent.group_ledger import GroupLedger, NotCoordinator
+from coordinator.commands import ReportTime, StartDrain
+from coordinator.consumer_group import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
+from coordinator.consumer_group_values import ConsumerGroup, GroupPhase, without_epochs
+from coordinator.group_commands import ClaimGroups
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from protocol.errors import ErrorCode
+from protocol.types import PartitionIndex, TopicId
+from tests.made_commands import TOPIC, create, start
+from tests.made_consumer_groups import beat
+from tests.unit.agent.ledger_parts import Parts, running_parts
+
+SECONDS_MAX = 20.0
+ALL = ((TOPIC, (PartitionIndex(0), PartitionIndex(1))),)
+OTHER = TopicId(bytes([7] * 16))
+
+
+class Agent:
+    """One agent's groups."""
+
+    def __init__(self, parts: Parts, **configs: str) -> None:
+        self.parts = parts
+        self.ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+        self.groups = ConsumerGroups(
+            metadata=parts.metadata,
+            writer=parts.writer,
+            ledger=self.ledger,
+            clock=parts.clock,
+            broker_configs=configs,
+        )
+
+    async def say(self, request: ConsumerHeartbeat, group_id: str = "g") -> HeartbeatAnswer:
+        return await self.groups.heartbeat(group_id, request, is_id_required=True)
+
+    async def refused(self, request: ConsumerHeartbeat, group_id: str = "g") -> ErrorCode:
+        with pytest.raises((GroupRefusal, NotCoordinator)) as caught:
+            await self.say(request, group_id)
+        assert isinstance(caught.value, GroupRefusal | NotCoordinator)
+        return caught.value.error_code
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass; the ledger confirms the session after it (safety rule S4)."""
+        self.parts.clock.seconds += seconds
+        await self.parts.writer.submit(ReportTime())
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """As the ledger has it."""
+        value = self.parts.metadata.state.groups["g"].value
+        assert isinstance(value, ConsumerGroup)
+        return value
+
+    @property
+    def entries(self) -> int:
+        return self.parts.metadata.entries_applied_count
+
+
+@asynccontextmanager
+async def one_agent(**configs: str) -> AsyncIterator[Agent]:
+    async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
+        await parts.writer.submit(create(partitions=2))
+        yield Agent(parts, **configs)
+
+
+@asynccontextmanager
+async def two_agents() -> AsyncIterator[tuple[Agent, Agent]]:
+    """The coordinator of the group `g`, and another."""
+    core = MemoryLedgerCore()
+    async with (
+        running_parts(MemoryLedger(core)) as one,
+        running_parts(MemoryLedger(core), start("b", node=2)) as other,
+        asyncio.timeout(SECONDS_MAX),
+    ):
+        await one.writer.submit(create(partitions=2))
+        agents = [Agent(parts) for parts in (one, other)]
+        for agent in agents:
+            await agent.parts.metadata.barrier()
+        agents.sort(key=lambda agent: agent.ledger.coordinator("g") != agent.parts.writer.session)
+        yield agents[0], agents[1]
+
+
+async def test_a_member_is_told_of_nothing_that_the_ledger_does_not_have() -> None:
+    async with one_agent() as agent:
+        answer = await agent.say(beat("a"))
+        assert (answer.epoch, answer.assigned is not None) == (2, True)
+        assert without_epochs(agent.group.assignment("a").assigned) == ALL
+        assert agent.group.phase() is GroupPhase.STABLE
+
+
+async def test_a_heartbeat_without_news_costs_no_entry() -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        before = agent.entries
+        for _ in range(3):
+            await agent.say(beat("a", 2))
+            await agent.groups.look_after()
+        assert agent.entries == before
+
+
+async def test_members_that_come_together_are_in_one_order() -> None:
+    async with one_agent() as agent:
+        answers = await asyncio.gather(*(agent.say(beat(name)) for name in "abcd"))
+        assert sorted(answer.epoch for answer in answers) == [2, 3, 4, 5]
+        assert agent.group.epoch == 5
+
+
+async def test_who_changes_nothing_still_waits_for_what_was_changed_before() -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        answers = await asyncio.gather(agent.say(beat("a", 2, rack="r")), agent.say(beat("a", 2)))
+        assert [answer.epoch for answer in answers] == [2, 2]
+        assert agent.group.members["a"].rack_id == "r"
+
+
+async def test_what_is_not_there_is_not_made_by_asking() -> None:
+    async with one_agent() as agent:
+        before = agent.entries
+        assert await agent.refused(beat("a", 5)) is ErrorCode.group_id_not_found
+        assert await agent.refused(beat("a", -1)) is ErrorCode.group_id_not_found
+        assert await agent.refused(beat("a"), group_id="") is ErrorCode.invalid_request
+        assert await agent.refused(beat("a", assignor="nosuch")) is ErrorCode.unsupported_assignor
+        assert agent.entries == before
+
+
+async def test_a_group_whose_first_member_is_refused_is_not_begun() -> None:
+    async with one_agent() as agent:
+        assert await agent.refused(beat("a", regex="(")) is ErrorCode.invalid_regular_expression
+        assert agent.groups.groups_count == 0
+        assert agent.parts.metadata.state.groups["g"].is_vacant
+
+
+async def test_only_the_agent_whose_group_it_is_answers() -> None:
+    async with two_agents() as (coordinator, other):
+        await coordinator.say(beat("a"))
+        assert await other.refused(beat("b")) is ErrorCode.not_coordinator
+        await other.parts.metadata.barrier()
+        assert await other.refused(beat("a", 2)) is ErrorCode.not_coordinator
+
+
+async def test_the_next_coordinator_goes_on_without_a_rebalance() -> None:
+    async with two_agents() as (first, second):
+        await first.say(beat("a"))
+        await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
+        await second.parts.metadata.barrier()
+        assert await first.refused(beat("a", 2)) is ErrorCode.not_coordinator
+        assert first.groups.groups_count == 0
+        answer = await second.say(beat("a", 2))
+        assert (answer.epoch, answer.assigned) == (2, None)
+
+
+async def test_a_coordinator_that_lost_its_claim_unaware_changes_nothing() -> None:
+    """Safety rule S13: what the paused agent had in memory is refused, and its member is sent to the next one."""
+    async with two_agents() as (paused, other):
+        await paused.say(beat("a"))
+        await paused.parts.writer.submit(StartDrain(session=paused.parts.writer.session))
+        await other.parts.metadata.barrier()
+        await other.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        version = other.parts.metadata.state.groups["g"].version
+        assert await paused.refused(beat("b")) is ErrorCode.not_coordinator
+        await other.parts.metadata.barrier()
+        assert other.parts.metadata.state.groups["g"].version == version
+
+
+async def test_a_change_that_is_refused_ends_the_copy() -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        # Another claim of the same agent: entries under the former one are refused from here on.
+        agent.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        assert await agent.refused(beat("b")) is ErrorCode.not_coordinator
+        assert agent.groups.groups_count == 0
+        assert list(agent.group.members) == ["a"]
+        answer = await agent.say(beat("b"))
+        assert answer.epoch == 3
+
+
+async def test_groups_that_fall_to_an_agent_are_taken_up_unasked_and_their_dead_members_fenced() -> None:
+    async with two_agents() as (first, second):
+        await first.say(beat("a"))
+        await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
+        await second.parts.metadata.barrier()
+        await second.groups.look_after()
+        assert second.groups.groups_count == 1
+        await second.wait(46)
+        await second.groups.look_after()
+        await second.parts.metadata.barrier()
+        assert second.group.phase() is GroupPhase.EMPTY
+        await second.groups.look_after()
+        assert second.groups.groups_count == 0
+
+
+async def test_an_expression_is_looked_up_and_followed() -> None:
+    async with one_agent() as agent:
+        assert (await agent.say(beat("a", regex="t|x.*"))).assigned == ()
+        await agent.groups.look_after()
+        answer = await agent.say(beat("a", 2))
+        assert answer.assigned is not None
+        assert without_epochs(answer.assigned) == ALL
+        await agent.parts.writer.submit(replace(create(), topic_id=OTHER, name="xyz"))
+        await agent.wait(11)
+        await agent.groups.look_after()
+        answer = await agent.say(beat("a", answer.epoch))
+        assert answer.assigned is not None
+        assert {topic_id for topic_id, _ in answer.assigned} == {TOPIC, OTHER}
+
+
+async def test_dynamic_configs_of_a_group_come_before_the_brokers() -> None:
+    configs = {"group.consumer.heartbeat.interval.ms": "1234"}
+    async with one_agent(**configs) as agent:
+        assert (await agent.say(beat("a"))).heartbeat_interval_ms == 1234
+        agent.parts.metadata.state.group_configs["g"] = {"consumer.heartbeat.interval.ms": "777"}
+        assert (await agent.say(beat("a", 2))).heartbeat_interval_ms == 777
+
+
+async def test_the_brokers_own_bound_on_members_holds() -> None:
+    async with one_agent(**{"group.consumer.max.size": "1"}) as agent:
+        await agent.say(beat("a"))
+        assert await agent.refused(beat("b")) is ErrorCode.group_max_size_reached
+
+
+async def test_commits_are_judged_by_what_the_coordinator_knows() -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+
+        def judged(member_id: str, epoch: int) -> ErrorCode:
+            group = agent.parts.metadata.state.groups["g"]
+            return agent.groups.check_commit(group, member_id=member_id, epoch=epoch, api_version=9)
+
+        assert judged("a", 2) is ErrorCode.none
+        assert judged("a", 1) is ErrorCode.stale_member_epoch
+        agent.groups.forget("g")
+        assert judged("b", 2) is ErrorCode.unknown_member_id
+
+
+async def test_an_agent_that_stops_coordinates_nothing() -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        assert agent.groups.is_live("g")
+        agent.groups.stop()
+        assert not agent.groups.is_live("g")
+        assert await agent.refused(beat("a", 2)) is ErrorCode.not_coordinator
