@@ -205,22 +205,7 @@ class Broker:
             flush_interval_ms=settings.flush_interval_ms,
             is_store_cheap=settings.is_store_cheap,
         )
-        group_ledger = GroupLedger(metadata=metadata, writer=writer, clock=clock)
-        self._groups = GroupCoordinator(
-            metadata=metadata,
-            writer=writer,
-            ledger=group_ledger,
-            clock=clock,
-            ids=self._ids,
-            broker_configs=self._broker_configs,
-        )
-        self._consumer_groups = ConsumerGroups(
-            metadata=metadata,
-            writer=writer,
-            ledger=group_ledger,
-            clock=clock,
-            broker_configs=self._broker_configs,
-        )
+        group_ledger = self._wire_groups()
         self.services = Services(
             cluster_id=self._identity.cluster_id,
             node_id=self.node_id,
@@ -260,6 +245,27 @@ class Broker:
         self._wire_roles()
         self._metrics.watch_state(lambda: state_figures(self.state))
         self._watch_figures(cache)
+
+    def _wire_groups(self) -> GroupLedger:
+        """Those who coordinate groups, over what they share."""
+        clock, metadata, writer = self._clock, self._metadata, self._writer
+        group_ledger = GroupLedger(metadata=metadata, writer=writer, clock=clock)
+        self._groups = GroupCoordinator(
+            metadata=metadata,
+            writer=writer,
+            ledger=group_ledger,
+            clock=clock,
+            ids=self._ids,
+            broker_configs=self._broker_configs,
+        )
+        self._consumer_groups = ConsumerGroups(
+            metadata=metadata,
+            writer=writer,
+            ledger=group_ledger,
+            clock=clock,
+            broker_configs=self._broker_configs,
+        )
+        return group_ledger
 
     def _client_telemetry(self) -> ClientTelemetry:
         telemetry = ClientTelemetry(
@@ -348,6 +354,8 @@ class Broker:
         figures.cache_hits.set_function(lambda: cache.hits_count)
         figures.cache_misses.set_function(lambda: cache.misses_count)
         figures.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
+        figures.groups.set_function(lambda: self._groups.groups_count + self._consumer_groups.groups_count)
+        figures.group_generations.set_function(lambda: self._groups.generations_count)
         figures.background_restarts.set_function(lambda: self._supervisor.restarts_count)
 
     def _object_bytes(self, key: str) -> int | None:

@@ -35,7 +35,12 @@ from coordinator.classic_messages import (
 )
 from coordinator.groups import ClassicGroup, GroupState
 from protocol.errors import ErrorCode
-from protocol.limits import CLASSIC_MEMBERS_MAX, GROUP_CHECK_INTERVAL_S, GROUP_IDS_PER_CLAIM_MAX
+from protocol.limits import (
+    CLASSIC_MEMBERS_MAX,
+    GROUP_CHECK_INTERVAL_S,
+    GROUP_IDS_PER_CLAIM_MAX,
+    GROUP_LATE_SECONDS_MAX,
+)
 from protocol.types import SessionId
 
 GROUP_ID_NOT_FOUND_SINCE = 9
@@ -299,6 +304,10 @@ class GroupCoordinator:
         while True:
             self._earlier.clear()
             now_s = self._clock.monotonic_s()
+            if self._timers and now_s - self._timers[0][0] > GROUP_LATE_SECONDS_MAX:
+                # This agent stood still: what members sent meanwhile has come, and was not looked at yet.
+                await self._clock.sleep(GROUP_LATE_SECONDS_MAX)
+                now_s = self._clock.monotonic_s()
             while self._timers and self._timers[0][0] <= now_s:
                 timer_s, _, live = heapq.heappop(self._timers)
                 if live.timer_s == timer_s and self._current(live.group_id) is live:

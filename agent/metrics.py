@@ -89,6 +89,7 @@ class Metrics:
         self._add_store()
         self._add_ledger()
         self._add_background()
+        self._add_groups()
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(f"penstock_{name}", text, labels, registry=self.registry)
@@ -189,6 +190,12 @@ class Metrics:
         self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")
         self.background_restarts = self._counted("background_restarts", "Background tasks that failed.")
         self.is_ready = self._gauge("ready", "1 while the agent serves.")
+
+    def _add_groups(self) -> None:
+        self.groups = self._gauge("groups", "Groups with members that this agent coordinates.")
+        self.group_generations = self._counted(
+            "group_generations", "Rebalances of classic groups that began a generation here."
+        )
 
     def request(self, api: str, version: int) -> RequestMetrics:
         """The bound metrics of one API in one version."""
