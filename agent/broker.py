@@ -213,17 +213,7 @@ class Broker:
             writer=writer,
             produce=self._produce,
             record_rules=RecordRulesOfTopics(self._broker_configs),
-            fetch=FetchPath(
-                metadata=metadata,
-                topics=topics,
-                reader=reader,
-                budget=budget,
-                ahead=ReadAhead(reader=reader, budget=budget, clock=clock, bytes_max=ahead_bytes_max),
-                clock=clock,
-                broker_configs=self._broker_configs,
-                confirmed_s=lambda: writer.confirmed_s,
-                metrics=self._metrics,
-            ),
+            fetch=self._fetch_path(topics, reader, budget, ahead_bytes_max),
             fetch_sessions=FetchSessions(),
             timestamps=TimestampSearch(metadata=metadata, reader=reader, budget=budget, clock=clock),
             producer_ids=ProducerIdBlock(writer=writer),
@@ -245,6 +235,21 @@ class Broker:
         self._wire_roles()
         self._metrics.watch_state(lambda: state_figures(self.state))
         self._watch_figures(cache)
+
+    def _fetch_path(
+        self, topics: TopicAdmin, reader: ChunkReader, budget: ReadBudget, ahead_bytes_max: int
+    ) -> FetchPath:
+        return FetchPath(
+            metadata=self._metadata,
+            topics=topics,
+            reader=reader,
+            budget=budget,
+            ahead=ReadAhead(reader=reader, budget=budget, clock=self._clock, bytes_max=ahead_bytes_max),
+            clock=self._clock,
+            broker_configs=self._broker_configs,
+            confirmed_s=lambda: self._writer.confirmed_s,
+            metrics=self._metrics,
+        )
 
     def _wire_groups(self) -> GroupLedger:
         """Those who coordinate groups, over what they share."""

@@ -52,6 +52,8 @@ from agent.handlers import (
     produce,
     push_telemetry,
     renew_delegation_token,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     update_features,
 )
@@ -108,6 +110,8 @@ _MODULES: tuple[ModuleType, ...] = (
     produce,
     push_telemetry,
     renew_delegation_token,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     update_features,
 )

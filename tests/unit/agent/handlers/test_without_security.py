@@ -13,6 +13,7 @@ from tests.unit.agent.handlers.asking import ask, ask_for_bytes
 
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 CREATE_TOKEN, RENEW_TOKEN, EXPIRE_TOKEN, DESCRIBE_TOKENS = 38, 39, 40, 41
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 DESCRIBE_SCRAM, ALTER_SCRAM = 50, 51
 FILTER: Mapping[str, object] = {
     "resource_type_filter": 2,
@@ -94,3 +95,14 @@ async def test_credentials_that_would_protect_nothing_are_refused() -> None:
         "both": ErrorCode.duplicate_resource,
         "new": ErrorCode.unsupported_sasl_mechanism,
     }
+
+
+async def test_who_wants_to_log_in_is_told_that_it_is_in_already() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        for version in (0, 1):
+            shaken = await ask(services, SASL_HANDSHAKE, version, mechanism="PLAIN")
+            assert (shaken.error_code, shaken.mechanisms) == (ErrorCode.illegal_sasl_state, ())
+        for version in (0, 1, 2):
+            told = await ask(services, SASL_AUTHENTICATE, version, auth_bytes=b"\0me\0secret")
+            assert (told.error_code, told.auth_bytes) == (ErrorCode.illegal_sasl_state, b"")

@@ -1,0 +1,25 @@
+"""SaslAuthenticate 0-2: ILLEGAL_SASL_STATE, as in Kafka on a listener without authentication.
+
+Source: org.apache.kafka.server.KafkaApis.handleSaslAuthenticateRequest (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 36
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    request_body(request.frame)
+    return answer(
+        request.frame,
+        {
+            "error_code": ErrorCode.illegal_sasl_state,
+            "error_message": "SaslAuthenticate request received after successful authentication",
+            "auth_bytes": b"",
+        },
+    )
