@@ -41,6 +41,7 @@ STORE_TIMEOUT_SECONDS = 10.0
 PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
 DRAIN_SECONDS_MAX = 20.0
 RETENTION_CHECK_MS = 2_000
+GROUP_SESSION_MS_MIN = 1_000
 
 
 class ServerEnd(Protocol):
@@ -317,8 +318,18 @@ def settings_of(name: str, plan: Plan) -> Settings:
         gc_grace_s=plan.gc_grace_s,
         read_cache_bytes=plan.read_cache_bytes,
         snapshot_entries=plan.snapshot_entries,
-        broker_configs={"log.retention.check.interval.ms": str(RETENTION_CHECK_MS)} if plan.is_log_trimmed else {},
+        broker_configs=_broker_configs(plan),
     )
+
+
+def _broker_configs(plan: Plan) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    if plan.is_log_trimmed:
+        configs["log.retention.check.interval.ms"] = str(RETENTION_CHECK_MS)
+    if plan.groups:
+        configs["group.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
+        configs["group.initial.rebalance.delay.ms"] = str(plan.first_rebalance_delay_ms)
+    return configs
 
 
 def is_of_ended_group(error: object) -> bool:

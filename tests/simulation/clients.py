@@ -21,6 +21,7 @@ from tests.simulation import wire
 from tests.simulation.agents import AgentInWorld, Surroundings
 from tests.simulation.auditor import Auditor, Send
 from tests.simulation.connections import ClientConnection, ConnectionLost
+from tests.simulation.group_auditor import GroupAuditor
 from tests.simulation.wire import Place, Produced
 
 RETRY_SECONDS = 0.2
@@ -55,6 +56,7 @@ class ClientWorld:
     around: Surroundings
     agents: list[AgentInWorld]
     auditor: Auditor
+    groups: GroupAuditor
     clock: SystemClock = field(default_factory=SystemClock)
 
     @property

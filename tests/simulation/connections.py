@@ -45,24 +45,30 @@ class ClientConnection:
         self._far = _ServerEnd(self, life, life.broker.services, around)
         life.ends.append(self._far)
 
-    def send(self, api_key: int, version: int, body: bytes) -> "asyncio.Future[bytes]":
-        """Send a request of a version whose header is not flexible; the future gets the answer's body, or raises
-        `ConnectionLost`."""
+    def send(self, api_key: int, version: int, body: bytes, *, is_compact: bool = False) -> "asyncio.Future[bytes]":
+        """Send a request; the future gets the answer's body, or raises `ConnectionLost`.
+
+        `is_compact`: the version's header has tagged fields, of which there are none; so has the answer's, which are
+        left to the reader.
+        """
         future: asyncio.Future[bytes] = self._around.loop.create_future()
         if not self.is_open:
             future.set_exception(ConnectionLost("the connection is closed"))
             return future
         self._asked_count += 1
         head = struct.pack(">hhih", api_key, version, self._asked_count, len(self._client_id)) + self._client_id
+        head += b"\x00" if is_compact else b""
         self._waiting.append(future)
         if self._gets_through():
             self._far.sent.append(head + body)
             self._around.loop.call_later(self._delay(), self._far.arrive, context=self._life.context)
         return future
 
-    async def ask(self, api_key: int, version: int, body: bytes, timeout_s: float) -> bytes:
+    async def ask(
+        self, api_key: int, version: int, body: bytes, timeout_s: float, *, is_compact: bool = False
+    ) -> bytes:
         """The answer's body. Raises `ConnectionLost`; the connection is closed then."""
-        future = self.send(api_key, version, body)
+        future = self.send(api_key, version, body, is_compact=is_compact)
         try:
             async with asyncio.timeout(timeout_s):
                 return await future

@@ -7,14 +7,17 @@ import random
 from collections.abc import Awaitable, Callable
 
 from agent.clock import SystemClock
+from coordinator.groups import group_key
+from coordinator.rendezvous import owner_of
 from tests.simulation.agents import AgentInWorld, Surroundings
 from tests.simulation.links import Link
-from tests.simulation.plan import FaultName
+from tests.simulation.plan import FaultName, group_ids
 
 CALLBACKS_UNTIL_CRASH_MAX = 400
 DOWN_SECONDS_MAX = 15.0
 PAUSE_SECONDS_MAX = 30.0
 CUT_SECONDS_MAX = 25.0
+COORDINATOR_CHANCE = 0.5
 JUMPS_MS = (-3_000_000, -60_000, -12_000, 9_000, 12_000, 60_000, 3_000_000)
 """Of a wall clock: within what is allowed, and beyond it; within the hour of message.timestamp.after.max.ms."""
 
@@ -48,7 +51,7 @@ class Faults:
         while True:
             interval_s = self._around.plan.fault_interval_s * len(self._around.plan.faults)
             await self._clock.sleep(self._chance.expovariate(1.0) * interval_s)
-            agent = self._chance.choice(self._agents)
+            agent = self._victim()
             self._around.history.note(agent.name, "fault", name.value)
             await self._strikes[name](agent)
 
@@ -65,6 +68,17 @@ class Faults:
                 agent.life.crash_after(-1)
                 agent.life.resume()
             agent.start()
+
+    def _victim(self) -> AgentInWorld:
+        """Anybody; where there are groups, as often the one that coordinates some group."""
+        if self._around.plan.groups and self._chance.random() < COORDINATOR_CHANCE:
+            truth = self._around.ledger.truth.state
+            group_id = self._chance.choice(group_ids(self._around.plan))
+            owner = owner_of(group_key(group_id), truth.sessions)
+            for agent in self._agents:
+                if owner is not None and truth.sessions[owner].name == agent.name:
+                    return agent
+        return self._chance.choice(self._agents)
 
     async def keep_up(self) -> None:
         """Start again whoever stops, for ever."""

@@ -13,6 +13,8 @@ TRIMMED_SHARE: Final = 0.14
 LOST_SHARE: Final = 0.07
 COMMON_CLOCK_SHARE: Final = 0.2
 """Of the worlds whose clocks are set at all."""
+GROUPS_SHARE: Final = 0.3
+"""Of the worlds whose ledger is not lost."""
 
 
 class FaultName(StrEnum):
@@ -46,6 +48,44 @@ class LedgerLoss(StrEnum):
     """As it was some seconds before."""
     NONE_BUT_RECOVERED = "none"
     """It is whole, and recovered all the same, while somebody starts agents."""
+
+
+class GroupKind(StrEnum):
+    """What members of a group speak."""
+
+    EAGER = "eager"
+    """JoinGroup; everybody gives up everything in a rebalance."""
+    COOPERATIVE = "cooperative"
+    """JoinGroup; only what moves is given up (KIP-429)."""
+
+
+class Fate(StrEnum):
+    """What a member's program may do besides reading."""
+
+    CRASH = "crash"
+    """It is gone without a word, and starts again."""
+    LEAVE = "leave"
+    """It says that it goes, if it is no static member, and starts again."""
+    PAUSE = "pause"
+    """Shorter or longer than its session: others take over, and it wakes up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """One group, and how restless its members are."""
+
+    kind: GroupKind
+    members: int
+    static_members: int
+    """Of them (KIP-345)."""
+    session_ms: int
+    rebalance_ms: int
+    heartbeat_s: float
+    commit_chance: float
+    """After each fetch."""
+    fates: tuple[Fate, ...]
+    fate_s: float
+    """Between two of them of a member, on average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +131,18 @@ class Plan:
     ledger_loss: LedgerLoss | None = None
     has_common_clock: bool = False
     """Whether all wall clocks are set at once now and then, as where they follow one server."""
+    groups: tuple[GroupPlan, ...] = ()
+    first_rebalance_delay_ms: int = 0
 
     @property
     def is_log_trimmed(self) -> bool:
         """Whether records may go, by retention or because somebody asks for it."""
         return self.retention_ms >= 0 or self.retention_bytes >= 0 or self.deleters > 0
+
+
+def group_ids(plan: Plan) -> list[str]:
+    """The names of a world's groups."""
+    return [f"group-{number}" for number in range(len(plan.groups))]
 
 
 def draw(chance: random.Random) -> Plan:
@@ -126,7 +173,39 @@ def draw(chance: random.Random) -> Plan:
         probers=chance.choice((0, 0, 0, 0, 5)),
         has_operator=chance.random() < 0.3,
     )
-    return _special(plan, chance)
+    return _with_groups(_special(plan, chance), chance)
+
+
+def _with_groups(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds have groups, drawn as what is special is: from a copy of `chance`."""
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    copied.random()
+    if plan.ledger_loss is not None or copied.random() >= GROUPS_SHARE:
+        return plan
+    groups = tuple(_draw_group(copied) for _ in range(copied.choice((1, 1, 2))))
+    return replace(
+        plan,
+        groups=groups,
+        first_rebalance_delay_ms=copied.choice((0, 500)),
+        consumers=1,
+        move_chance=min(plan.move_chance, 0.05),
+    )
+
+
+def _draw_group(chance: random.Random) -> GroupPlan:
+    members = chance.choice((1, 2, 2, 3))
+    return GroupPlan(
+        kind=chance.choice(tuple(GroupKind)),
+        members=members,
+        static_members=chance.choice((0, 0, 1, members)),
+        session_ms=chance.choice((2_000, 6_000, 15_000)),
+        rebalance_ms=chance.choice((1_000, 3_000, 6_000)),
+        heartbeat_s=chance.choice((0.3, 0.6)),
+        commit_chance=chance.choice((0.1, 0.5, 1.0)),
+        fates=tuple(fate for fate in Fate if chance.random() < 0.5),
+        fate_s=chance.choice((4.0, 10.0)),
+    )
 
 
 def _special(plan: Plan, chance: random.Random) -> Plan:

@@ -13,6 +13,7 @@ from coordinator.log import LedgerIdentity, LedgerRecord
 from coordinator.snapshot import digest
 from coordinator.state import ClusterState
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
+from tests.simulation.group_entries import GroupEntries
 from tests.simulation.history import History
 from tests.simulation.log_starts import LogStarts
 
@@ -39,16 +40,22 @@ class Truth:
         """Where partitions ended at each position; kept where somebody wants to know."""
         self.log_starts: LogStarts | None = None
         """Who judges what moves the starts of logs; nothing may while there is nobody."""
+        self.groups: GroupEntries | None = None
+        """Who judges what is written about groups."""
 
     def receive(self, records: Sequence[LedgerRecord], now_s: float) -> None:
         """Apply one revision."""
         for record in records:
             if self.log_starts is not None:
                 self.log_starts.before(self.state, record)
+            if self.groups is not None:
+                self.groups.before(self.state)
             proposal, outcome = apply(self.state, record)
             self._note_releases(now_s, is_timed=proposal is not None and proposal.time_ms is not None)
             if self.log_starts is not None:
                 self.log_starts.after(self.state, None if proposal is None else proposal.command)
+            if self.groups is not None:
+                self.groups.after(self.state, record, proposal, outcome)
             kind = "repeat" if proposal is None else type(proposal.command).__name__
             self._history.note("ledger", kind, f"{record.position} {record.session}/{record.number} {outcome}"[:200])
             if proposal is not None:
@@ -78,6 +85,11 @@ class Truth:
             return 0
         ends = self.ends[topic_id, PartitionIndex(place[1])]
         return next((end for moved_s, end in reversed(ends) if moved_s <= at_s), 0)
+
+    def end_of(self, place: tuple[str, int]) -> int:
+        """Where a partition ends now."""
+        topic_id = self.state.topic_ids.get(place[0])
+        return 0 if topic_id is None else self.state.topics[topic_id].partitions[place[1]].log_end
 
     def start_of(self, place: tuple[str, int]) -> int:
         """Where a partition begins now."""

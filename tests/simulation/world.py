@@ -26,6 +26,8 @@ from tests.simulation.agents import AgentInWorld, Surroundings, is_of_ended_grou
 from tests.simulation.auditor import Auditor
 from tests.simulation.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober
 from tests.simulation.faults import Faults
+from tests.simulation.group_auditor import GroupAuditor
+from tests.simulation.group_programs import GroupWorld
 from tests.simulation.history import History, Violation, logs_in
 from tests.simulation.ledger import LedgerServer
 from tests.simulation.links import LATE_SECONDS_MAX
@@ -43,6 +45,8 @@ START_SECONDS_MAX = 60.0
 RECOVERY_SECONDS_MAX = 90.0
 """From the end of the last fault until everything is acknowledged."""
 SETTLE_SECONDS = 10.0
+GROUPS_SECONDS_MAX = 30.0
+"""From the last record until every group has processed and committed everything."""
 READING_SECONDS_MAX = 600.0
 CLEANING_SECONDS_MAX = 200.0
 LISTED_AGAIN_MS = 60_000
@@ -107,18 +111,23 @@ class _World:
         )
         self._clock = SystemClock()
         self._agents = [AgentInWorld(number, self._around) for number in range(self.plan.agents)]
-        self._auditor = Auditor(self.history, self._ledger.truth)
+        truth = self._ledger.truth
+        self._auditor = Auditor(self.history, truth)
+        group_auditor = GroupAuditor(self.history, truth, self.loop.time)
+        if self.plan.groups:
+            truth.groups = group_auditor.entries
         if self.plan.is_log_trimmed:
-            self._ledger.truth.log_starts = LogStarts(
-                history=history, plan=self.plan, now_ms=self._wall_ms, times=self._auditor
-            )
+            truth.log_starts = LogStarts(history=history, plan=self.plan, now_ms=self._wall_ms, times=self._auditor)
         if self.plan.ledger_loss is not None:
-            self._ledger.truth.ends_at = {}
-        self._clients = ClientWorld(around=self._around, agents=self._agents, auditor=self._auditor)
+            truth.ends_at = {}
+        self._clients = ClientWorld(
+            around=self._around, agents=self._agents, auditor=self._auditor, groups=group_auditor
+        )
         self._faults = Faults(self._around, self._agents)
         self._places: list[Place] = [
             (topic, number) for topic in (TOPIC, STAMPED_TOPIC) for number in range(self.plan.partitions)
         ]
+        self._groups = GroupWorld(self._clients, self._places)
 
     def _wall_ms(self) -> int:
         return WALL_MS_FIRST + int(self.loop.time() * 1000)
@@ -180,6 +189,7 @@ class _World:
             if plan.has_topic_churn:
                 for_ever.append(tasks.create_task(administrator.run()))
             senders: list[IdempotentProducer | PlainProducer] = [*producers, *plain]
+            for_ever_in_groups = [tasks.create_task(program.run()) for program in self._groups.programs]
             faults = self._begin_faults(tasks)
             sending = [tasks.create_task(sender.run()) for sender in senders]
             if plan.ledger_loss is None:
@@ -194,6 +204,7 @@ class _World:
             self.history.note("world", "heals")
             self._faults.heal()
             self._keeping = background.create_task(self._faults.keep_up())
+            self._groups.calm()
             for sender in senders:
                 sender.is_stopping = True
             async with self._within(RECOVERY_SECONDS_MAX, "producers did not get everything acknowledged"):
@@ -203,8 +214,11 @@ class _World:
                     await PlainProducer(self._clients, f"writer to {agent.name}", []).send_to(agent, self._places[0])
             for task in for_ever:
                 task.cancel()
-        # What was on its way when its sender gave up may still arrive, and become true.
-        await self._clock.sleep(LATE_SECONDS_MAX + SETTLE_SECONDS)
+            # What was on its way when its sender gave up may still arrive, and become true.
+            await self._clock.sleep(LATE_SECONDS_MAX + SETTLE_SECONDS)
+            await self._groups.until_through(GROUPS_SECONDS_MAX)
+            for task in for_ever_in_groups:
+                task.cancel()
         async with self._within(READING_SECONDS_MAX, "not everything could be read through every agent"):
             await self._read_everything()
 

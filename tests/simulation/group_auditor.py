@@ -1,0 +1,197 @@
+"""Compares what members of groups are told with what they did and with what the ledger says.
+
+Rule: what may be judged at once is judged at once. A group skips nothing: whoever is given a partition begins where the
+group has come to, and that was processed by some member before it was committed. A record is processed again only where
+its commit had not been acknowledged: an OffsetFetch tells what was true at some moment between question and answer, and
+an acknowledged commit is true by then (safety rule S4). Generations that members are told of never go backwards; within
+one, a partition is one member's; once somebody was told of a newer one, no commit of an older one is taken (S13).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from protocol.errors import ErrorCode
+from tests.simulation.group_entries import GroupEntries, GroupPlace
+from tests.simulation.history import History
+from tests.simulation.truth import Truth
+from tests.simulation.wire import Place
+
+STALE_SECONDS_MAX = 16.0
+"""For how long a coordinator that is cut off may call a generation the newest: the lease, and what a request takes."""
+FINAL = frozenset(
+    {
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.fenced_instance_id,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.stale_member_epoch,
+        ErrorCode.fenced_member_epoch,
+        ErrorCode.group_id_not_found,
+    }
+)
+"""What a commit is told that surely did not happen."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Commit:
+    """One OffsetCommit on its way."""
+
+    group_id: str
+    who: str
+    generation: int
+    offsets: Mapping[Place, int]
+    newest: int
+    """The newest generation that anybody was told of when it was sent."""
+    asked_s: float
+    moved: frozenset[Place] = frozenset()
+    """Partitions that others had been given by then, under the consumer protocol."""
+
+
+class GroupAuditor:
+    """Of one run."""
+
+    def __init__(self, history: History, truth: Truth, now_s: Callable[[], float]) -> None:
+        self._history = history
+        self._truth = truth
+        self._now_s = now_s
+        self.entries = GroupEntries(history=history, now_s=now_s, committed=self._committed)
+        self._newest: defaultdict[str, list[tuple[float, int]]] = defaultdict(lambda: [(0.0, -1)])
+        """The generations that somebody was told of, and when first."""
+        self._owners: dict[tuple[str, int, Place], str] = {}
+        self._processed: defaultdict[GroupPlace, int] = defaultdict(int)
+        """Every record below was processed by some member."""
+        self._undecided: defaultdict[tuple[GroupPlace, int], list[Commit]] = defaultdict(list[Commit])
+        """Commits of an offset that are not known to be done, or not to be done."""
+        self._unclaimed: defaultdict[tuple[GroupPlace, int], list[float]] = defaultdict(list[float])
+        """When entries committed it; but for those that belong to commits that were acknowledged."""
+
+    # Generations.
+
+    def newest(self, group_id: str) -> int:
+        """The newest generation that anybody was told of; a question asked now is not answered with an older one."""
+        return self._newest[group_id][-1][1]
+
+    def told_generation(self, who: str, group_id: str, generation: int, at_least: int) -> None:
+        """A JoinGroup or SyncGroup succeeded, and what was the newest generation when it was sent."""
+        self._history.note(who, "generation told", f"{group_id} {generation}")
+        if generation < at_least:
+            self._history.violation(
+                f"{who} is told of generation {generation} of {group_id}, after somebody was told of {at_least}"
+            )
+        if generation > self.newest(group_id):
+            self._newest[group_id].append((self._now_s(), generation))
+
+    def told_alive(self, who: str, group_id: str, generation: int, asked_s: float) -> None:
+        """A heartbeat was answered without an error."""
+        newer_s = next((told_s for told_s, newer in self._newest[group_id] if newer > generation), asked_s)
+        if newer_s < asked_s - STALE_SECONDS_MAX:
+            self._history.violation(
+                f"{who} may stay in generation {generation} of {group_id}, {asked_s - newer_s:.1f} s after somebody "
+                f"was told of a newer one (S13)"
+            )
+
+    def assigned(self, who: str, group_id: str, generation: int, places: Iterable[Place]) -> None:
+        """A member of a classic group was given partitions. `who`: an instance id, where it has one."""
+        for place in places:
+            owner = self._owners.setdefault((group_id, generation, place), who)
+            if owner != who:
+                self._history.violation(
+                    f"{place} is given to {who} and to {owner} in generation {generation} of {group_id}"
+                )
+
+    # Commits.
+
+    def sends_commit(self, group_id: str, who: str, generation: int, offsets: Mapping[Place, int]) -> Commit:
+        """An OffsetCommit is about to be sent."""
+        commit = Commit(
+            group_id=group_id,
+            who=who,
+            generation=generation,
+            offsets=offsets,
+            newest=self.newest(group_id),
+            asked_s=self._now_s(),
+        )
+        for place, offset in offsets.items():
+            if offset > max(self._processed[group_id, place], self._truth.start_of(place)):
+                self._history.violation(f"{who} commits {offset} of {place}, which {group_id} has not processed")
+            self._undecided[(group_id, place), offset].append(commit)
+        return commit
+
+    def commit_told(self, commit: Commit, errors: Mapping[Place, int]) -> None:
+        """It was answered."""
+        for place, error in errors.items():
+            key = (commit.group_id, place), commit.offsets[place]
+            what = f"{commit.offsets[place]} of {place}"
+            self._history.note(commit.who, "commits", f"{commit.group_id}/{commit.generation} {what}: {error}")
+            if not error:
+                self._acknowledged(commit, place, what)
+            if not error or error in FINAL:
+                self._undecided[key].remove(commit)
+            if len(self._unclaimed[key]) > len(self._undecided[key]):
+                self._history.violation(f"{commit.who} may not commit {what}, and it is committed all the same")
+
+    def _acknowledged(self, commit: Commit, place: Place, what: str) -> None:
+        unclaimed = self._unclaimed[(commit.group_id, place), commit.offsets[place]]
+        applied_s = next((applied_s for applied_s in unclaimed if applied_s >= commit.asked_s), None)
+        if applied_s is None:
+            self._history.violation(f"{commit.who} is told that {what} is committed, and it is not")
+        else:
+            unclaimed.remove(applied_s)
+        if commit.newest > commit.generation or place in commit.moved:
+            self._history.violation(
+                f"{commit.who} of generation {commit.generation} of {commit.group_id} commits {what}, though somebody "
+                f"was told of generation {commit.newest} before (S13)"
+            )
+
+    def _committed(self, place: GroupPlace, offset: int) -> None:
+        """An entry commits an offset."""
+        key = place, offset
+        self._unclaimed[key].append(self._now_s())
+        if len(self._unclaimed[key]) > len(self._undecided[key]):
+            self._history.violation(f"{offset} of {place[1]} is committed for {place[0]}, and nobody asks for it now")
+
+    # Reading.
+
+    def told_offsets(self, who: str, group_id: str, offsets: Mapping[Place, int], asked_s: float) -> None:
+        """An OffsetFetch was answered; -1 where nothing is committed."""
+        self._history.note(who, "offsets fetched", f"{group_id} {sorted(offsets.items())}")
+        for place, offset in offsets.items():
+            true = self.entries.values_between((group_id, place), asked_s, self._now_s())
+            if offset not in true:
+                self._history.violation(
+                    f"{who} is told that {group_id} has come to {offset} of {place}, where {sorted(true)} is true (S4)"
+                )
+
+    def processed(self, who: str, group_id: str, place: Place, first: int, end: int) -> None:
+        """A member has processed the records of a range of offsets."""
+        known = self._processed[group_id, place]
+        if first > max(known, self._truth.start_of(place)):
+            self._history.violation(f"{who} begins at {first} of {place}, and {group_id} has only processed {known}")
+        if first < known:
+            self._history.note(who, "processes again", f"{group_id} {place} {first}..{min(end, known)}")
+        self._processed[group_id, place] = max(known, end)
+
+    # At the end.
+
+    def is_through(self, group_id: str, places: Collection[Place]) -> bool:
+        """Whether everything that is there now was processed and committed."""
+        return not self._left(group_id, places)
+
+    def _left(self, group_id: str, places: Collection[Place]) -> list[str]:
+        left: list[str] = []
+        for place in places:
+            start, end, processed = (
+                self._truth.start_of(place),
+                self._truth.end_of(place),
+                self._processed[group_id, place],
+            )
+            committed = self.entries.value((group_id, place))
+            if start < end and (processed < end or committed != end):
+                left.append(f"{place}: it ends at {end}, processed up to {processed}, committed {committed}")
+        return left
+
+    def judge(self, group_id: str, places: Collection[Place]) -> None:
+        """When all members had time to process everything."""
+        for line in self._left(group_id, places):
+            self._history.violation(f"group {group_id} is not through with {line}")

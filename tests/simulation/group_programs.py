@@ -1,0 +1,131 @@
+"""Programs that are members of groups: lives of a member, one after the other, and what ends them.
+
+Rule: as `tests.simulation.clients`. A program that dies starts again, as whoever runs it does; once the world is healed
+nothing more happens to it.
+"""
+
+import asyncio
+from collections.abc import Collection
+
+from tests.simulation.clients import RETRY_SECONDS, ClientWorld
+from tests.simulation.group_members import ClassicMember
+from tests.simulation.plan import Fate, GroupPlan, group_ids
+from tests.simulation.wire import Place
+
+DOWN_SECONDS_MAX = 6.0
+PAUSE_SECONDS_MAX = 12.0
+LEAVE_SECONDS_MAX = 5.0
+
+
+class Program:
+    """One of a group."""
+
+    def __init__(
+        self,
+        world: ClientWorld,
+        name: str,
+        group_id: str,
+        plan: GroupPlan,
+        places: Collection[Place],
+        *,
+        is_static: bool,
+    ) -> None:
+        self._world = world
+        self._name = name
+        self._group_id = group_id
+        self._plan = plan
+        self._places = places
+        self._instance_id = name if is_static else None
+        self._chance = world.chance
+        self._lives_count = 0
+        self._calm = asyncio.Event()
+
+    def calm(self) -> None:
+        """From now on nothing happens to it."""
+        self._calm.set()
+
+    async def run(self) -> None:
+        while True:
+            self._lives_count += 1
+            member = ClassicMember(
+                self._world,
+                f"{self._name}.{self._lives_count}",
+                self._group_id,
+                self._plan,
+                self._instance_id,
+                self._places,
+            )
+            life = asyncio.create_task(member.run())
+            try:
+                await self._until_its_end(member, life)
+            finally:
+                life.cancel()
+                member.hang_up()
+            if life.done() and not life.cancelled():
+                life.result()
+            down_s = RETRY_SECONDS if self._calm.is_set() else self._chance.random() ** 2 * DOWN_SECONDS_MAX
+            await self._world.clock.sleep(down_s)
+
+    async def _until_its_end(self, member: ClassicMember, life: "asyncio.Task[None]") -> None:
+        calm = asyncio.create_task(self._calm.wait())
+        try:
+            while not life.done():
+                waits_s = None if self._calm.is_set() else self._chance.expovariate(1.0) * self._plan.fate_s
+                others = () if self._calm.is_set() else (calm,)
+                done, _ = await asyncio.wait({life, *others}, timeout=waits_s, return_when=asyncio.FIRST_COMPLETED)
+                if not done and self._plan.fates and await self._befalls(member, life):
+                    return
+        finally:
+            calm.cancel()
+
+    async def _befalls(self, member: ClassicMember, life: "asyncio.Task[None]") -> bool:
+        """Whether that was its end."""
+        fate = self._chance.choice(self._plan.fates)
+        self._world.around.history.note(member.name, "fate", fate.value)
+        if fate is Fate.PAUSE:
+            member.pause(self._chance.random() * PAUSE_SECONDS_MAX)
+            return False
+        if fate is Fate.LEAVE:
+            life.cancel()
+            await asyncio.wait({life})
+            try:
+                async with asyncio.timeout(LEAVE_SECONDS_MAX):
+                    await member.leave()
+            except TimeoutError:
+                return True
+        return True
+
+
+class GroupWorld:
+    """All groups of a world."""
+
+    def __init__(self, world: ClientWorld, places: Collection[Place]) -> None:
+        self._world = world
+        self._places = places
+        self._group_ids = group_ids(world.around.plan)
+        self.programs = [
+            Program(
+                world,
+                f"{group_id}-{number}",
+                group_id,
+                plan,
+                places,
+                is_static=number < plan.static_members,
+            )
+            for group_id, plan in zip(self._group_ids, world.around.plan.groups, strict=True)
+            for number in range(plan.members)
+        ]
+
+    def calm(self) -> None:
+        """From now on nothing happens to any member."""
+        for program in self.programs:
+            program.calm()
+
+    async def until_through(self, seconds_max: float) -> None:
+        """Until each group has processed and committed everything, or has had the time to."""
+        auditor, loop = self._world.groups, self._world.around.loop
+        end_s = loop.time() + seconds_max
+        while loop.time() < end_s and not all(auditor.is_through(each, self._places) for each in self._group_ids):
+            await self._world.clock.sleep(0.5)
+        for group_id in self._group_ids:
+            auditor.judge(group_id, self._places)
