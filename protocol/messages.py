@@ -27,6 +27,7 @@ from protocol.limits import ARRAY_LENGTH_MAX, REQUEST_METADATA_BYTES_MAX
 from protocol.wire import (
     INT8,
     INT32,
+    INT64,
     NO_UUID,
     UNREADABLE,
     Buffer,
@@ -49,6 +50,9 @@ class _Budget:
 
 
 _UUID: Final = type(uuid_zero)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_TIMEDELTA_FIRST_MS: Final = timedelta.min // _MILLISECOND
+_TIMEDELTA_LAST_MS: Final = timedelta.max // _MILLISECOND
 _Reader = Callable[[memoryview, int, _Budget], tuple[object, int]]
 
 
@@ -171,6 +175,8 @@ def _value_reader(annotation: object, field: Field[object], *, is_flexible: bool
             return _read_bool
         case "timedelta_i32":
             return _read_timedelta
+        case "timedelta_i64":
+            return _read_long_timedelta
         case kafka_type:
             return _number_reader(_NUMBERS[kafka_type])
 
@@ -200,6 +206,12 @@ def _read_bool(view: memoryview, position: int, _: _Budget) -> tuple[object, int
 def _read_timedelta(view: memoryview, position: int, _: _Budget) -> tuple[object, int]:
     (value_ms,) = INT32.unpack_from(view, position)
     return timedelta(milliseconds=value_ms), position + 4
+
+
+def _read_long_timedelta(view: memoryview, position: int, _: _Budget) -> tuple[object, int]:
+    """At most what a timedelta holds, 2.7 million years either way."""
+    (value_ms,) = INT64.unpack_from(view, position)
+    return timedelta(milliseconds=min(max(value_ms, _TIMEDELTA_FIRST_MS), _TIMEDELTA_LAST_MS)), position + 8
 
 
 def _read_uuid(view: memoryview, position: int, _: _Budget) -> tuple[object, int]:

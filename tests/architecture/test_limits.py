@@ -187,3 +187,21 @@ def test_a_recovery_watches_for_several_marks_of_whoever_uses_the_bucket() -> No
 def test_what_stays_behind_a_snapshot_is_little_of_etcds_room() -> None:
     kept_bytes = limits.LEDGER_KEPT_POSITIONS_MAX * limits.LEDGER_GROUP_BYTES_MAX
     assert kept_bytes < (1 - limits.LEDGER_PRESSURE_HIGH) * limits.ETCD_QUOTA_BYTES_DEFAULT
+
+
+def test_committed_offsets_of_one_entry_fit_into_it() -> None:
+    row_bytes, utf_8_bytes_of_most, rest_of_the_entry = 4 + 4 + 4 + 8 + 4 + 8, 3, 32 * limits.KIB
+    of_rows = limits.OFFSETS_PER_COMMIT_ENTRY_MAX * row_bytes
+    of_metadata = limits.OFFSET_METADATA_CHARS_PER_ENTRY_MAX * utf_8_bytes_of_most
+    assert of_rows + of_metadata + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
+    assert limits.OFFSETS_PER_COMMIT_ENTRY_MAX <= limits.OFFSETS_PER_ENTRY_MAX
+    of_ids = limits.EXPIRING_GROUP_CHARS_PER_ENTRY_MAX * utf_8_bytes_of_most
+    assert of_ids + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
+
+
+def test_a_group_can_be_told_all_that_it_committed() -> None:
+    assert limits.PARTITIONS_MAX <= limits.OFFSETS_TOLD_MAX <= limits.ARRAY_LENGTH_MAX
+
+
+def test_a_note_beside_an_offset_fits_into_an_entry_by_itself() -> None:
+    assert limits.OFFSET_METADATA_BYTES_MAX < limits.OFFSET_METADATA_CHARS_PER_ENTRY_MAX

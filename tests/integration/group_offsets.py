@@ -28,6 +28,8 @@ with warnings.catch_warnings():
 __all__ = ["KafkaAdminClient", "KafkaPartition"]
 
 SECONDS_MAX = 60.0
+NUL = "\0"
+"""Behind every note that confluent-kafka commits."""
 ASK_AGAIN = {
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
@@ -44,6 +46,10 @@ Offsets = Mapping[int, Committed]
 """By partition."""
 
 
+def without_notes(offsets: Offsets) -> Offsets:
+    return {index: Committed(each.offset) for index, each in offsets.items()}
+
+
 class OffsetClient(Protocol):
     """Commits without being a member, and reads what is committed; partitions without an offset are left out."""
 
@@ -53,6 +59,11 @@ class OffsetClient(Protocol):
 
 
 class ConfluentOffsets:
+    """Commits a NUL behind each note, and shows what it has in memory behind those that lack one: none are asked for.
+
+    (confluent-kafka 2.16)
+    """
+
     def commit(self, bootstrap: str, group: str, topic: str, offsets: Offsets) -> None:
         consumer = self._consumer(bootstrap, group)
         try:
@@ -71,13 +82,15 @@ class ConfluentOffsets:
             told = consumer.committed([TopicPartition(topic, index) for index in range(partitions)], SECONDS_MAX)
         finally:
             consumer.close()
-        return {each.partition: Committed(each.offset, each.metadata or "") for each in told if each.offset >= 0}
+        return {each.partition: Committed(each.offset) for each in told if each.offset >= 0}
 
     def _consumer(self, bootstrap: str, group: str) -> Consumer:
         return Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
 
 
 class ConfluentAdmin:
+    """As tools do it. Notes: as `ConfluentOffsets`."""
+
     def commit(self, bootstrap: str, group: str, topic: str, offsets: Offsets) -> None:
         rows = [TopicPartition(topic, index, each.offset, each.metadata) for index, each in offsets.items()]
         admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -88,7 +101,7 @@ class ConfluentAdmin:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
         rows = [row for row in future.result(SECONDS_MAX).topic_partitions if row.topic == topic]
-        return {row.partition: Committed(row.offset, row.metadata or "") for row in rows if row.offset >= 0}
+        return {row.partition: Committed(row.offset) for row in rows if row.offset >= 0}
 
 
 class KafkaPythonOffsets:
@@ -110,7 +123,7 @@ class KafkaPythonOffsets:
         finally:
             consumer.close(autocommit=False)
         return {
-            index: Committed(each.offset, each.metadata or "")
+            index: Committed(each.offset, (each.metadata or "").removesuffix(NUL))
             for index, each in found.items()
             if each is not None and each.offset >= 0
         }
@@ -120,7 +133,7 @@ class KafkaPythonOffsets:
 
 
 class AioKafkaOffsets:
-    """Tells no metadata of what is committed."""
+    """Tells no notes."""
 
     def commit(self, bootstrap: str, group: str, topic: str, offsets: Offsets) -> None:
         asyncio.run(self._commit(bootstrap, group, topic, offsets))
@@ -154,6 +167,7 @@ class AioKafkaOffsets:
         return consumer
 
 
+TELLING_NOTES = "kafka-python"
 CLIENTS: Mapping[str, OffsetClient] = {
     "confluent": ConfluentOffsets(),
     "admin": ConfluentAdmin(),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
-from kio.static.primitive import Records
+from kio.static.primitive import Records, i64Timedelta
 
 KioEntity = Any
 """A message of kio's, or a part of one, of any API and version."""
@@ -20,6 +20,12 @@ int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 st.register_type_strategy(Records, st.binary(max_size=300))
+TIMEDELTA_MS_MAX = ((1 << 63) - 1) // 1000
+"""Beyond it kio does not read what it wrote."""
+st.register_type_strategy(
+    i64Timedelta,
+    st.integers(-TIMEDELTA_MS_MAX, TIMEDELTA_MS_MAX).map(lambda ms: i64Timedelta.parse(timedelta(milliseconds=ms))),
+)
 topic_id = st.binary(min_size=16, max_size=16)
 
 

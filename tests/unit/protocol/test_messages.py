@@ -1,5 +1,6 @@
 """Other messages on literal bytes: read by kio's schemas under our bounds, answered behind the right header."""
 
+import struct
 from dataclasses import fields
 from datetime import timedelta
 from uuid import UUID
@@ -55,6 +56,19 @@ class TestReading:
 
     def test_any_byte_but_0_is_true_as_in_kafka(self) -> None:
         assert shown(3, 4, b"\0\0\0\0\2")["allow_auto_topic_creation"] is True
+
+    @pytest.mark.parametrize(
+        ("value_ms", "read"),
+        [
+            (-1, timedelta(milliseconds=-1)),
+            (86_400_000, timedelta(days=1)),
+            ((1 << 63) - 1, timedelta.max - timedelta(microseconds=999)),
+            (-(1 << 63), timedelta.min),
+        ],
+    )
+    def test_long_times_as_far_as_a_timedelta_goes(self, value_ms: int, read: timedelta) -> None:
+        body = b"\0\1g\xff\xff\xff\xff\0\0" + struct.pack(">q", value_ms) + b"\0\0\0\0"
+        assert shown(8, 2, body)["retention_time"] == read
 
     def test_times_and_arrays_of_numbers(self) -> None:
         values = shown(19, 2, b"\0\0\0\1\0\1t\0\0\0\2\0\3\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\4\0\0\0\0\0\0\x75\x30\0")
