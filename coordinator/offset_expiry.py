@@ -47,14 +47,15 @@ def due_offsets(
 
 def subscribed_topics(group: GroupState) -> frozenset[str] | None:
     """The names of the topics that members want to read; None where they say so in a way that is not known here."""
-    match group.value:
+    value = group.value
+    match value:
         case None:
             return frozenset()
-        case ClassicGroup() as classic:
-            return _subscribed_by_classic(classic)
-        case ConsumerGroup() as consumer:
-            return _subscribed_by_consumers(consumer)
-        case value:
+        case ClassicGroup():
+            return _subscribed_by_classic(value)
+        case ConsumerGroup():
+            return _subscribed_by_consumers(value)
+        case _:
             assert_never(value)
 
 

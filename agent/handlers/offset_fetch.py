@@ -69,7 +69,7 @@ async def _group(
         error_code = ErrorCode.invalid_request
     if error_code is not ErrorCode.none:
         is_by_row = version < FIRST_WITH_GROUP_ERROR
-        topics = await _failed(wanted.topics, error_code, turns) if is_by_row else []
+        topics = await _failed(wanted.topics or (), error_code, turns) if is_by_row else []
     elif wanted.topics is None:
         topics = [] if group is None else await _all(services, group, turns)
     else:
