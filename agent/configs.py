@@ -17,11 +17,11 @@ from agent.log_levels import LEVELS, ROOT, is_known, set_level, unset_level
 from agent.metadata_loop import MetadataLoop
 from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.broker_configs import BROKER_CONFIGS, validate_dynamic
-from coordinator.client_metrics_configs import CLIENT_METRICS_CONFIGS, validate_client_metrics
+from coordinator.client_metrics_configs import validate_client_metrics
 from coordinator.commands import Refused
 from coordinator.config_operations import altered
 from coordinator.config_types import ConfigSpec, ConfigType, InvalidConfig, InvalidConfigRequest, shorten
-from coordinator.group_configs import GROUP_CONFIGS, validate_group
+from coordinator.group_configs import validate_group
 from coordinator.state import EVERY_BROKER
 from coordinator.topic_configs import TOPIC_CONFIGS, stamped_by, validate_topic_configs
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
@@ -30,12 +30,11 @@ from protocol.limits import CONFIG_OPERATIONS_MAX, CONFIG_RESOURCE_NAME_CHARS_MA
 
 log = logging.getLogger(__name__)
 
-_TABLES: Mapping[ResourceType, Mapping[str, ConfigSpec]] = {
+_LISTED: Mapping[ResourceType, Mapping[str, ConfigSpec]] = {
     ResourceType.TOPIC: TOPIC_CONFIGS,
     ResourceType.BROKER: BROKER_CONFIGS,
-    ResourceType.GROUP: GROUP_CONFIGS,
-    ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
 }
+"""Where lists can be appended to and subtracted from. As in Kafka, groups and telemetry subscriptions cannot."""
 NOTHING: Mapping[str, str] = {}
 
 
@@ -151,9 +150,9 @@ class ConfigAdmin:
             validate_topic_name(name)
         except InvalidTopicName as error:
             raise ConfigError(ErrorCode.invalid_topic_exception, str(error)) from error
+        validate_topic_configs(result)
         if name not in self._metadata.state.topic_ids:
             raise ConfigError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist.")
-        validate_topic_configs(result)
 
     def _check_broker(self, name: str, result: Mapping[str, str]) -> None:
         if name != EVERY_BROKER:
@@ -239,7 +238,7 @@ def _operation(resource_type: ResourceType, name: str, kind: int, value: str | N
     operation_kind = OperationKind(kind)
     if operation_kind is OperationKind.DELETE or value is None:
         return ConfigOperation(kind=OperationKind.DELETE, name=name, value="")
-    spec = _TABLES.get(resource_type, {}).get(name)
+    spec = _LISTED.get(resource_type, {}).get(name)
     list_default = ""
     if operation_kind is not OperationKind.SET and resource_type is not ResourceType.BROKER_LOGGER:
         if spec is None or spec.type is not ConfigType.LIST:

@@ -20,6 +20,7 @@ from coordinator.config_types import (
     shorten,
     table,
 )
+from coordinator.group_broker_configs import group_broker_specs
 
 
 def _spec(
@@ -544,6 +545,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         is_read_only=True,
     ),
     _spec("unclean.leader.election.enable", _BOOLEAN, "false", "The default of the topic config of the same name."),
+    *group_broker_specs(),
 )
 
 CLUSTER_WIDE: Final = frozenset(

@@ -17,10 +17,8 @@ from coordinator.config_types import (
     split_list,
     table,
 )
-from protocol.limits import CONFIG_VALUE_CHARS_MAX
+from protocol.limits import CLIENT_PUSH_INTERVAL_MS_MAX, CLIENT_PUSH_INTERVAL_MS_MIN, CONFIG_VALUE_CHARS_MAX
 
-INTERVAL_MS_MIN: Final = 100
-INTERVAL_MS_MAX: Final = 3_600_000
 MATCHED: Final = frozenset(
     {
         "client_instance_id",
@@ -69,10 +67,11 @@ def validate_client_metrics(configs: Mapping[str, str]) -> None:
                 f"The value of {name} has {len(value)} characters, {CONFIG_VALUE_CHARS_MAX} is the most."
             )
         spec.validate(value)
-    interval_ms = int(configs.get("interval.ms", INTERVAL_MS_MAX))
-    if not INTERVAL_MS_MIN <= interval_ms <= INTERVAL_MS_MAX:
+    interval_ms = int(configs.get("interval.ms", CLIENT_PUSH_INTERVAL_MS_MAX))
+    if not CLIENT_PUSH_INTERVAL_MS_MIN <= interval_ms <= CLIENT_PUSH_INTERVAL_MS_MAX:
         raise InvalidConfigRequest(
-            f"Invalid value {interval_ms} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+            f"Invalid value {interval_ms} for interval.ms, interval must be between {CLIENT_PUSH_INTERVAL_MS_MIN} and "
+            f"{CLIENT_PUSH_INTERVAL_MS_MAX} (1 hour)"
         )
     for pattern in split_list(configs.get("match", "")):
         _check_pattern(pattern)

@@ -28,8 +28,8 @@ CLIENT_QUOTAS: Final[Mapping[str, ConfigType]] = {
     "request_percentage": ConfigType.DOUBLE,
 }
 IP_QUOTAS: Final[Mapping[str, ConfigType]] = {"connection_creation_rate": ConfigType.INT}
-_WHOLE_MAX: Final = {ConfigType.INT: (1 << 31) - 1, ConfigType.LONG: (1 << 63) - 1}
-_FRACTION_MAX: Final = 1e-6
+_GREATEST: Final = {ConfigType.INT: (1 << 31) - 1, ConfigType.LONG: (1 << 63) - 1}
+_NEARLY_WHOLE: Final = 1e-6
 
 
 class InvalidQuota(ValueError):
@@ -102,12 +102,12 @@ def check_quota(entity: QuotaEntity, name: str, value: float) -> None:
         raise InvalidQuota(f"Invalid configuration key {shorten(name)}")
     if not value > 0:
         raise InvalidQuota(f"Quota {name} must be greater than 0")
-    whole_max = _WHOLE_MAX.get(quota_type)
-    if whole_max is None:
+    greatest = _GREATEST.get(quota_type)
+    if greatest is None:
         return
-    if value > whole_max:
+    if value > greatest:
         raise InvalidQuota(f"Proposed value for {name} is too large for {quota_type.name}.")
-    if value % 1.0 > _FRACTION_MAX:
+    if value % 1.0 > _NEARLY_WHOLE:
         raise InvalidQuota(f"{name} cannot be a fractional value.")
 
 

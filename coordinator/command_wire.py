@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from coordinator.admin_commands import AlterClientQuotas, AlterConfigs, CreatePartitions
+from coordinator.admin_commands import AdminCommand
 from coordinator.admin_wire import WireAdminCommand, admin_command_to_wire
 from coordinator.command_columns import commit_columns, log_start_columns, read_batches, read_chunks, read_log_starts
 from coordinator.commands import (
@@ -38,15 +38,7 @@ from coordinator.commands import (
     StartSession,
 )
 from coordinator.config_types import LONG_MAX
-from coordinator.group_commands import (
-    ClaimGroups,
-    CommitOffsets,
-    DeleteGroup,
-    DeleteOffsets,
-    ExpireOffsets,
-    WriteClassicGroup,
-    WriteConsumerGroup,
-)
+from coordinator.group_commands import GroupCommand
 from coordinator.group_wire import WireGroupCommand, group_command_to_wire
 from coordinator.log import LedgerCorrupt
 from coordinator.wire_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
@@ -323,6 +315,10 @@ class WireProposal(Struct, array_like=True):
 
 def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per command
     """The command in its ledger shape. Ranges are not checked here: `command_codec.encode` reads what it wrote."""
+    if isinstance(command, GroupCommand):
+        return group_command_to_wire(command)
+    if isinstance(command, AdminCommand):
+        return admin_command_to_wire(command)
     match command:
         case CommitChunks():
             chunks, batches = commit_columns(command)
@@ -380,18 +376,6 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             return WireCompareDigest(command.shape)
         case ReportDigest():
             return WireReportDigest(command.position, command.digest)
-        case (
-            ClaimGroups()
-            | WriteClassicGroup()
-            | WriteConsumerGroup()
-            | CommitOffsets()
-            | DeleteOffsets()
-            | DeleteGroup()
-            | ExpireOffsets()
-        ):
-            return group_command_to_wire(command)
-        case CreatePartitions() | AlterConfigs() | AlterClientQuotas():
-            return admin_command_to_wire(command)
         case _:
             assert_never(command)
 

@@ -214,6 +214,9 @@ CONFIG_RESOURCES_MAX = 10_000
 CONFIG_RESOURCE_NAME_CHARS_MAX = 1_000
 CONFIG_OPERATIONS_MAX = 1_000
 """Configs of one resource that one request may change; Kafka knows fewer than 300 of any."""
+CLIENT_PUSH_INTERVAL_MS_MIN = 100
+CLIENT_PUSH_INTERVAL_MS_MAX = 3_600_000
+"""Kafka's bounds of a telemetry subscription's interval.ms."""
 QUOTA_ENTITIES_MAX = 10_000
 """Users, client ids, addresses and their combinations that have quotas."""
 QUOTA_NAME_CHARS_MAX = 1_000

@@ -6,7 +6,6 @@ Source: org.apache.kafka.controller.ClientQuotaControlManager.alterClientQuotas 
 """
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
 from coordinator.admin_commands import AlterClientQuotas
-from coordinator.client_quotas import InvalidQuota, check_quota, quota_entity_of
+from coordinator.client_quotas import IP, InvalidQuota, check_quota, quota_entity_of
 from coordinator.commands import Refused
 from coordinator.config_types import shorten
 from protocol.errors import ErrorCode
@@ -30,25 +29,34 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     end_s = deadline_s(services.clock)
     turns = Turns(services.clock)
-    entities = [tuple((part.entity_type, part.entity_name) for part in entry.entity) for entry in body.entries]
-    mentions = Counter(frozenset(named) for named in entities)
+    entries: dict[frozenset[Any], list[Any]] = {}
+    for entry in body.entries:
+        named = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+        entries.setdefault(named, []).append(entry)
+        await turns.row()
     rows = []
-    for entry, named in zip(body.entries, entities, strict=True):
+    for alike in entries.values():
+        named = [(part.entity_type, part.entity_name) for part in alike[0].entity]
         error_code, message = ErrorCode.none, None
         try:
-            if mentions[frozenset(named)] > 1:
+            if len(alike) > 1:
                 raise InvalidQuota("Ignoring duplicate entity")
-            command = _command(named, entry.ops)
+            command = _command(named, alike[0].ops)
             if not body.validate_only:
                 await before(end_s, services.clock, _alter(services, command))
         except InvalidQuota as error:
             error_code, message = ErrorCode.invalid_request, str(error)
         except TopicError as error:
             error_code, message = error.error_code, error.message
-        entity = [{"entity_type": entity_type, "entity_name": name} for entity_type, name in named]
+        entity = [{"entity_type": entity_type, "entity_name": name} for entity_type, name in sorted(named, key=_order)]
         rows.append({"error_code": error_code, "error_message": message, "entity": entity})
         await turns.row()
     return await work(len(rows), answer, request.frame, {"entries": rows})
+
+
+def _order(part: tuple[str, str | None]) -> tuple[bool, str]:
+    """Kafka's order of types in an answer: client-id, user, ip."""
+    return part[0] == IP, part[0]
 
 
 def _command(named: Sequence[tuple[str, str | None]], operations: Sequence[Any]) -> AlterClientQuotas:

@@ -7,6 +7,9 @@ from coordinator.config_entries import ConfigEntry, Layers, topic_entry
 from coordinator.config_types import ConfigSource
 from coordinator.topic_configs import TOPIC_CONFIGS
 
+NO_TYPE = 0
+"""DescribeConfigsResponse.ConfigType.UNKNOWN."""
+
 
 def config_rows(
     entries: Iterable[ConfigEntry], *, with_synonyms: bool, with_documentation: bool
@@ -40,6 +43,8 @@ def logger_rows(levels: Mapping[str, str]) -> list[dict[str, Any]]:
             "config_source": ConfigSource.DYNAMIC_BROKER_LOGGER,
             "is_sensitive": False,
             "synonyms": [],
+            "config_type": NO_TYPE,
+            "documentation": None,
         }
         for name, level in levels.items()
     ]

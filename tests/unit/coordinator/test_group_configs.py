@@ -27,6 +27,7 @@ def test_the_nearest_place_counts(group: dict[str, str], broker: dict[str, str],
 
 
 def test_without_a_broker_config_behind_it_there_is_kafkas_default() -> None:
+    assert broker_name_of("consumer.session.timeout.ms") == "group.consumer.session.timeout.ms"
     assert broker_name_of("share.auto.offset.reset") is None
     assert group_value({}, {}, "share.auto.offset.reset") == "latest"
 
@@ -55,11 +56,28 @@ def test_where_a_share_group_begins_may_be_a_time_ago(value: str) -> None:
     validate_group({"share.auto.offset.reset": value}, {})
 
 
-@pytest.mark.parametrize("kind", ["share", "streams"])
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
 def test_a_member_reports_more_often_than_it_may_be_silent(kind: str) -> None:
     session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-    validate_group({session: "5001"}, {})
+    unbounded = {f"group.{kind}.min.session.timeout.ms": "1", f"group.{kind}.max.heartbeat.interval.ms": "99999"}
+    validate_group({session: "5001"}, unbounded)
     with pytest.raises(InvalidConfig, match=f"{session} must be greater than {heartbeat}"):
-        validate_group({session: "5000"}, {})
+        validate_group({session: "5000"}, unbounded)
     with pytest.raises(InvalidConfig, match=f"{session} must be greater than {heartbeat}"):
-        validate_group({session: "50000", heartbeat: "50000"}, {})
+        validate_group({session: "50000", heartbeat: "50000"}, unbounded)
+
+
+@pytest.mark.parametrize(
+    ("configs", "bound"),
+    [
+        ({"consumer.session.timeout.ms": "44999"}, "group.consumer.min.session.timeout.ms"),
+        ({"consumer.session.timeout.ms": "60001"}, "group.consumer.max.session.timeout.ms"),
+        ({"streams.heartbeat.interval.ms": "15001"}, "group.streams.max.heartbeat.interval.ms"),
+        ({"share.record.lock.duration.ms": "14999"}, "group.share.min.record.lock.duration.ms"),
+    ],
+)
+def test_a_brokers_bounds_hold_for_every_group(configs: dict[str, str], bound: str) -> None:
+    with pytest.raises(InvalidConfig, match=bound):
+        validate_group(configs, {})
+    (value,) = configs.values()
+    validate_group(configs, {bound: value})

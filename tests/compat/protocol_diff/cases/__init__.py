@@ -2,6 +2,7 @@
 
 from tests.compat.protocol_diff.cases import (
     admin,
+    alterations,
     configs,
     consumer_protocol,
     describing,
@@ -26,6 +27,7 @@ CASES: tuple[Case, ...] = tuple(
         transaction_ends,
         groups,
         configs,
+        alterations,
         describing,
         epochs,
         consumer_protocol,
