@@ -182,12 +182,12 @@ def expire_offsets(state: ClusterState, command: ExpireOffsets) -> Outcome:
     What was written while nobody told the time is as old as this entry.
     """
     now_ms = Milliseconds(min(command.now_ms, state.time_ms))
-    names = {topic_id: topic.name for topic_id, topic in state.topics.items()}
     for group_id in command.group_ids:
         group = state.groups.get(group_id)
         if group is None:
             continue
         _stamp_untimed(group, now_ms)
+        names = {topic_id: state.topics[topic_id].name for topic_id in group.offsets if topic_id in state.topics}
         for topic_id, partition in due_offsets(group, names, now_ms, command.retention_ms):
             _drop(group, topic_id, partition)
         if not group.offsets and not group.has_members:
