@@ -32,7 +32,7 @@ from tests.simulation.history import History
 from tests.simulation.ledger import LedgerServer, SimulatedLedger
 from tests.simulation.links import Link
 from tests.simulation.loop import NODE, SimulatedLoop
-from tests.simulation.plan import Plan
+from tests.simulation.plan import GroupKind, Plan
 from tests.simulation.store import Bucket, SimulatedStore
 
 PORT = 9092
@@ -329,6 +329,12 @@ def _broker_configs(plan: Plan) -> dict[str, str]:
     if plan.groups:
         configs["group.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
         configs["group.initial.rebalance.delay.ms"] = str(plan.first_rebalance_delay_ms)
+        configs["group.consumer.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
+        configs["group.consumer.min.heartbeat.interval.ms"] = "1"
+    for group in plan.groups:
+        if group.kind is GroupKind.CONSUMER:
+            configs["group.consumer.session.timeout.ms"] = str(group.session_ms)
+            configs["group.consumer.heartbeat.interval.ms"] = str(int(group.heartbeat_s * 1000))
     return configs
 
 

@@ -59,6 +59,10 @@ class GroupAuditor:
         self._newest: defaultdict[str, list[tuple[float, int]]] = defaultdict(lambda: [(0.0, -1)])
         """The generations that somebody was told of, and when first."""
         self._owners: dict[tuple[str, int, Place], str] = {}
+        self._holders: dict[GroupPlace, str] = {}
+        """Under the consumer protocol: who was given a partition, and has not said that it gave it up."""
+        self._counted_until_s: dict[tuple[str, str], float] = {}
+        """Until when a member's coordinator cannot have taken it for gone."""
         self._processed: defaultdict[GroupPlace, int] = defaultdict(int)
         """Every record below was processed by some member."""
         self._undecided: defaultdict[tuple[GroupPlace, int], list[Commit]] = defaultdict(list[Commit])
@@ -100,17 +104,56 @@ class GroupAuditor:
                     f"{place} is given to {who} and to {owner} in generation {generation} of {group_id}"
                 )
 
+    # Assignments of the consumer protocol.
+
+    def is_counted_in(self, who: str, group_id: str, until_s: float) -> None:
+        """A heartbeat was answered: until then nothing is taken from a member that it does not give up."""
+        self._counted_until_s[group_id, who] = until_s
+
+    def given(self, who: str, group_id: str, places: Iterable[Place]) -> None:
+        """A member is told what it should have."""
+        for place in sorted(places):
+            holder = self._holders.get((group_id, place), who)
+            if holder != who and self._now_s() < self._counted_until_s.get((group_id, holder), 0.0):
+                self._history.violation(f"{place} is given to {who}, and {holder} of {group_id} has it")
+            self._holders[group_id, place] = who
+        self._history.note(who, "is given", f"{group_id} {sorted(places)}")
+
+    def gives_up(self, who: str, group_id: str, places: Iterable[Place]) -> None:
+        """A member does not read partitions any more, and is about to say so, or is gone."""
+        for place in places:
+            if self._holders.get((group_id, place)) == who:
+                del self._holders[group_id, place]
+
     # Commits.
 
     def sends_commit(self, group_id: str, who: str, generation: int, offsets: Mapping[Place, int]) -> Commit:
-        """An OffsetCommit is about to be sent."""
+        """An OffsetCommit of a member of a classic group is about to be sent."""
+        return self._sends(group_id, who, generation, offsets, newest=self.newest(group_id), moved=frozenset())
+
+    def sends_commit_of_epoch(self, group_id: str, who: str, epoch: int, offsets: Mapping[Place, int]) -> Commit:
+        """An OffsetCommit of a member of a consumer group is about to be sent."""
+        moved = frozenset(place for place in offsets if self._holders.get((group_id, place), who) != who)
+        return self._sends(group_id, who, epoch, offsets, newest=epoch, moved=moved)
+
+    def _sends(
+        self,
+        group_id: str,
+        who: str,
+        generation: int,
+        offsets: Mapping[Place, int],
+        *,
+        newest: int,
+        moved: frozenset[Place],
+    ) -> Commit:
         commit = Commit(
             group_id=group_id,
             who=who,
             generation=generation,
             offsets=offsets,
-            newest=self.newest(group_id),
+            newest=newest,
             asked_s=self._now_s(),
+            moved=moved,
         )
         for place, offset in offsets.items():
             if offset > max(self._processed[group_id, place], self._truth.start_of(place)):
@@ -138,7 +181,9 @@ class GroupAuditor:
             self._history.violation(f"{commit.who} is told that {what} is committed, and it is not")
         else:
             unclaimed.remove(applied_s)
-        if commit.newest > commit.generation or place in commit.moved:
+        if place in commit.moved:
+            self._history.violation(f"{commit.who} commits {what}, which was given to another one before (S13)")
+        if commit.newest > commit.generation:
             self._history.violation(
                 f"{commit.who} of generation {commit.generation} of {commit.group_id} commits {what}, though somebody "
                 f"was told of generation {commit.newest} before (S13)"

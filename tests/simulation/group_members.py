@@ -126,6 +126,14 @@ class GroupReader(Consumer):
             self.link.forget()
             raise
 
+    async def run(self) -> None:
+        """Until another one has its place."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Say that it goes, if members of its kind do."""
+        raise NotImplementedError
+
     def fails(self, error: int, what: str) -> None:
         """Act as the error says, where a member can get over it."""
         raise NotImplementedError
@@ -196,11 +204,11 @@ class GroupReader(Consumer):
             for place in places
             if place in self.positions and self.positions[place] != self.committed[place]
         }
-        if self.identity.generation < 0:
+        if self.identity.generation <= 0:
             return False
         if not offsets:
             return True
-        commit = self.world.groups.sends_commit(self.group_id, self.owner, self.identity.generation, offsets)
+        commit = self.begins_commit(offsets)
         try:
             told = await self.ask_to_commit(connection, commit)
         except ConnectionLost:
@@ -211,6 +219,10 @@ class GroupReader(Consumer):
         if error:
             self.fails(error, "a commit")
         return error == NONE
+
+    def begins_commit(self, offsets: Mapping[Place, int]) -> Commit:
+        """An OffsetCommit is about to be sent."""
+        return self.world.groups.sends_commit(self.group_id, self.owner, self.identity.generation, offsets)
 
     async def ask_to_commit(self, connection: ClientConnection, commit: Commit) -> Mapping[Place, int]:
         """OffsetCommit: an error for each. Raises `ConnectionLost`."""
@@ -249,7 +261,6 @@ class ClassicMember(GroupReader):
         """In which it was given what it owns."""
 
     async def run(self) -> None:
-        """Until it is fenced."""
         beating = self.world.around.loop.create_task(self._beat())
         try:
             while not self.is_over:
@@ -265,7 +276,7 @@ class ClassicMember(GroupReader):
             beating.cancel()
 
     async def leave(self) -> None:
-        """Say that it goes, once; static members do not."""
+        """Static members do not: their places are kept."""
         if self.identity.instance_id is not None or not self.identity.member_id:
             return
         await self.commit(set(self.positions))

@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Collection
 
 from tests.simulation.clients import RETRY_SECONDS, ClientWorld
-from tests.simulation.group_members import ClassicMember
-from tests.simulation.plan import Fate, GroupPlan, group_ids
+from tests.simulation.consumer_members import ConsumerMember
+from tests.simulation.group_members import ClassicMember, GroupReader
+from tests.simulation.plan import Fate, GroupKind, GroupPlan, group_ids
 from tests.simulation.wire import Place
 
 DOWN_SECONDS_MAX = 6.0
@@ -47,7 +48,8 @@ class Program:
     async def run(self) -> None:
         while True:
             self._lives_count += 1
-            member = ClassicMember(
+            kind = ConsumerMember if self._plan.kind is GroupKind.CONSUMER else ClassicMember
+            member = kind(
                 self._world,
                 f"{self._name}.{self._lives_count}",
                 self._group_id,
@@ -66,7 +68,7 @@ class Program:
             down_s = RETRY_SECONDS if self._calm.is_set() else self._chance.random() ** 2 * DOWN_SECONDS_MAX
             await self._world.clock.sleep(down_s)
 
-    async def _until_its_end(self, member: ClassicMember, life: "asyncio.Task[None]") -> None:
+    async def _until_its_end(self, member: GroupReader, life: "asyncio.Task[None]") -> None:
         calm = asyncio.create_task(self._calm.wait())
         try:
             while not life.done():
@@ -78,7 +80,7 @@ class Program:
         finally:
             calm.cancel()
 
-    async def _befalls(self, member: ClassicMember, life: "asyncio.Task[None]") -> bool:
+    async def _befalls(self, member: GroupReader, life: "asyncio.Task[None]") -> bool:
         """Whether that was its end."""
         fate = self._chance.choice(self._plan.fates)
         self._world.around.history.note(member.name, "fate", fate.value)

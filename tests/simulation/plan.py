@@ -57,6 +57,8 @@ class GroupKind(StrEnum):
     """JoinGroup; everybody gives up everything in a rebalance."""
     COOPERATIVE = "cooperative"
     """JoinGroup; only what moves is given up (KIP-429)."""
+    CONSUMER = "consumer"
+    """ConsumerGroupHeartbeat; the coordinator assigns (KIP-848)."""
 
 
 class Fate(StrEnum):
@@ -65,7 +67,7 @@ class Fate(StrEnum):
     CRASH = "crash"
     """It is gone without a word, and starts again."""
     LEAVE = "leave"
-    """It says that it goes, if it is no static member, and starts again."""
+    """It says that it goes, and starts again; static members of classic groups say nothing."""
     PAUSE = "pause"
     """Shorter or longer than its session: others take over, and it wakes up."""
 
@@ -79,6 +81,7 @@ class GroupPlan:
     static_members: int
     """Of them (KIP-345)."""
     session_ms: int
+    """The same for all groups of the consumer protocol: the agents say so."""
     rebalance_ms: int
     heartbeat_s: float
     commit_chance: float
@@ -184,6 +187,10 @@ def _with_groups(plan: Plan, chance: random.Random) -> Plan:
     if plan.ledger_loss is not None or copied.random() >= GROUPS_SHARE:
         return plan
     groups = tuple(_draw_group(copied) for _ in range(copied.choice((1, 1, 2))))
+    groups = tuple(
+        replace(group, session_ms=groups[0].session_ms) if group.kind is GroupKind.CONSUMER else group
+        for group in groups
+    )
     return replace(
         plan,
         groups=groups,
