@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from agent.clock import Clock
 from agent.cpu import run_in_own_thread
 from agent.state_loading import load
-from coordinator.commands import ChunksCommitted, DeleteTopic, Outcome
+from coordinator.commands import DEFINITIONS, ChunksCommitted, DeleteTopic, Outcome
 from coordinator.follower import Applied, Follower
 from coordinator.log import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, Trimmed
 from coordinator.snapshot import Frozen
@@ -78,6 +78,8 @@ class MetadataLoop:
         self._barrier_wanted = asyncio.Event()
         self.entries_applied_count = 0
         self.entry_bytes_applied = 0
+        self.definitions_count = 0
+        """Entries applied that say what stands in no object of the intake."""
         self.reloads_count = 0
         """How often the state was loaded again because what followed it had been trimmed."""
 
@@ -204,7 +206,7 @@ class MetadataLoop:
         self.reloads_count += 1
         self.entry_bytes_applied += sum(len(record.payload) for record in loaded.start.records)
         for applied in loaded.applied:
-            self.entries_applied_count += 1
+            self._count(applied)
             self._settle(applied)
         self._give_up_covered()
         for watching in self._growing.values():
@@ -242,7 +244,7 @@ class MetadataLoop:
     def _apply(self, entries: Sequence[Applied]) -> None:
         grown: dict[PartitionKey, None] = {}
         for applied in entries:
-            self.entries_applied_count += 1
+            self._count(applied)
             self._settle(applied)
             match applied.outcome:
                 case ChunksCommitted(grown=keys):
@@ -257,6 +259,11 @@ class MetadataLoop:
                 growth.notify()
         if self._reached:
             self._wake_reached()
+
+    def _count(self, applied: Applied) -> None:
+        self.entries_applied_count += 1
+        if applied.proposal is not None and isinstance(applied.proposal.command, DEFINITIONS):
+            self.definitions_count += 1
 
     def _settle(self, applied: Applied) -> None:
         future = self._outcomes.pop((applied.session, applied.number), None)

@@ -22,7 +22,7 @@ from agent.housekeeper import Housekeeper
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from coordinator.command_codec import decode
-from coordinator.commands import CreateTopic
+from coordinator.commands import DEFINITIONS
 from coordinator.log import Ledger, LedgerStart, SnapshotPointer
 from coordinator.state import NO_TIME
 from protocol.limits import (
@@ -32,7 +32,7 @@ from protocol.limits import (
     SNAPSHOT_CHECK_INTERVAL_S,
     SNAPSHOT_EARLY_INTERVAL_S,
 )
-from protocol.types import Milliseconds, Position, TopicId
+from protocol.types import Milliseconds, Position
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
@@ -68,7 +68,7 @@ class Snapshots:
         self._pointer: SnapshotPointer | None = None
         self._epoch = -1  # of the housekeeper for whom the pointer was looked up
         self._entries_covered = self._bytes_covered = 0
-        self._topics_covered = frozenset[TopicId]()
+        self._definitions_covered = 0
         self._taken_s: float | None = None
         self.covered_ms: Milliseconds = NO_TIME
         """The state's time at a position that the ledger's pointer covers: what is older happened before it. It only
@@ -77,8 +77,9 @@ class Snapshots:
     async def run(self) -> None:
         """Take a snapshot whenever enough entries, or bytes of them, were applied since the last, for ever.
 
-        Sooner, but not often, where the ledger's room runs out (safety rule S10), and where a topic was created: an
-        intake object does not tell its topic's name and configs, so a recovery has them from a snapshot alone.
+        Sooner, but not often, where the ledger's room runs out (safety rule S10), and where a topic was created, or
+        configs, partition counts or quotas were altered: no intake object tells them, so where the ledger is lost a
+        recovery has them from a snapshot alone.
         """
         while True:
             await self._clock.sleep(SNAPSHOT_CHECK_INTERVAL_S)
@@ -109,8 +110,8 @@ class Snapshots:
         now_s = self._clock.monotonic_s()
         if self._taken_s is not None and now_s - self._taken_s < SNAPSHOT_EARLY_INTERVAL_S:
             return False
-        has_new_topic = not self._metadata.state.topics.keys() <= self._topics_covered
-        return has_new_topic or (entries > 0 and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
+        has_definitions = self._metadata.definitions_count > self._definitions_covered
+        return has_definitions or (entries > 0 and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
 
     async def _look_up_once(self) -> None:
         """Whoever becomes the housekeeper learns where the last one stopped."""
@@ -124,8 +125,8 @@ class Snapshots:
         self._pointer = start.pointer
         self._entries_covered = self._metadata.entries_applied_count - len(start.records)
         self._bytes_covered = self._metadata.entry_bytes_applied - sum(len(record.payload) for record in start.records)
-        is_topic_new = any(isinstance(decode(record.payload).command, CreateTopic) for record in start.records)
-        self._topics_covered = frozenset() if is_topic_new else frozenset(self._metadata.state.topics)
+        definitions = sum(isinstance(decode(record.payload).command, DEFINITIONS) for record in start.records)
+        self._definitions_covered = self._metadata.definitions_count - definitions
 
     async def take(self) -> bool:
         """Write a snapshot of the state from now on, move the pointer, trim the ledger, drop the older snapshots.
@@ -139,9 +140,11 @@ class Snapshots:
     async def _take(self) -> bool:
         await self._look_up_once()
         state, previous = self._metadata.state, self._pointer
-        time_ms, topics_covered, began_s = state.time_ms, frozenset(state.topics), self._clock.monotonic_s()
+        time_ms, began_s = state.time_ms, self._clock.monotonic_s()
+        definitions_covered = self._metadata.definitions_count
         if previous is not None and previous.position >= state.position:
             self.covered_ms = max(self.covered_ms, time_ms)
+            self._definitions_covered = definitions_covered
             return previous.position == state.position
         agreed = await self._digests.agreed()
         if agreed is None:
@@ -165,7 +168,7 @@ class Snapshots:
             return False
         self._pointer, self._taken_s = pointer, began_s
         self._entries_covered, self._bytes_covered = agreed.entries_applied_count, agreed.entry_bytes_applied
-        self._topics_covered = topics_covered
+        self._definitions_covered = definitions_covered
         self.covered_ms = max(self.covered_ms, time_ms)
         await self._ledger.trim(Position(max(pointer.position - await self._kept_count(), 0)))
         await self._drop_older(pointer, [] if previous is None else [previous.object_key])

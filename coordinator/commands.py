@@ -9,7 +9,7 @@ partition counts, configs and quotas: `coordinator.admin_commands`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator.admin_commands import AdminCommand
+from coordinator.admin_commands import AdminCommand, AlterClientQuotas, AlterConfigs, CreatePartitions
 from coordinator.config_types import LONG_MAX
 from coordinator.group_commands import GroupCommand, GroupsClaimed, OffsetsCommitted
 from protocol.errors import ErrorCode
@@ -286,6 +286,10 @@ Command = (
     | GroupCommand
     | AdminCommand
 )
+
+
+DEFINITIONS = (CreateTopic, CreatePartitions, AlterConfigs, AlterClientQuotas)
+"""What they say stands in no object of the intake: a recovery has it from a snapshot or the ledger alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

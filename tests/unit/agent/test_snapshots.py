@@ -5,7 +5,15 @@ import asyncio
 import pytest
 
 from agent.snapshots import Snapshots
-from coordinator.commands import ReportTime, StartDrain
+from coordinator.admin_commands import (
+    AlterClientQuotas,
+    AlterConfigs,
+    ConfigOperation,
+    CreatePartitions,
+    OperationKind,
+    ResourceType,
+)
+from coordinator.commands import Command, Done, ReportTime, StartDrain
 from coordinator.follower import Follower
 from coordinator.log import SnapshotPointer
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
@@ -17,7 +25,7 @@ from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
-from tests.made_commands import create, start
+from tests.made_commands import TOPIC, create, start
 from tests.unit.agent.ledger_parts import BEGAN_MS, Parts, running_parts
 
 
@@ -241,6 +249,31 @@ class TestEarlySnapshots:
             await parts.writer.submit(create("other", topic_id=TopicId(bytes([9] * 16))))
             assert await self.one(parts, taking, 1) == 1
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
+            assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            CreatePartitions(topic_id=TOPIC, partition_count=2),
+            AlterConfigs(
+                resource_type=ResourceType.TOPIC,
+                resource_name="t",
+                is_whole=False,
+                operations=(ConfigOperation(kind=OperationKind.SET, name="retention.ms", value="5"),),
+            ),
+            AlterClientQuotas(entity=(("user", None),), quotas=(("producer_byte_rate", 1.0),)),
+        ],
+    )
+    async def test_s9_so_is_what_else_no_object_of_the_intake_tells(self, command: Command) -> None:
+        store = MemoryStore()
+        async with running_parts(store=store) as parts:
+            assert await parts.housekeeper.claim()
+            await parts.writer.submit(create())
+            taking = snapshots(parts, store)
+            assert await self.one(parts, taking, 0) == 1
+            assert await parts.writer.submit(command) == Done()
+            assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
+            await parts.writer.submit(ReportTime())
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
 
     async def test_a_successor_knows_whether_a_topic_is_newer_than_the_last_snapshot(self) -> None:
