@@ -11,6 +11,7 @@ Source: https://opentelemetry.io/docs/specs/otel/metrics/data-model, and .../com
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prometheus_client.metrics_core import Metric
@@ -20,6 +21,7 @@ from agent.clock import Clock
 from protocol.compression import Compression, decompress
 from protocol.errors import InvalidBatch
 from protocol.limits import (
+    CLIENT_METRICS_STEPS_MAX,
     CLIENT_METRICS_UNPACKED_BYTES_MAX,
     CLIENT_SERIES_LABELS_MAX,
     CLIENT_SERIES_MAX,
@@ -30,7 +32,7 @@ from protocol.limits import (
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
     from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as PushedMetric
-    from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, NumberDataPoint
 
 PREFIX: Final = "kafka_client_"
 KAFKA_PREFIX: Final = "org.apache.kafka."
@@ -157,20 +159,26 @@ def read_metrics(compression: Compression, pushed: bytes) -> Points:
         raise UnreadableMetrics(str(error)) from error
     points: list[Point] = []
     dropped_count = 0
-    for resource in data.resource_metrics:
-        shared = _labels(resource.resource.attributes)
-        for scope in resource.scope_metrics:
-            for metric in scope.metrics:
-                for point in _points(metric, shared):
-                    if point is None or len(points) >= CLIENT_SERIES_PER_CLIENT_MAX:
-                        dropped_count += 1
-                    else:
-                        points.append(point)
+    for point in _points_of_all(data):
+        if point is None or len(points) >= CLIENT_SERIES_PER_CLIENT_MAX:
+            dropped_count += 1
+        else:
+            points.append(point)
     return Points(points, dropped_count)
 
 
+def _points_of_all(data: "MetricsData") -> Iterator[Point | None]:
+    """All points, None in the place of one that is not shown; what is beyond the steps of the way is not looked at."""
+    steps = iter(range(CLIENT_METRICS_STEPS_MAX))
+    for resource, _ in zip(data.resource_metrics, steps, strict=False):
+        shared = _labels(resource.resource.attributes)
+        for scope, _ in zip(resource.scope_metrics, steps, strict=False):
+            for metric, _ in zip(scope.metrics, steps, strict=False):
+                for point, _ in zip(_points(metric, shared), steps, strict=False):
+                    yield point
+
+
 def _points(metric: "PushedMetric", shared: Mapping[str, str]) -> Iterator[Point | None]:
-    """The metric's points, None in the place of one that is not shown."""
     from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
 
     data: Iterable[NumberDataPoint]
@@ -202,11 +210,9 @@ def _sample_name(name: str, kind: str) -> str:
 def _labels(attributes: "Iterable[KeyValue]") -> dict[str, str]:
     """Attributes that are texts or numbers, but for those that every series of the client has anyway."""
     labels: dict[str, str] = {}
-    for attribute in attributes:
+    for attribute in islice(attributes, CLIENT_SERIES_LABELS_MAX):
         name = _NOT_IN_NAMES.sub("_", attribute.key[:CLIENT_SERIES_TEXT_CHARS_MAX]).lstrip("_0123456789")
         kind = attribute.value.WhichOneof("value")
         if name and name not in CLIENT_LABELS and kind in ("string_value", "int_value", "double_value", "bool_value"):
             labels[name] = str(getattr(attribute.value, kind))[:CLIENT_SERIES_TEXT_CHARS_MAX]
-        if len(labels) >= CLIENT_SERIES_LABELS_MAX:
-            break
     return labels

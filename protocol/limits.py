@@ -425,8 +425,10 @@ CLIENT_SILENT_SECONDS_MIN = 60.0
 """For how long they are remembered at least ..."""
 CLIENT_SILENT_INTERVALS_MAX = 3
 """... and for so many of their intervals between pushes, where that is longer."""
-CLIENT_METRICS_UNPACKED_BYTES_MAX = 4 * MIB
-"""What a client's pushed metrics may unpack to; one push is unpacked at a time."""
+CLIENT_METRICS_UNPACKED_BYTES_MAX = MIB
+"""What a client's pushed metrics may unpack to, some 15,000 values; one push is unpacked at a time."""
+CLIENT_METRICS_STEPS_MAX = 10_000
+"""Resources, scopes, metrics and values of one push that are looked at, in about 50 ms of a thread."""
 CLIENT_SERIES_PER_CLIENT_MAX = 500
 """Series of one client that are kept and shown."""
 CLIENT_SERIES_MAX = 5_000

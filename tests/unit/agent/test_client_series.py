@@ -209,7 +209,7 @@ def test_every_compression_is_read(compression: Compression) -> None:
     [
         (Compression.NONE, b"\xff\xff"),
         (Compression.ZSTD, b"no frame"),
-        (Compression.ZSTD, bytes(compress(Compression.ZSTD, bytes(5 << 20)))),
+        (Compression.ZSTD, bytes(compress(Compression.ZSTD, bytes(2 << 20)))),
     ],
 )
 def test_what_is_not_metrics_or_too_much_is_refused(data: tuple[Compression, bytes]) -> None:
@@ -222,3 +222,12 @@ def test_one_push_of_many_points_is_read_up_to_the_limit(monkeypatch: pytest.Mon
     many: Sequence[Metric] = [gauge(f"g{number}", 1) for number in range(5)]
     points = pushed(*many)
     assert (len(points.points), points.dropped_count) == (2, 3)
+
+
+def test_a_push_of_countless_empty_parts_is_gone_through_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_series, "CLIENT_METRICS_STEPS_MAX", 10)
+    nothing = ResourceMetrics(scope_metrics=[ScopeMetrics(metrics=[Metric(name="empty")])])
+    value = ResourceMetrics(scope_metrics=[ScopeMetrics(metrics=[gauge("g", 1)])])
+    data = MetricsData(resource_metrics=[nothing, value, nothing, value]).SerializeToString()
+    points = read_metrics(Compression.NONE, data)
+    assert (len(points.points), points.dropped_count) == (1, 1)
