@@ -16,6 +16,7 @@ from agent.services import Request, Services
 from agent.topics import catch_up, deadline_s
 from agent.turns import Turns, rows_at_most, work
 from coordinator.admin_commands import ResourceType
+from coordinator.agent_configs import agent_entries
 from coordinator.broker_configs import BROKER_CONFIGS
 from coordinator.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from coordinator.config_entries import (
@@ -86,7 +87,8 @@ def _entries(services: Services, resource_type: int, name: str, names: Collectio
             return [entry for entry in found if names is None or entry.spec.name in names]
         case ResourceType.BROKER:
             services.configs.check_node(name, "broker")
-            return [broker_entry(layers, each) for each in _wanted(BROKER_CONFIGS, names)]
+            own = [each for each in agent_entries(services.writer.agent) if names is None or each.spec.name in names]
+            return [*own, *(broker_entry(layers, each) for each in _wanted(BROKER_CONFIGS, names))]
         case ResourceType.GROUP:
             configs = _named(services, ResourceType.GROUP, name, "Group name must not be empty")
             return [group_entry(configs, layers, each) for each in _wanted(GROUP_CONFIGS, names)]
