@@ -269,7 +269,9 @@ class Broker:
             ledger=group_ledger,
             clock=clock,
             broker_configs=self._broker_configs,
+            classic=self._groups,
         )
+        self._groups.consumer_groups = self._consumer_groups
         return group_ledger
 
     def _client_telemetry(self) -> ClientTelemetry:

@@ -10,7 +10,8 @@ Heartbeats that change nothing cost no entry. Regular expressions are looked up 
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
@@ -19,7 +20,9 @@ from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.topic_regexes import matching, regex_problem
 from agent.turns import Turns
+from coordinator import consumer_group_classic as classic_member
 from coordinator.broker_configs import broker_value
+from coordinator.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer
 from coordinator.commands import Done, Outcome, Refused
 from coordinator.config_types import split_list
 from coordinator.consumer_group import (
@@ -31,11 +34,27 @@ from coordinator.consumer_group import (
     check_heartbeat,
     commit_error,
 )
-from coordinator.consumer_group_values import JOIN_EPOCH, ConsumerGroup, ConsumerGroupChange
+from coordinator.consumer_group_values import (
+    GROUP_EPOCH_FIRST,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerGroupChange,
+)
 from coordinator.group_configs import group_value
+from coordinator.group_migration import (
+    DOWNGRADING,
+    UPGRADING,
+    NotMigratable,
+    downgraded,
+    is_classic_but_for,
+    upgraded,
+)
 from coordinator.groups import ClassicGroup, GroupState
+from protocol.consumer_protocol import PROTOCOL_TYPE
 from protocol.errors import ErrorCode
 from protocol.limits import (
+    CLASSIC_MEMBERS_MAX,
     CONSUMER_GROUP_MEMBERS_MAX,
     GROUP_CHECK_INTERVAL_S,
     GROUP_IDS_PER_CLAIM_MAX,
@@ -44,6 +63,22 @@ from protocol.limits import (
 from protocol.types import SessionId, TopicId
 
 log = logging.getLogger(__name__)
+
+
+class ClassicGroups(Protocol):
+    """What is asked of the groups of the other kind when a group changes its kind."""
+
+    def protocol_type(self, group_id: str) -> str | None:
+        """What the members of a group that is held speak; None where it is not, or has none."""
+        ...
+
+    def forget(self, group_id: str, error_code: ErrorCode) -> None:
+        """The group is of the other kind now: whoever waits is told the error."""
+        ...
+
+    def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
+        """The group is in the ledger as a classic one from now on."""
+        ...
 
 
 class _Live:
@@ -71,8 +106,12 @@ class ConsumerGroups:
         ledger: GroupLedger,
         clock: Clock,
         broker_configs: Mapping[str, str],
+        classic: ClassicGroups,
     ) -> None:
         self._metadata = metadata
+        self._classic = classic
+        self._migration_policy = broker_value(broker_configs, "group.consumer.migration.policy")
+        self._classic_size_max = min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size")))
         self._writer = writer
         self._ledger = ledger
         self._clock = clock
@@ -102,6 +141,10 @@ class ConsumerGroups:
         check_heartbeat(request, self._assignors, is_id_required=is_id_required)
         problem = await run_in_thread(regex_problem, request.regex) if request.regex else None
         live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
+        if request.epoch == LEAVE_EPOCH and self._is_downgrade(live, leaver := live.group.leaver(request)):
+            written = self._downgrade(live, [leaver], is_rebalanced=True)
+            await self._until_applied(written)
+            return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
         try:
             answer, change = live.group.heartbeat(
                 request, self._config(group_id), self._find_topic, lambda _: problem, self._clock.monotonic_s()
@@ -111,11 +154,67 @@ class ConsumerGroups:
                 self._lose(live)
             raise
         if change is not None:
+            if change.is_new:
+                self._classic.forget(group_id, ErrorCode.rebalance_in_progress)
             self._write(live, change)
         if self._regexes_due(live):
             self._regexes_wanted.set()
         await self._settled(live)
         return answer
+
+    # Requests of members that speak the classic protocol still
+
+    async def join(self, group_id: str, request: Join) -> JoinAnswer:
+        """The answer to a JoinGroup of a group that has members here."""
+        try:
+            live = await self._find(group_id, may_begin=False)
+            now_s = self._clock.monotonic_s()
+            before = live.group.group.epoch
+            answer, change = classic_member.join(live.group, request, self._config(group_id), self._find_topic, now_s)
+            if change is not None:
+                self._write(live, change)
+            if self._is_downgrade(live):
+                await self._until_applied(self._downgrade(live, [], is_rebalanced=live.group.group.epoch != before))
+            else:
+                await self._settled(live)
+        except (GroupRefusal, NotCoordinator) as error:
+            return JoinAnswer(error_code=error.error_code, member_id=request.member_id)
+        return answer
+
+    async def sync(self, group_id: str, request: Sync) -> SyncAnswer:
+        """The answer to a SyncGroup, like `join`."""
+        try:
+            live = await self._find(group_id, may_begin=False)
+            answer = classic_member.sync(live.group, request, self._name_of, self._clock.monotonic_s())
+            await self._settled(live)
+        except (GroupRefusal, NotCoordinator) as error:
+            return SyncAnswer(error_code=error.error_code)
+        return answer
+
+    async def beat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """The answer to a Heartbeat, like `join`."""
+        try:
+            live = await self._find(group_id, may_begin=False)
+            now_s = self._clock.monotonic_s()
+            error_code = classic_member.heartbeat(live.group, member_id, group_instance_id, generation, now_s)
+            await self._settled(live)
+        except (GroupRefusal, NotCoordinator) as error:
+            return error.error_code
+        return error_code
+
+    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
+        """The answer to a LeaveGroup, like `join`: an error of the whole request, else one for each of them."""
+        try:
+            live = await self._find(group_id, may_begin=False)
+            error_codes, change = classic_member.leave(live.group, leavers, self._find_topic)
+            if change is not None:
+                self._write(live, change)
+            await self._settled(live)
+        except (GroupRefusal, NotCoordinator) as error:
+            return error.error_code, ()
+        return ErrorCode.none, error_codes
+
+    # What others ask
 
     def check_commit(
         self, group: GroupState, *, member_id: str, epoch: int, api_version: int, is_transactional: bool = False
@@ -131,6 +230,12 @@ class ConsumerGroups:
         return commit_error(
             value, member_id=member_id, epoch=epoch, api_version=api_version, is_transactional=is_transactional
         )
+
+    def has_members(self, group_id: str) -> bool:
+        """Whether the group is of this kind, and has members, as far as this agent knows."""
+        group = self._metadata.state.groups.get(group_id)
+        is_known = group is not None and isinstance(group.value, ConsumerGroup) and group.has_members
+        return is_known or self.is_live(group_id)
 
     def is_live(self, group_id: str) -> bool:
         """Whether the group is held here, and has members, some of which the ledger may not have yet."""
@@ -187,15 +292,66 @@ class ConsumerGroups:
         live = self._current(group.group_id)
         if live is not None:
             return live
-        value, epoch = group.value, None
-        if not isinstance(value, ConsumerGroup):
-            if not may_begin or group.has_members:
-                raise _not_found(group.group_id)
-            epoch = value.generation if isinstance(value, ClassicGroup) else None
-            value = None
-        copy = LiveConsumerGroup(group.group_id, value, self._clock.monotonic_s(), epoch=epoch)
+        is_new = not isinstance(group.value, ConsumerGroup)
+        value = self._begin(group, may_begin=may_begin) if is_new else group.value
+        assert value is None or isinstance(value, ConsumerGroup)
+        copy = LiveConsumerGroup(group.group_id, value, self._clock.monotonic_s(), is_new=is_new)
         live = self._live[group.group_id] = _Live(group.group_id, group.claim_epoch, copy)
         return live
+
+    def _begin(self, group: GroupState, *, may_begin: bool) -> ConsumerGroup | None:
+        """What begins where there was no consumer group; None where there was nothing. Raises `GroupRefusal`.
+
+        Source: GroupMetadataManager.getOrMaybeCreateConsumerGroup, validateOnlineUpgrade.
+        """
+        if not may_begin:
+            raise _not_found(group.group_id)
+        value = group.value
+        joining = self._classic.protocol_type(group.group_id)
+        if (group.has_members or joining is not None) and self._migration_policy not in UPGRADING:
+            raise _not_found(group.group_id, "online upgrade is switched off")
+        if joining not in (None, PROTOCOL_TYPE):
+            raise _not_found(group.group_id, f"its members are no consumers, but speak {joining!r}")
+        if not isinstance(value, ClassicGroup):
+            return None
+        if not value.members:
+            epoch = max(GROUP_EPOCH_FIRST, value.generation)
+            return ConsumerGroup(epoch=epoch, target_epoch=epoch)
+        if len(value.members) > self._size_max:
+            raise _not_found(group.group_id, f"it has {len(value.members)} members, {self._size_max} is the most")
+        try:
+            return upgraded(value, self._find_topic)
+        except NotMigratable as error:
+            raise _not_found(group.group_id, str(error)) from error
+
+    def _is_downgrade(self, live: _Live, leaver: str | None = None) -> bool:
+        """Whether none but members of the classic protocol stay, and the group may become theirs.
+
+        Source: validateOnlineDowngradeWithFencedMembers.
+        """
+        group = live.group.group
+        leaving = () if leaver is None else (leaver,)
+        return (
+            self._migration_policy in DOWNGRADING
+            and len(group.members) - len(leaving) <= self._classic_size_max
+            and is_classic_but_for(group, leaving)
+        )
+
+    def _downgrade(self, live: _Live, leaving: Sequence[str], *, is_rebalanced: bool) -> asyncio.Future[Outcome]:
+        """Write the group as a classic one of those who stay, and hand it over once that is applied."""
+        group_id = live.group_id
+        written = self._ledger.write(group_id, downgraded(live.group.group, leaving, self._name_of))
+        self._lose(live)
+
+        def hand_over(done: asyncio.Future[Outcome]) -> None:
+            if isinstance(_outcome(done), Done):
+                log.info("a consumer group is a classic one from now on", extra={"group": group_id})
+                self._classic.take_over(
+                    group_id, "the last member left that spoke the consumer protocol", is_rebalanced=is_rebalanced
+                )
+
+        written.add_done_callback(hand_over)
+        return written
 
     def _lose(self, live: _Live) -> None:
         live.is_lost = True
@@ -217,6 +373,10 @@ class ConsumerGroups:
         topic_id = state.topic_ids.get(name)
         return None if topic_id is None else (topic_id, len(state.topics[topic_id].partitions))
 
+    def _name_of(self, topic_id: TopicId) -> str | None:
+        topic = self._metadata.state.topics.get(topic_id)
+        return None if topic is None else topic.name
+
     # Writing
 
     def _write(self, live: _Live, change: ConsumerGroupChange) -> None:
@@ -236,17 +396,19 @@ class ConsumerGroups:
 
     async def _settled(self, live: _Live) -> None:
         """Return once all that was changed by now is applied. Raises `NotCoordinator` where it was not."""
-        written = live.written
-        if written is not None:
-            try:
-                async with self._clock.timeout(GROUP_LEDGER_SECONDS_MAX):
-                    await asyncio.wait([written])
-            except TimeoutError as error:
-                raise NotCoordinator(ErrorCode.coordinator_not_available, "the ledger does not answer") from error
-            if isinstance(outcome := _outcome(written), Refused):
-                raise NotCoordinator(outcome.error_code, outcome.reason)
+        if live.written is not None:
+            await self._until_applied(live.written)
         if live.is_lost:
             raise NotCoordinator(ErrorCode.not_coordinator)
+
+    async def _until_applied(self, written: asyncio.Future[Outcome]) -> None:
+        try:
+            async with self._clock.timeout(GROUP_LEDGER_SECONDS_MAX):
+                await asyncio.wait([written])
+        except TimeoutError as error:
+            raise NotCoordinator(ErrorCode.coordinator_not_available, "the ledger does not answer") from error
+        if isinstance(outcome := _outcome(written), Refused):
+            raise NotCoordinator(outcome.error_code, outcome.reason)
 
     # Time
 
@@ -280,6 +442,9 @@ class ConsumerGroups:
                 "members of a consumer group were silent for too long and are taken out",
                 extra={"group": live.group_id, "members": len(gone)},
             )
+            if len(gone) == 1 and self._is_downgrade(live, gone[0]):
+                self._downgrade(live, gone, is_rebalanced=True)
+                return
             change = live.group.fence(gone, self._find_topic)
             if change is not None:
                 self._write(live, change)
@@ -343,8 +508,9 @@ class ConsumerGroups:
         return True
 
 
-def _not_found(group_id: str) -> GroupRefusal:
-    return GroupRefusal(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}")
+def _not_found(group_id: str, why: str = "") -> GroupRefusal:
+    reason = f": {why}" if why else ""
+    return GroupRefusal(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}{reason}")
 
 
 def _outcome(done: asyncio.Future[Outcome]) -> Done | Refused:

@@ -13,8 +13,10 @@ import heapq
 import itertools
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from agent.clock import Clock
+from agent.consumer_groups import ConsumerGroups
 from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
@@ -43,8 +45,17 @@ from protocol.limits import (
 )
 from protocol.types import SessionId
 
+AnswerT = TypeVar("AnswerT", JoinAnswer, SyncAnswer)
+
 GROUP_ID_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that can be told that its group does not exist (KIP-848)."""
+
+
+def _told(answer: AnswerT) -> asyncio.Future[AnswerT]:
+    """An answer that need not be waited for."""
+    future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future
 
 
 class GroupCoordinator:
@@ -71,6 +82,8 @@ class GroupCoordinator:
             initial_rebalance_delay_ms=max(0, int(broker_value(broker_configs, "group.initial.rebalance.delay.ms"))),
             members_max=min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size"))),
         )
+        self.consumer_groups: ConsumerGroups | None = None
+        """Groups of the other kind, which may have members of this one; wired before anybody asks."""
         self._live: dict[str, LiveGroup] = {}
         self._timers: list[tuple[float, int, LiveGroup]] = []
         self._timer_numbers = itertools.count()
@@ -95,10 +108,11 @@ class GroupCoordinator:
                     answer = live.join(join, self._clock.monotonic_s())
                     self._changed(live)
                     return answer
+                consumers = self._consumers_of(group_id)
+                if consumers is not None:
+                    return _told(await consumers.join(group_id, join))
                 error = ErrorCode.unknown_member_id
-        refused: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        refused.set_result(JoinAnswer(error_code=error, member_id=join.member_id))
-        return refused
+        return _told(JoinAnswer(error_code=error, member_id=join.member_id))
 
     def _check_join(self, group_id: str, join: Join) -> ErrorCode:
         if not group_id:
@@ -122,9 +136,10 @@ class GroupCoordinator:
             answer = live.sync(sync, self._clock.monotonic_s())
             self._changed(live)
             return answer
-        refused: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        refused.set_result(SyncAnswer(error_code=error))
-        return refused
+        consumers = self._consumers_of(group_id)
+        if consumers is not None:
+            return _told(await consumers.sync(group_id, sync))
+        return _told(SyncAnswer(error_code=error))
 
     async def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation: int
@@ -132,7 +147,10 @@ class GroupCoordinator:
         """NONE, or why the member has to join again, or ask somebody else."""
         live, error = await self._find_members(group_id)
         if live is None:
-            return error
+            consumers = self._consumers_of(group_id)
+            if consumers is None:
+                return error
+            return await consumers.beat(group_id, member_id, group_instance_id, generation)
         answer = live.machine.heartbeat(member_id, group_instance_id, generation, self._clock.monotonic_s())
         error = await live.settled()
         return answer if error is ErrorCode.none else error
@@ -141,6 +159,9 @@ class GroupCoordinator:
         """An error of the whole request, else one for each of them."""
         live, error = await self._find_members(group_id)
         if live is None:
+            consumers = self._consumers_of(group_id)
+            if consumers is not None:
+                return await consumers.leave(group_id, leavers)
             is_unknown = error is ErrorCode.unknown_member_id
             return (ErrorCode.none, (error,) * len(leavers)) if is_unknown else (error, ())
         answers = live.leave(leavers, self._clock.monotonic_s())
@@ -203,11 +224,26 @@ class GroupCoordinator:
         groups = self._metadata.state.groups
         return [group_id for group_id in self._live if (group := groups.get(group_id)) is None or group.is_vacant]
 
-    def forget(self, group_id: str) -> None:
-        """The group was deleted, or is of the other kind now: whoever waits joins anew."""
+    def forget(self, group_id: str, error_code: ErrorCode = ErrorCode.unknown_member_id) -> None:
+        """The group was deleted, or is of the other kind now: whoever waits is told so, and joins anew."""
         live = self._live.get(group_id)
         if live is not None:
-            self._lose(live, ErrorCode.unknown_member_id)
+            self._lose(live, error_code)
+
+    def protocol_type(self, group_id: str) -> str | None:
+        """What the members of a group that is held here speak; None where it is not, or has none."""
+        live = self._current(group_id)
+        return live.machine.protocol_type if live is not None and live.machine.members else None
+
+    def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
+        """The group was of the other kind until now, and is in the ledger as a classic one."""
+        group = self._metadata.state.groups.get(group_id)
+        if group is None or self._is_stopped or not self._ledger.is_mine(group_id):
+            return
+        live = self._hold(group)
+        if live is not None and is_rebalanced:
+            live.rebalance(reason, self._clock.monotonic_s())
+            self._changed(live)
 
     def stop(self) -> None:
         """Coordinate nothing any more: whoever waits finds the next coordinator."""
@@ -274,12 +310,17 @@ class GroupCoordinator:
         if live is not None:
             return live
         value = group.value if isinstance(group.value, ClassicGroup) else NO_GROUP
-        if group.has_members and value is NO_GROUP:
+        if (group.has_members and value is NO_GROUP) or self._consumers_of(group.group_id) is not None:
             return None
         machine = LiveClassicGroup(value, self._limits, self._clock.monotonic_s())
         live = self._live[group.group_id] = LiveGroup(group.group_id, group.claim_epoch, machine, self._ledger)
         self._changed(live)
         return live
+
+    def _consumers_of(self, group_id: str) -> ConsumerGroups | None:
+        """Who coordinates the group, where members of it speak the consumer protocol."""
+        others = self.consumer_groups
+        return others if others is not None and others.has_members(group_id) else None
 
     def _lose(self, live: LiveGroup, error_code: ErrorCode) -> None:
         if self._live.get(live.group_id) is live:

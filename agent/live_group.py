@@ -83,6 +83,11 @@ class LiveGroup:
         self._carry_out()
         return answers
 
+    def rebalance(self, reason: str, now_s: float) -> None:
+        """Have all members join again."""
+        self.machine.rebalance(reason, now_s)
+        self._carry_out()
+
     def expire(self, now_s: float) -> None:
         """Let the machine do what the time has come for."""
         self.machine.expire(now_s)

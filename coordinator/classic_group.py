@@ -327,6 +327,11 @@ class LiveClassicGroup:
 
     # Rebalances
 
+    def rebalance(self, reason: str, now_s: float) -> None:
+        """Have all members join again, unless they are about to."""
+        if self.state in (State.COMPLETING, State.STABLE):
+            self._rebalance(reason, now_s)
+
     def _rebalance_or_complete(self, reason: str, now_s: float) -> None:
         if self.state is State.PREPARING:
             self._complete_if_all_joined(now_s)

@@ -123,22 +123,26 @@ def _invalid(message: str) -> GroupRefusal:
 class LiveConsumerGroup:
     """A group as its coordinator has it in memory."""
 
-    def __init__(self, group_id: str, group: ConsumerGroup | None, now_s: float, *, epoch: int | None = None) -> None:
-        """Of the group in the state, or of none: then it begins with the first member, at `epoch` where that is given.
+    def __init__(self, group_id: str, group: ConsumerGroup | None, now_s: float, *, is_new: bool = False) -> None:
+        """Of the group in the state; or of one that the ledger has nothing of yet, empty where it is None.
 
-        Members' time-outs begin at the next `expire`.
+        Members that nobody was heard of have a whole time-out from now on.
         """
         self.group_id = group_id
-        self.copy = GroupCopy(group, epoch=epoch)
+        self.copy = GroupCopy(group, is_new=is_new)
         self.sessions: dict[str, float] = {}
         """When each member counts as gone that was heard of, or whose time began."""
         self.revocations: dict[str, tuple[int, float]] = {}
         """By when members must have given up partitions, and the epoch in which they were asked to."""
+        self.joins: dict[str, float] = {}
+        """By when members of the classic protocol must have joined again that were asked to."""
+        self.syncs: dict[str, float] = {}
+        """By when such members must have asked for their assignment that joined."""
         self.regexes_resolved_s: float | None = None
         """When expressions were last looked up."""
         self._loaded_s = now_s
         self.due_s = now_s
-        """`expire` has nothing to do before."""
+        """`expired` has nothing to tell before."""
 
     @property
     def group(self) -> ConsumerGroup:
@@ -170,24 +174,8 @@ class LiveConsumerGroup:
                     ErrorCode.invalid_regular_expression,
                     f"SubscribedTopicRegex {member.subscribed_regex!r} cannot be read: {problem}",
                 )
-        if replaced is not None:
-            target = self.group.targets.get(replaced.member_id, ())
-            self._remove(replaced.member_id)
-            self.copy.put_member(member)
-            self.copy.put_target(member.member_id, target)
-        self.copy.put_member(member)
-        has_other_names = before is None or before.subscribed_names != member.subscribed_names
-        if before is None:
-            has_other_names = bool(member.subscribed_names)
-        self.copy.drop_unused_regexes()
-        self._update_target(
-            config,
-            find_topic,
-            is_wanted=self.copy.is_new or has_other_names or (not is_same_regex and self._is_resolved(member, before)),
-        )
-        has_changed = has_other_names or not is_same_regex
-        after = self._step(member, standing, request.owned, find_topic, now_s, has_changed=has_changed)
-        self._reset_session(member.member_id, config.session_timeout_ms, now_s)
+        after = self.admit(before, member, standing, replaced, request.owned, config, find_topic, now_s)
+        self.reset_session(member.member_id, config.session_timeout_ms, now_s)
         is_full = (
             request.rebalance_timeout_ms != NOT_SAID
             and (request.names is not None or request.regex is not None)
@@ -202,33 +190,67 @@ class LiveConsumerGroup:
         )
         return answer, self.copy.take_change()
 
+    def admit(
+        self,
+        before: ConsumerMember | None,
+        member: ConsumerMember,
+        standing: MemberAssignment,
+        replaced: ConsumerMember | None,
+        said: Partitions | None,
+        config: ConsumerGroupConfig,
+        find_topic: FindTopic,
+        now_s: float,
+    ) -> MemberAssignment:
+        """Take over what a member says of itself, and take it a step towards its target; where it stands then.
+
+        `before`: what it said of itself until now, or who stood in its place. `replaced`: the static member that goes.
+        """
+        is_same_regex = before is not None and before.subscribed_regex == member.subscribed_regex
+        if replaced is not None:
+            target = self.group.targets.get(replaced.member_id, ())
+            self._remove(replaced.member_id)
+            self.copy.put_member(member)
+            self.copy.put_target(member.member_id, target)
+        self.copy.put_member(member)
+        has_other_names = member.subscribed_names != (() if before is None else before.subscribed_names)
+        self.copy.drop_unused_regexes()
+        self._update_target(
+            config,
+            find_topic,
+            is_wanted=self.copy.is_new or has_other_names or (not is_same_regex and self._is_resolved(member, before)),
+        )
+        has_changed = has_other_names or not is_same_regex
+        return self._step(member, standing, said, find_topic, now_s, has_changed=has_changed)
+
     def _find_member(
         self, request: ConsumerHeartbeat, config: ConsumerGroupConfig
     ) -> tuple[ConsumerMember | None, MemberAssignment, ConsumerMember | None]:
         """The member as it was, where it stands, and the static member in whose place it comes."""
         member_id = request.member_id
         member = self.group.members.get(member_id)
-        if len(self.group.members) >= config.max_size and member is None:
+        self.check_room(member_id, config)
+        if request.instance_id is not None:
+            return self._find_static(request, request.instance_id)
+        if member is None and request.epoch != JOIN_EPOCH:
+            raise self.unknown(member_id)
+        standing = self.group.assignment(member_id)
+        self._check_epoch(request, standing)
+        return member, standing, None
+
+    def check_room(self, member_id: str, config: ConsumerGroupConfig) -> None:
+        """Raise `GroupRefusal` where the group takes nobody else in. Source: throwIfConsumerGroupIsFull."""
+        if len(self.group.members) >= config.max_size and member_id not in self.group.members:
             raise GroupRefusal(
                 ErrorCode.group_max_size_reached,
                 f"group {self.group_id!r} has {len(self.group.members)} members, which is the most",
             )
-        if request.instance_id is not None:
-            return self._find_static(request, request.instance_id)
-        if member is None and request.epoch != JOIN_EPOCH:
-            raise self._unknown(member_id)
-        standing = self.group.assignment(member_id)
-        self._check_epoch(request, standing)
-        return member, standing, None
 
     def _find_static(
         self, request: ConsumerHeartbeat, instance_id: str
     ) -> tuple[ConsumerMember | None, MemberAssignment, ConsumerMember | None]:
         member = self.copy.static_member(instance_id)
         if request.epoch != JOIN_EPOCH:
-            if member is None:
-                raise self._unknown_instance(instance_id)
-            self._check_instance(member, request)
+            member = self.static_member(instance_id, request.member_id)
             standing = self.group.assignment(member.member_id)
             self._check_epoch(request, standing)
             return member, standing, None
@@ -258,20 +280,21 @@ class LiveConsumerGroup:
                 "it must give up its partitions and join again",
             )
 
-    def _check_instance(self, member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-        if member.member_id != request.member_id:
+    def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
+        """The member that is this instance, and has this id. Raises `GroupRefusal`."""
+        member = self.copy.static_member(instance_id)
+        if member is None:
             raise GroupRefusal(
-                ErrorCode.fenced_instance_id,
-                f"instance id {request.instance_id!r} is now member {member.member_id!r}'s",
+                ErrorCode.unknown_member_id, f"instance id {instance_id!r} is no member of group {self.group_id!r}"
             )
+        if member.member_id != member_id:
+            raise GroupRefusal(
+                ErrorCode.fenced_instance_id, f"instance id {instance_id!r} is now member {member.member_id!r}'s"
+            )
+        return member
 
-    def _unknown(self, member_id: str) -> GroupRefusal:
+    def unknown(self, member_id: str) -> GroupRefusal:
         return GroupRefusal(ErrorCode.unknown_member_id, f"{member_id!r} is no member of group {self.group_id!r}")
-
-    def _unknown_instance(self, instance_id: str) -> GroupRefusal:
-        return GroupRefusal(
-            ErrorCode.unknown_member_id, f"instance id {instance_id!r} is no member of group {self.group_id!r}"
-        )
 
     def _is_resolved(self, member: ConsumerMember, before: ConsumerMember | None) -> bool:
         """Whether another expression changes at once what the member gets, or only once it is looked up."""
@@ -322,24 +345,22 @@ class LiveConsumerGroup:
     def _leave(
         self, request: ConsumerHeartbeat, find_topic: FindTopic
     ) -> tuple[HeartbeatAnswer, ConsumerGroupChange | None]:
-        if request.instance_id is None:
-            member = self.group.members.get(request.member_id)
-            if member is None:
-                raise self._unknown(request.member_id)
-        else:
-            member = self.copy.static_member(request.instance_id)
-            if member is None:
-                raise self._unknown_instance(request.instance_id)
-            self._check_instance(member, request)
-        answer = HeartbeatAnswer(
-            member_id=member.member_id, epoch=request.epoch, heartbeat_interval_ms=0, assigned=None
-        )
+        member_id = self.leaver(request)
+        answer = HeartbeatAnswer(member_id=member_id, epoch=request.epoch, heartbeat_interval_ms=0, assigned=None)
         if request.epoch == LEAVE_STATIC_EPOCH:
-            standing = self.group.assignment(member.member_id)
-            self.copy.put_assignment(member.member_id, replace(standing, epoch=LEAVE_STATIC_EPOCH, revoking=()))
-            self.revocations.pop(member.member_id, None)
+            standing = self.group.assignment(member_id)
+            self.copy.put_assignment(member_id, replace(standing, epoch=LEAVE_STATIC_EPOCH, revoking=()))
+            self.revocations.pop(member_id, None)
             return answer, self.copy.take_change()
-        return answer, self.fence([member.member_id], find_topic)
+        return answer, self.fence([member_id], find_topic)
+
+    def leaver(self, request: ConsumerHeartbeat) -> str:
+        """The member that a request is to take out of the group. Raises `GroupRefusal`."""
+        if request.instance_id is None:
+            if request.member_id not in self.group.members:
+                raise self.unknown(request.member_id)
+            return request.member_id
+        return self.static_member(request.instance_id, request.member_id).member_id
 
     def fence(self, member_ids: list[str], find_topic: FindTopic) -> ConsumerGroupChange | None:
         """Take members out of the group; who stays is given what they had with its next heartbeats."""
@@ -351,11 +372,11 @@ class LiveConsumerGroup:
 
     def _remove(self, member_id: str) -> None:
         self.copy.remove(member_id)
-        self.sessions.pop(member_id, None)
-        self.revocations.pop(member_id, None)
+        for deadlines in (self.sessions, self.revocations, self.joins, self.syncs):
+            deadlines.pop(member_id, None)
 
     def expired(self, config: ConsumerGroupConfig, now_s: float) -> list[str]:
-        """Members that were silent for too long, or that did not give up partitions in time: to be fenced."""
+        """Members that were silent for too long, or did not do in time what they were asked to: to be fenced."""
         if now_s < self.due_s:
             return []
         for member_id, member in self.group.members.items():
@@ -365,19 +386,35 @@ class LiveConsumerGroup:
             is_late_to_revoke = member.classic is None and standing.state is MemberState.UNREVOKED_PARTITIONS
             if is_late_to_revoke and member_id not in self.revocations:
                 self.revocations[member_id] = standing.epoch, self._loaded_s + member.rebalance_timeout_ms / 1000
-        gone = {member_id for member_id, deadline_s in self.sessions.items() if deadline_s <= now_s}
+        timers = (self.sessions, self.joins, self.syncs)
+        gone = {member_id for timer in timers for member_id, deadline_s in timer.items() if deadline_s <= now_s}
         for member_id, (epoch, deadline_s) in list(self.revocations.items()):
             if deadline_s <= now_s:
                 del self.revocations[member_id]
                 if self.group.assignment(member_id).epoch == epoch:
                     gone.add(member_id)
-        deadlines = [*self.sessions.values(), *(deadline_s for _, deadline_s in self.revocations.values())]
+        deadlines = [deadline_s for timer in timers for deadline_s in timer.values()]
+        deadlines += [deadline_s for _, deadline_s in self.revocations.values()]
         self.due_s = min((deadline_s for deadline_s in deadlines if deadline_s > now_s), default=float("inf"))
         return sorted(gone)
 
-    def _reset_session(self, member_id: str, timeout_ms: int, now_s: float) -> None:
-        self.sessions[member_id] = now_s + timeout_ms / 1000
-        self.due_s = min(self.due_s, self.sessions[member_id])
+    def reset_session(self, member_id: str, timeout_ms: int, now_s: float) -> None:
+        """The member was heard of."""
+        self._set_deadline(self.sessions, member_id, now_s + timeout_ms / 1000)
+
+    def await_join(self, member: ConsumerMember, now_s: float) -> None:
+        """The member of the classic protocol is asked to join again; its time begins when it is first asked."""
+        if member.member_id not in self.joins:
+            self._set_deadline(self.joins, member.member_id, now_s + member.rebalance_timeout_ms / 1000)
+
+    def await_sync(self, member: ConsumerMember, now_s: float) -> None:
+        """It has joined, and has to ask for its assignment."""
+        self.joins.pop(member.member_id, None)
+        self._set_deadline(self.syncs, member.member_id, now_s + member.rebalance_timeout_ms / 1000)
+
+    def _set_deadline(self, deadlines: dict[str, float], member_id: str, deadline_s: float) -> None:
+        deadlines[member_id] = deadline_s
+        self.due_s = min(self.due_s, deadline_s)
 
     # Regular expressions.
 

@@ -29,21 +29,19 @@ TOPICS_HASH_BYTES = 8
 class GroupCopy:
     """What the coordinator makes of a group before the ledger has it."""
 
-    def __init__(self, group: ConsumerGroup | None, *, epoch: int | None = None) -> None:
-        """Of a group in the state, which stays as it is; or of none: then one begins, at `epoch` where that is given.
+    def __init__(self, group: ConsumerGroup | None, *, is_new: bool = False) -> None:
+        """Of a group in the state, which stays as it is; or of one that begins: empty where it is None.
 
-        A group never begins below the generation of one that it replaces: what members are told never goes backwards.
+        `is_new`: the ledger has nothing of the group that is given.
         """
-        self.is_new = group is None
+        self.is_new = is_new or group is None
         self.group = ConsumerGroup() if group is None else group.copy()
-        if epoch is not None:
-            self.group.epoch = self.group.target_epoch = max(self.group.epoch, epoch)
         self._before = _scalars(self.group)
         self._removed: set[str] = set()
-        self._members: set[str] = set()
-        self._assignments: set[str] = set()
-        self._targets: set[str] = set()
-        self._regexes: set[str] = set()
+        self._members = set(self.group.members if self.is_new else ())
+        self._assignments = set(self.group.assignments if self.is_new else ())
+        self._targets = set(self.group.targets if self.is_new else ())
+        self._regexes = set(self.group.regexes if self.is_new else ())
         self._instances = {
             member.instance_id: member.member_id
             for member in self.group.members.values()

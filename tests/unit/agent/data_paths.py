@@ -214,6 +214,22 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         tasks=tasks,
         is_store_cheap=False,
     )
+    groups = GroupCoordinator(
+        metadata=parts.metadata,
+        writer=parts.writer,
+        ledger=group_ledger,
+        clock=clock,
+        ids=SystemIds(),
+        broker_configs=configs,
+    )
+    groups.consumer_groups = ConsumerGroups(
+        metadata=parts.metadata,
+        writer=parts.writer,
+        ledger=group_ledger,
+        clock=clock,
+        broker_configs=configs,
+        classic=groups,
+    )
     return Services(
         cluster_id="c",
         node_id=1,
@@ -227,17 +243,8 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         producer_ids=ProducerIdBlock(writer=parts.writer),
         topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=configs),
         group_ledger=group_ledger,
-        groups=GroupCoordinator(
-            metadata=parts.metadata,
-            writer=parts.writer,
-            ledger=group_ledger,
-            clock=clock,
-            ids=SystemIds(),
-            broker_configs=configs,
-        ),
-        consumer_groups=ConsumerGroups(
-            metadata=parts.metadata, writer=parts.writer, ledger=group_ledger, clock=clock, broker_configs=configs
-        ),
+        groups=groups,
+        consumer_groups=groups.consumer_groups,
         telemetry=ClientTelemetry(configs=dict, clock=clock, ids=SystemIds(), metrics=parts.metrics, bytes_max=MIB),
         broker_configs=configs,
         configs=ConfigAdmin(metadata=parts.metadata, writer=parts.writer, broker_configs=configs, node_id=1),

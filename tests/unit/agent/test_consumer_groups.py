@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from agent.consumer_groups import ConsumerGroups
+from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger, NotCoordinator
+from agent.ids import SystemIds
 from coordinator.commands import ReportTime, StartDrain
 from coordinator.consumer_group import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import ConsumerGroup, GroupPhase, without_epochs
@@ -31,13 +33,23 @@ class Agent:
     def __init__(self, parts: Parts, **configs: str) -> None:
         self.parts = parts
         self.ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+        self.classic = GroupCoordinator(
+            metadata=parts.metadata,
+            writer=parts.writer,
+            ledger=self.ledger,
+            clock=parts.clock,
+            ids=SystemIds(),
+            broker_configs=configs,
+        )
         self.groups = ConsumerGroups(
             metadata=parts.metadata,
             writer=parts.writer,
             ledger=self.ledger,
             clock=parts.clock,
             broker_configs=configs,
+            classic=self.classic,
         )
+        self.classic.consumer_groups = self.groups
 
     async def say(self, request: ConsumerHeartbeat, group_id: str = "g") -> HeartbeatAnswer:
         return await self.groups.heartbeat(group_id, request, is_id_required=True)

@@ -490,5 +490,5 @@ class TestCommits:
 
 
 def test_a_group_never_begins_below_the_generation_that_it_follows() -> None:
-    group = Coordinated({"t": 1}, LiveConsumerGroup("g", None, 0.0, epoch=7))
+    group = Coordinated({"t": 1}, LiveConsumerGroup("g", ConsumerGroup(epoch=7, target_epoch=7), 0.0, is_new=True))
     assert group.say(beat("a")).epoch == 8
