@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from protocol.api_versions import ApiKey
+from protocol.errors import ErrorCode
 from tests.cluster import ClusterAgent, ClusterFactory
 from tests.integration.group_members import SECONDS_MAX, AnyMember, JavaMember, Member, Read, shared_out
 from tests.integration.group_offsets import coordinator
@@ -156,6 +157,50 @@ def test_java_and_librdkafka_share_a_group(
     log.write(300)
     wait_until_read(log, [java, other])
     assert sorted(read_by([java, other])) == sorted(log.records)
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_classic_group_changes_its_protocol_and_back_while_it_reads(
+    penstock: PenstockFactory, members: Keep, assignor: str
+) -> None:
+    """KIP-848's online migration: a member of the other protocol comes, and goes again."""
+    broker = penstock(settings=SETTINGS | {"group.initial.rebalance.delay.ms": "500"})
+    log = Log(broker.bootstrap)
+    log.write(300)
+    classic = [members(Member(broker.bootstrap, "g", name, protocol=assignor)) for name in ("one", "two")]
+    wait_until(lambda: shared_out(classic, PARTITIONS) and len(classic[0].has) == 3, "a classic group")
+    wait_until_read(log, classic)
+    new = members(Member(broker.bootstrap, "g", "new"))
+    everybody = [*classic, new]
+    wait_until(lambda: shared_out(everybody, PARTITIONS) and all(len(each.has) == 2 for each in everybody), "all three")
+    log.write(300)
+    wait_until_read(log, everybody)
+    group = described(broker.bootstrap)
+    assert sorted(member.member_type for member in group.members) == [0, 0, 1]
+    new.leave()
+    wait_until(lambda: shared_out(classic, PARTITIONS) and len(classic[0].has) == 3, "a classic group again")
+    log.write(300)
+    wait_until_read(log, everybody)
+    assert described(broker.bootstrap).error_code is ErrorCode.group_id_not_found
+    assert sorted(read_by(everybody)) == sorted(log.records)
+
+
+def test_members_move_one_by_one_to_the_consumer_protocol(penstock: PenstockFactory, members: Keep) -> None:
+    broker = penstock(settings=SETTINGS | {"group.initial.rebalance.delay.ms": "500"})
+    log = Log(broker.bootstrap)
+    log.write(300)
+    old = [members(Member(broker.bootstrap, "g", name, protocol="range")) for name in ("one", "two")]
+    wait_until(lambda: shared_out(old, PARTITIONS) and len(old[0].has) == 3, "a classic group")
+    new: list[AnyMember] = []
+    for leaver in old:
+        leaver.leave()
+        new.append(members(Member(broker.bootstrap, "g", f"new for {leaver}")))
+        staying = [*old[len(new) :], *new]
+        wait_until(lambda members=staying: shared_out(members, PARTITIONS), "everything with somebody")
+        log.write(60)
+        wait_until_read(log, [*old, *new])
+    assert sorted(member.member_type for member in described(broker.bootstrap).members) == [1, 1]
+    assert sorted(read_by([*old, *new])) == sorted(log.records)
 
 
 def three_agents(clusters: ClusterFactory) -> dict[str, ClusterAgent]:
