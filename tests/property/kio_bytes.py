@@ -61,7 +61,7 @@ def to_timedelta(value_ms: int) -> timedelta:
     return timedelta(milliseconds=value_ms)
 
 
-def made(entity_type: type[KioEntity], **values: object) -> KioEntity:
+def made(entity_type: type[KioEntity], /, **values: object) -> KioEntity:
     """An entity from the values of all versions: those that its version lacks are left out."""
     known = entity_type.__dataclass_fields__
     return entity_type(**{name: value for name, value in values.items() if name in known})

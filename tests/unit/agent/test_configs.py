@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -39,7 +40,8 @@ def wanted(
 @asynccontextmanager
 async def with_topic(**configs: str) -> AsyncIterator[Parts]:
     async with running_parts(MemoryLedger()) as parts:
-        await parts.writer.submit(create(**configs))
+        pairs = tuple(sorted((name.replace("_", "."), value) for name, value in configs.items()))
+        await parts.writer.submit(replace(create(), configs=pairs))
         yield parts
 
 

@@ -4,11 +4,13 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.ids import SystemIds
-from agent.topics import TopicAdmin, TopicError, before, deadline_s
+from agent.topics import TopicAdmin, TopicError, TopicLookup, before, deadline_s
+from coordinator.admin_commands import CreatePartitions
 from coordinator.commands import DeleteTopic, Done
+from coordinator.log import LedgerUnavailable
 from coordinator.memory_log import MemoryLedger
 from protocol.errors import ErrorCode
-from protocol.limits import CONFIG_VALUE_CHARS_MAX, LEDGER_WAIT_SECONDS_MAX
+from protocol.limits import CONFIG_VALUE_CHARS_MAX, LEDGER_WAIT_SECONDS_MAX, PARTITIONS_PER_TOPIC_MAX
 from tests.made_commands import create
 from tests.unit.agent.ledger_parts import Parts, running_parts
 from tests.unit.agent.made_configs import broker_configs
@@ -95,3 +97,57 @@ async def test_a_name_means_the_topic_that_has_it_now_not_one_that_this_agent_st
         assert refused.value.error_code is ErrorCode.unknown_topic_id
         assert await topics.delete(seen, is_by_name=True) is created_again
         assert "t" not in parts.metadata.state.topic_ids
+
+
+class TestGrowth:
+    async def test_s4_that_a_topic_lacks_a_partition_is_said_only_after_a_barrier(self) -> None:
+        async with running_parts() as parts:
+            topics = admin(parts)
+            topic = await topics.create("t", partition_count=1, configs={})
+            lookup = TopicLookup(topics)
+            growth = parts.writer.submit(CreatePartitions(topic_id=topic.topic_id, partition_count=3))
+            found = await lookup.grown_to(topic, 2)
+            assert found is topic
+            assert await growth == Done()
+            assert await lookup.grown_to(topic, 3) is None
+
+    async def test_s4_one_barrier_does_for_all_of_a_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[None] = []
+        async with running_parts() as parts:
+            topics = admin(parts)
+            topic = await topics.create("t", partition_count=1, configs={})
+            barrier = parts.metadata.barrier
+
+            async def counted() -> None:
+                asked.append(None)
+                await barrier()
+
+            monkeypatch.setattr(parts.metadata, "barrier", counted)
+            lookup = TopicLookup(topics)
+            assert [await lookup.grown_to(topic, index) for index in (-1, PARTITIONS_PER_TOPIC_MAX)] == [None, None]
+            assert asked == []
+            assert [await lookup.grown_to(topic, index) for index in (1, 2, 3)] == [None, None, None]
+            assert len(asked) == 1
+
+    async def test_s4_while_the_ledger_is_away_nothing_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def away() -> None:
+            raise LedgerUnavailable("away")
+
+        async with running_parts() as parts:
+            topics = admin(parts)
+            topic = await topics.create("t", partition_count=1, configs={})
+            monkeypatch.setattr(parts.metadata, "barrier", away)
+            lookup = TopicLookup(topics)
+            for _ in range(2):
+                with pytest.raises(LedgerUnavailable):
+                    await lookup.grown_to(topic, 1)
+
+    async def test_a_topic_that_was_deleted_meanwhile_has_not_grown(self) -> None:
+        async with running_parts() as parts:
+            topics = admin(parts)
+            topic = await topics.create("t", partition_count=1, configs={})
+            await topics.delete(topic, is_by_name=True)
+            assert await TopicLookup(topics).grown_to(topic, 1) is None
+            with pytest.raises(TopicError) as refused:
+                await topics.grow(topic, 2)
+            assert refused.value.error_code is ErrorCode.unknown_topic_or_partition

@@ -9,6 +9,8 @@ from agent.handlers import produce
 from agent.handlers.produce import _refusal
 from agent.record_checks import CheckedRecords, check_records
 from agent.services import Answer, Request, Services
+from coordinator.admin_commands import CreatePartitions
+from coordinator.commands import Done
 from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
 from protocol.compression import Compression
@@ -74,9 +76,10 @@ async def test_accepted_records_move_out_of_a_request_that_was_refused_for_the_m
 BATCH = make_batch([Record(offset=0, timestamp=1_700_000_000_000, value=b"v")], Compression.NONE)
 
 
-def request(*topics: bytes) -> Request:
-    """Produce 3 of a batch for the first partition of each topic."""
-    data = [struct.pack(">h", len(name)) + name + struct.pack(">iii", 1, 0, len(BATCH)) + BATCH for name in topics]
+def request(*topics: bytes, partition: int = 0) -> Request:
+    """Produce 3 of a batch for one partition of each topic."""
+    sizes = struct.pack(">iii", 1, partition, len(BATCH))
+    data = [struct.pack(">h", len(name)) + name + sizes + BATCH for name in topics]
     head = HEAD[: -len(b"\0\0\0\1\0\1t")] + struct.pack(">i", len(topics))
     return Request(frame=read_request_frame(0, memoryview(head + b"".join(data))), listener="PLAINTEXT", peer="test")
 
@@ -130,3 +133,31 @@ async def test_s4_a_ledger_that_is_away_costs_an_unknown_topic_alone(monkeypatch
         b"v": ErrorCode.not_leader_or_follower,
     }
     assert len(asked) == 1
+
+
+async def test_s4_a_partition_that_this_agent_has_not_seen_yet_takes_records() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        growth = services.writer.submit(CreatePartitions(topic_id=TOPIC, partition_count=2))
+        answer = await told(await produce.handle(services, request(b"t", partition=1)))
+        assert await growth == Done()
+        assert [held.log_end for held in services.state.topics[TOPIC].partitions] == [0, 1]
+    assert struct.unpack(">h", answer[19:21]) == (ErrorCode.none,)
+
+
+@pytest.mark.parametrize(
+    ("is_away", "error_code"),
+    [(False, ErrorCode.unknown_topic_or_partition), (True, ErrorCode.not_leader_or_follower)],
+)
+async def test_s4_a_partition_that_is_not_there_is_unknown_where_the_ledger_says_so(
+    monkeypatch: pytest.MonkeyPatch, *, is_away: bool, error_code: ErrorCode
+) -> None:
+    async def away() -> None:
+        raise LedgerUnavailable("away")
+
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        if is_away:
+            monkeypatch.setattr(services.metadata, "barrier", away)
+        answer = await told(await produce.handle(services, request(b"t", partition=1)))
+    assert struct.unpack(">h", answer[19:21]) == (error_code,)
