@@ -16,11 +16,11 @@ from agent.handlers.entities import answer, request_body
 from agent.offset_commits import as_told
 from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
-from agent.turns import rows_at_most, work
+from agent.turns import Turns, rows_at_most, work
 from coordinator.commands import Refused
 from coordinator.log import LedgerUnavailable
 from protocol.errors import ErrorCode
-from protocol.limits import GROUP_IDS_PER_CLAIM_MAX
+from protocol.limits import GROUPS_PER_TURN
 from storage.object_store import Buffer
 
 API_KEY = 42
@@ -28,41 +28,51 @@ API_KEY = 42
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await work(rows_at_most(request.frame.body), request_body, request.frame)
-    group_ids = list(dict.fromkeys(body.groups_names))
     end_s = deadline_s(services.clock)
-    results: list[dict[str, object]] = []
-    for first in range(0, len(group_ids), GROUP_IDS_PER_CLAIM_MAX):
-        share = group_ids[first : first + GROUP_IDS_PER_CLAIM_MAX]
-        told = await _delete_all(services, share, end_s)
-        results += [
-            {"group_id": group_id, "error_code": error_code} for group_id, error_code in zip(share, told, strict=True)
-        ]
+    told = dict.fromkeys(body.groups_names, ErrorCode.coordinator_not_available)
+    if await _barrier(services):
+        turns = Turns(services.clock, GROUPS_PER_TURN)
+        for group_id in told:
+            told[group_id] = _look_up(services, group_id)
+            await turns.row()
+        present = [group_id for group_id, error_code in told.items() if error_code is ErrorCode.none]
+        for first in range(0, len(present), GROUPS_PER_TURN):
+            share = present[first : first + GROUPS_PER_TURN]
+            async with asyncio.TaskGroup() as tasks:
+                deletions = [tasks.create_task(_delete(services, group_id, end_s)) for group_id in share]
+            told |= {group_id: done.result() for group_id, done in zip(share, deletions, strict=True)}
+    results = [{"group_id": group_id, "error_code": error_code} for group_id, error_code in told.items()]
     return await work(len(results), answer, request.frame, {"results": results})
 
 
-async def _delete_all(services: Services, group_ids: Sequence[str], end_s: float) -> list[ErrorCode]:
-    """An error for each group. Together they cost a barrier, an entry for their claims, and one for each of them."""
+async def _barrier(services: Services) -> bool:
+    """Whether the ledger answered."""
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return [ErrorCode.coordinator_not_available] * len(group_ids)
-    async with asyncio.TaskGroup() as tasks:
-        deletions = [tasks.create_task(_delete(services, group_id, end_s)) for group_id in group_ids]
-    return [deletion.result() for deletion in deletions]
+        return False
+    return True
+
+
+def _look_up(services: Services, group_id: str) -> ErrorCode:
+    """NONE where the group is there, and may be this agent's to delete."""
+    try:
+        services.group_ledger.readable(group_id)
+    except NotCoordinator as error:
+        return error.error_code
+    return ErrorCode.none if group_id in services.state.groups else ErrorCode.group_id_not_found
 
 
 async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
-    """What one group is answered; the caller has taken a barrier."""
+    """What one group is answered. Those of one turn of the loop share an entry for their claims."""
+    ledger = services.group_ledger
     try:
-        services.group_ledger.readable(group_id)
-        if group_id not in services.state.groups:
-            return ErrorCode.group_id_not_found
-        group = await services.group_ledger.claim(group_id)
-        if group.has_members or await has_live_members(services, group_id):
+        group = await ledger.claim(group_id)
+        if group.has_members or await _has_joining_members(services, group_id):
             return ErrorCode.non_empty_group
-        if not services.group_ledger.is_mine(group_id):
+        if not ledger.is_mine(group_id):
             return ErrorCode.not_coordinator
-        outcome = await before(end_s, services.clock, services.group_ledger.delete_group(group_id))
+        outcome = await before(end_s, services.clock, ledger.delete_group(group_id))
     except NotCoordinator as error:
         return error.error_code
     except TopicError:
@@ -74,7 +84,7 @@ async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
     return ErrorCode.none
 
 
-async def has_live_members(services: Services, group_id: str) -> bool:
+async def _has_joining_members(services: Services, group_id: str) -> bool:
     """Whether members are joining that the ledger does not have yet. Raises `NotCoordinator`."""
     described = await services.groups.describe(group_id)
     return (described is not None and bool(described.members)) or services.consumer_groups.is_live(group_id)

@@ -21,7 +21,7 @@ from coordinator.consumer_group_values import ConsumerGroup
 from coordinator.groups import CommittedOffset, GroupState, count_offsets
 from coordinator.log import LedgerUnavailable
 from protocol.errors import ErrorCode
-from protocol.limits import OFFSETS_TOLD_MAX
+from protocol.limits import GROUPS_PER_TURN, OFFSETS_TOLD_MAX
 from protocol.types import PartitionIndex, TopicId
 from storage.object_store import Buffer
 
@@ -38,7 +38,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
     body = await work(rows_at_most(frame.body), request_body, frame)
     is_barred = await _barrier(services)
-    turns = Turns(services.clock)
+    turns, group_turns = Turns(services.clock), Turns(services.clock, GROUPS_PER_TURN)
     wanted = body.groups if frame.api_version >= FIRST_WITH_GROUPS else (body,)
     groups: list[dict[str, Any]] = []
     row_count = 0
@@ -46,7 +46,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         rows_max = OFFSETS_TOLD_MAX - row_count
         groups.append(await _group(services, frame.api_version, each, turns, is_barred=is_barred, rows_max=rows_max))
         row_count += 1 + sum(len(topic["partitions"]) for topic in groups[-1]["topics"])
-        await turns.row()
+        await group_turns.row()
     values = {"groups": groups} if frame.api_version >= FIRST_WITH_GROUPS else groups[0]
     return await work(row_count, answer, frame, values)
 

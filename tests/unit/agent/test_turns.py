@@ -68,6 +68,29 @@ def offset_for_leader_epoch(count: int) -> bytes:
     return head(23, 2) + NAMED_T + struct.pack(">i", count) + partitions
 
 
+def offset_commit(count: int) -> bytes:
+    """Of partitions that are not there, but for one."""
+    begin = head(8, 2) + b"\0\1g" + struct.pack(">ihq", -1, 0, -1) + NAMED_T + struct.pack(">i", count)
+    return begin + b"".join(struct.pack(">iqh", index, 5, -1) for index in range(count))
+
+
+def offset_commits(count: int) -> bytes:
+    """Of one partition, again and again."""
+    begin = head(8, 2) + b"\0\1g" + struct.pack(">ihq", -1, 0, -1) + NAMED_T + struct.pack(">i", count)
+    return begin + struct.pack(">iqh", 0, 5, -1) * count
+
+
+def offset_fetch(count: int) -> bytes:
+    partitions = b"".join(struct.pack(">i", index) for index in range(count))
+    return head(9, 1) + b"\0\1g" + NAMED_T + struct.pack(">i", count) + partitions
+
+
+def delete_groups(count: int) -> bytes:
+    """None of which is there."""
+    names = b"".join(struct.pack(">h6s", 6, b"%06d" % row) for row in range(count))
+    return head(42, 0) + struct.pack(">i", count) + names
+
+
 @dataclass(slots=True)
 class Peer:
     reader: asyncio.StreamReader
@@ -110,6 +133,10 @@ class TestOthers:
             pytest.param(create_topics(40 * CREATIONS_PER_TURN), id="CreateTopics"),
             pytest.param(delete_topics(2 * ROWS), id="DeleteTopics"),
             pytest.param(offset_for_leader_epoch(ROWS), id="OffsetForLeaderEpoch"),
+            pytest.param(offset_commit(ROWS), id="OffsetCommit"),
+            pytest.param(offset_commits(ROWS), id="OffsetCommit of what is there"),
+            pytest.param(offset_fetch(ROWS), id="OffsetFetch"),
+            pytest.param(delete_groups(ROWS), id="DeleteGroups"),
         ],
     )
     async def test_small_requests_are_answered_while_a_large_one_is_served(self, request_frame: bytes) -> None:
