@@ -7,6 +7,8 @@ the rules (S3).
 Source: org.apache.kafka.controller.ConfigurationControlManager, ClientQuotaControlManager (Kafka 4.3).
 """
 
+from typing import assert_never
+
 from coordinator.admin_commands import AdminCommand, AlterClientQuotas, AlterConfigs, CreatePartitions, ResourceType
 from coordinator.apply_topics import create_partitions
 from coordinator.commands import Done, Outcome, Refused
@@ -25,6 +27,8 @@ def apply_admin_command(state: ClusterState, command: AdminCommand) -> Outcome:
             return alter_configs(state, command)
         case AlterClientQuotas():
             return alter_client_quotas(state, command)
+        case _:
+            assert_never(command)
 
 
 def alter_configs(state: ClusterState, command: AlterConfigs) -> Outcome:
@@ -48,6 +52,8 @@ def alter_configs(state: ClusterState, command: AlterConfigs) -> Outcome:
                 state.client_metrics_configs = configs
         case ResourceType.BROKER_LOGGER:
             configs = Refused(error_code=ErrorCode.invalid_request, reason="loggers' levels are not in the ledger")
+        case _:
+            assert_never(command.resource_type)
     return configs if isinstance(configs, Refused) else Done()
 
 

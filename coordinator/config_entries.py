@@ -69,7 +69,8 @@ def group_entry(configs: Mapping[str, str], layers: Layers, name: str) -> Config
     synonyms = list(_own(configs, name, ConfigSource.GROUP))
     if broker_name is not None:
         synonyms += _of_broker(layers, [(broker_name, 1)])
-    elif spec.default is not None:
+    else:
+        assert spec.default is not None, f"{name} has no default"
         synonyms.append(Synonym(name=name, value=spec.default, source=ConfigSource.DEFAULT))
     return _entry(spec, synonyms)
 

@@ -4,6 +4,7 @@ Source: org.apache.kafka.controller.ConfigurationControlManager.incrementalAlter
 """
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from coordinator.admin_commands import ConfigOperation, OperationKind
 from coordinator.config_types import split_list
@@ -20,6 +21,8 @@ def altered(configs: Mapping[str, str], operations: Iterable[ConfigOperation], *
                 result.pop(operation.name, None)
             case OperationKind.APPEND | OperationKind.SUBTRACT:
                 result[operation.name] = ",".join(_elements(result, operation))
+            case _:
+                assert_never(operation.kind)
     return dict(sorted(result.items()))
 
 

@@ -3,6 +3,8 @@
 import struct
 from array import array
 from dataclasses import replace
+from math import nan
+from typing import cast
 
 import cramjam
 import msgspec
@@ -308,6 +310,16 @@ class TestUnwritableCommands:
             (replace(COMMIT, topic=[2, 1, 1]), "group 1, topic 2 where 2 and 2"),
             (replace(COMMIT, partition=[0, 1 << 31, 1]), "a partition index of 2147483648"),
             (replace(COMMIT, metadata=("",)), "1 texts for 3 committed"),
+            (CreatePartitions(topic_id=TOPIC, partition_count=1 << 31), "cannot be read"),
+            (AlterClientQuotas(entity=(), quotas=()), "an entity of the types"),
+            (AlterClientQuotas(entity=(("user", "a"), ("ip", "b")), quotas=()), "an entity of the types"),
+            (AlterClientQuotas(entity=(("user", "a"), ("user", "b")), quotas=()), "an entity of the types"),
+            (AlterClientQuotas(entity=(("user", "a"),), quotas=(("x", 0.0),)), "cannot be read"),
+            (AlterClientQuotas(entity=(("user", "a"),), quotas=(("x", nan),)), "cannot be read"),
+            (
+                AlterConfigs(resource_type=cast("ResourceType", 3), resource_name="", is_whole=False, operations=()),
+                "an alteration of configs cannot be read: 3 is not",
+            ),
             (create(retention_ms="1" * LEDGER_ENTRY_UNPACKED_BYTES_MAX), "would unpack to"),
         ],
     )

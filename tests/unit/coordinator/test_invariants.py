@@ -9,7 +9,7 @@ from coordinator.chunk_index import ChunkIndex
 from coordinator.group_commands import ClaimGroups, WriteClassicGroup
 from coordinator.groups import ClassicGroup, GroupState
 from coordinator.invariants import check
-from coordinator.state import ClusterState, DigestComparison, PartitionState
+from coordinator.state import ClusterState, DigestComparison, PartitionState, TopicState
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, Sequence, SessionId
 from tests.made_commands import TOPIC, Cluster, idempotent, start
 from tests.made_groups import GENERATION, offsets
@@ -29,6 +29,10 @@ def sound() -> ClusterState:
     cluster.do(written, session=held.claimed_by)
     cluster.do(offsets(("g", held.claim_epoch), 5), session=held.claimed_by)
     return cluster.state
+
+
+def topic(state: ClusterState) -> TopicState:
+    return state.topics[TOPIC]
 
 
 def partition(state: ClusterState) -> PartitionState:
@@ -93,6 +97,34 @@ def lost_partition(state: ClusterState) -> None:
 
 def short_index(state: ClusterState) -> None:
     partition(state).log_end = Offset(9)
+
+
+def no_partitions(state: ClusterState) -> None:
+    topic(state).partitions.clear()
+
+
+def configs_in_disorder(state: ClusterState) -> None:
+    topic(state).configs = {"b": "1", "a": "2"}
+
+
+def wrong_clock(state: ClusterState) -> None:
+    topic(state).configs = {"message.timestamp.type": "LogAppendTime"}
+
+
+def resource_without_configs(state: ClusterState) -> None:
+    state.group_configs = {"g": {}}
+
+
+def resource_in_disorder(state: ClusterState) -> None:
+    state.broker_configs = {"": {"b": "1", "a": "2"}}
+
+
+def quotas_of_nobody(state: ClusterState) -> None:
+    state.client_quotas = {(): {"a": 1.0}}
+
+
+def no_quota(state: ClusterState) -> None:
+    state.client_quotas = {(("user", None),): {"a": 0.0}}
 
 
 def early_start(state: ClusterState) -> None:
@@ -255,6 +287,13 @@ def strange_leader(state: ClusterState) -> None:
         (late_commit, "in the future"),
         (member_twice, "has the members ['m1', 'm1']"),
         (strange_leader, "'x' leads 'range'"),
+        (no_partitions, "t has no partition"),
+        (configs_in_disorder, "t has its configs in another order"),
+        (wrong_clock, "t: whose clock stamps records is not what its configs say"),
+        (resource_without_configs, "the group 'g' has the configs []"),
+        (resource_in_disorder, "the broker '' has the configs ['b', 'a']"),
+        (quotas_of_nobody, "quotas of an entity of the types []"),
+        (no_quota, "has the quotas {'a': 0.0}"),
     ],
 )
 def test_a_broken_invariant_is_named(damage: Callable[[ClusterState], None], sentence: str) -> None:
