@@ -54,15 +54,14 @@ class GroupHistory:
     """Both by partition."""
     reached: dict[int, int] = field(default_factory=dict[int, int])
     """The largest offset of each partition that was committed and acknowledged."""
-    served_us: dict[int, int] = field(default_factory=dict[int, int])
-    """When that partition's newest commit that was acknowledged had been sent."""
+    served_us: dict[str, int] = field(default_factory=dict[str, int])
+    """When each member's newest commit that was acknowledged had been sent."""
     generations: dict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
     """As each member told them."""
     errors: Counter[str] = field(default_factory=Counter[str])
     """With the library's name; refused commits too."""
     wrong: list[str] = field(default_factory=list[str])
     """What no consumer should ever say."""
-    left: set[str] = field(default_factory=set[str])
     _open: dict[tuple[str, int], Stint] = field(default_factory=dict[tuple[str, int], Stint])
     _waiting: dict[tuple[str, int, int], Commit] = field(default_factory=dict[tuple[str, int, int], Commit])
 
@@ -83,9 +82,17 @@ class GroupHistory:
             case "C" | "K" | "F":
                 self._commit(consumer, kind, us, words)
             case "D":
-                self.left.add(consumer)
+                for partition in [partition for holder, partition in self._open if holder == consumer]:
+                    self._end(consumer, partition, us)
             case _:
                 self._error(consumer, words[0])
+
+    def holders(self) -> dict[int, set[str]]:
+        """Members by the partitions that they have in hand; a member that was thrown out may not know it yet."""
+        holders: dict[int, set[str]] = {}
+        for consumer, partition in self._open:
+            holders.setdefault(partition, set()).add(consumer)
+        return holders
 
     def _begin(self, consumer: str, partition: int, us: int, generation: int) -> None:
         stint = Stint(consumer=consumer, partition=partition, began_us=us, generation=generation)
@@ -116,7 +123,7 @@ class GroupHistory:
         if kind == "K":
             commit.acknowledged_us = us
             self.reached[partition] = max(self.reached.get(partition, 0), commit.offset)
-            self.served_us[partition] = max(self.served_us.get(partition, 0), commit.sent_us)
+            self.served_us[consumer] = commit.sent_us
         else:
             commit.error = words[2]
             self._error(consumer, words[2])

@@ -116,9 +116,14 @@ def test_a_commit_without_an_answer_may_take_effect_after_a_later_one() -> None:
     assert explains(20, commits, began_us=50, ended_us=60)
 
 
-def test_serving_is_known_by_partition() -> None:
+def test_what_was_reached_and_who_is_served_follows_from_acknowledgements() -> None:
     history = history_of(*UNANSWERED)
-    assert (history.reached, history.served_us) == ({0: 10}, {0: 30})
-    history = history_of(*UNANSWERED, "a-1 K 2 0", "a-1 D")
-    assert (history.reached, history.served_us) == ({0: 20}, {0: 60})
-    assert history.left == {"g-a-1"}
+    assert (history.reached, history.served_us) == ({0: 10}, {"g-a-1": 30})
+    history = history_of(*UNANSWERED, "a-1 K 2 0", *MOVED)
+    assert (history.reached, history.served_us) == ({0: 20}, {"g-a-1": 60})
+    assert history.holders() == {0: {"g-a-1", "g-b-2"}}
+
+
+def test_who_leaves_holds_nothing() -> None:
+    assert kinds(*BEGUN, "a-1 D", *MOVED, "b-2 R 0 10 30") == []
+    assert kinds(*BEGUN, "a-1 D", "a-1 R 0 20 30") == ["wrong", "skipped"]

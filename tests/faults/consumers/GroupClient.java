@@ -37,9 +37,12 @@ public class GroupClient implements ConsumerRebalanceListener {
     private final Path hurryFile;
     private final Path stopFile;
     private final String name;
-    private final KafkaConsumer<String, String> consumer;
+    private final Properties settings;
+    private final int commitsMax;
+    private KafkaConsumer<String, String> consumer;
     private int generation = -1;
     private int commitsCount = 0;
+    private final Map<Integer, Long> uncommitted = new TreeMap<>();
 
     public static void main(String[] arguments) {
         for (int row = 5; row < arguments.length; row++) {
@@ -54,7 +57,8 @@ public class GroupClient implements ConsumerRebalanceListener {
         hurryFile = Path.of(arguments[3]);
         stopFile = Path.of(arguments[4]);
         name = member[0];
-        consumer = new KafkaConsumer<>(settings(arguments[0], member[1], member[2]), new StringDeserializer(), new StringDeserializer());
+        commitsMax = Integer.parseInt(member[3]);
+        settings = settings(arguments[0], member[1], member[2]);
     }
 
     private Properties settings(String bootstrap, String group, String protocol) {
@@ -87,15 +91,31 @@ public class GroupClient implements ConsumerRebalanceListener {
     }
 
     private void run() {
-        consumer.subscribe(List.of(topic), this);
         while (!Files.exists(stopFile)) {
+            consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+            live();
+            consumer.close();
+            uncommitted.clear();
+            say("D");
+        }
+    }
+
+    private void live() {
+        consumer.subscribe(List.of(topic), this);
+        int first = commitsCount;
+        while (!Files.exists(stopFile) && (commitsMax == 0 || commitsCount - first < commitsMax)) {
             try {
                 Map<Integer, long[]> ranges = ranges(consumer.poll(POLL));
                 sayGeneration(consumer.groupMetadata().generationId());
                 if (!ranges.isEmpty()) {
-                    ranges.forEach((partition, range) -> say("R", partition, range[0], range[1]));
+                    ranges.forEach((partition, range) -> {
+                        say("R", partition, range[0], range[1]);
+                        uncommitted.put(partition, range[1]);
+                    });
                     Thread.sleep(Files.exists(hurryFile) ? 0 : pauseMs);
-                    commit(ranges);
+                }
+                if (!uncommitted.isEmpty()) {
+                    commit();
                 }
             } catch (KafkaException error) {
                 say("X", error.getClass().getSimpleName());
@@ -103,8 +123,6 @@ public class GroupClient implements ConsumerRebalanceListener {
                 throw new IllegalStateException(error);
             }
         }
-        consumer.close();
-        say("D");
     }
 
     private Map<Integer, long[]> ranges(Iterable<ConsumerRecord<String, String>> records) {
@@ -124,18 +142,19 @@ public class GroupClient implements ConsumerRebalanceListener {
         return ranges;
     }
 
-    private void commit(Map<Integer, long[]> ranges) {
+    private void commit() {
         int number = ++commitsCount;
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-        ranges.forEach((partition, range) -> {
-            say("C", number, partition, range[1]);
-            offsets.put(new TopicPartition(topic, partition), new OffsetAndMetadata(range[1]));
+        uncommitted.forEach((partition, end) -> {
+            say("C", number, partition, end);
+            offsets.put(new TopicPartition(topic, partition), new OffsetAndMetadata(end));
         });
         try {
             consumer.commitSync(offsets);
-            ranges.keySet().forEach(partition -> say("K", number, partition));
+            uncommitted.keySet().forEach(partition -> say("K", number, partition));
+            uncommitted.clear();
         } catch (KafkaException error) {
-            ranges.keySet().forEach(partition -> say("F", number, partition, error.getClass().getSimpleName()));
+            uncommitted.keySet().forEach(partition -> say("F", number, partition, error.getClass().getSimpleName()));
         }
     }
 
@@ -146,12 +165,17 @@ public class GroupClient implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> places) {
-        tell("V", places);
+        gone("V", places);
     }
 
     @Override
     public void onPartitionsLost(Collection<TopicPartition> places) {
-        tell("L", places);
+        gone("L", places);
+    }
+
+    private void gone(String kind, Collection<TopicPartition> places) {
+        places.forEach(place -> uncommitted.remove(place.partition()));
+        tell(kind, places);
     }
 
     private void tell(String kind, Collection<TopicPartition> places) {

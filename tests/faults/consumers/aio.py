@@ -28,8 +28,11 @@ from tests.faults.consumers.told import (
 
 
 class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """One life of a member."""
+
     def __init__(self, job: Job, member: Member, diary: Diary) -> None:
         self._job = job
+        self._member = member
         self._diary = diary
         self._lock = asyncio.Lock()
         self._assignments_count = 0
@@ -51,10 +54,10 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         )
 
     async def run(self) -> None:
-        consumer = self._consumer
+        consumer, commits_count = self._consumer, 0
         await consumer.start()
         consumer.subscribe([self._job.topic], listener=self)
-        while not self._job.is_over:
+        while not self._job.is_at_an_end(self._member, commits_count):
             try:
                 found = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=BATCH)
             except KafkaError as error:
@@ -63,28 +66,31 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             count = self._assignments_count
             async with self._lock:
                 if count == self._assignments_count:
-                    await self._process(found)
+                    commits_count += await self._process(found)
         await consumer.stop()
-        self._diary.say("D")
+        self._diary.left()
 
-    async def _process(self, found: dict[TopicPartition, list]) -> None:  # type: ignore[type-arg]
+    async def _process(self, found: dict[TopicPartition, list]) -> bool:  # type: ignore[type-arg]
+        """Whether there was something to commit."""
         self._diary.generation(self._generation)
         for place, records in found.items():
             for record in records:
                 self._diary.check_value(place.partition, record.offset, record.value)
         ranges = ranges_of((place.partition, record.offset) for place, records in found.items() for record in records)
-        if not ranges:
-            return
-        self._diary.processed(ranges)
-        await pause(self._job.pause_now_s)
-        number = self._diary.committing(ranges)
-        offsets = {TopicPartition(self._job.topic, partition): end for partition, (_, end) in ranges.items()}
+        if ranges:
+            self._diary.processed(ranges)
+            await pause(self._job.pause_now_s)
+        if not self._diary.uncommitted:
+            return False
+        number, ends = self._diary.committing()
+        offsets = {TopicPartition(self._job.topic, partition): end for partition, end in ends.items()}
         try:
             await self._consumer.commit(offsets)
         except (KafkaError, IllegalStateError) as error:
-            self._diary.failed(number, ranges, type(error).__name__)
+            self._diary.failed(number, ends, type(error).__name__)
         else:
-            self._diary.committed(number, ranges)
+            self._diary.committed(number, ends)
+        return True
 
     @property
     def _generation(self) -> int:
@@ -94,12 +100,12 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         async with self._lock:
             self._assignments_count += 1
             if gone := [place.partition for place in revoked]:
-                self._diary.partitions("V", self._generation, gone)
+                self._diary.gone("V", self._generation, gone)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         async with self._lock:
             self._assignments_count += 1
-            self._diary.partitions("A", self._generation, [place.partition for place in assigned])
+            self._diary.given(self._generation, [place.partition for place in assigned])
 
 
 async def pause(seconds: float) -> None:
@@ -107,10 +113,16 @@ async def pause(seconds: float) -> None:
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)
 
 
+async def live(job: Job, member: Member) -> None:
+    diary = Diary(member.name)
+    while not job.is_over:
+        await GroupConsumer(job, member, diary).run()
+
+
 async def run(job: Job) -> None:
     async with asyncio.TaskGroup() as tasks:
         for member in job.members:
-            tasks.create_task(GroupConsumer(job, member, Diary(member.name)).run())
+            tasks.create_task(live(job, member))
 
 
 if __name__ == "__main__":

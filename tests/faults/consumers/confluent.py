@@ -46,6 +46,10 @@ class GroupConsumer:
     _consumer: Consumer | None = None
 
     def run(self) -> None:
+        while not self.job.is_over:
+            self._live()
+
+    def _live(self) -> None:
         consumer = self._consumer = Consumer(
             {
                 "bootstrap.servers": self.job.bootstrap,
@@ -67,17 +71,19 @@ class GroupConsumer:
             }
         )
         consumer.subscribe([self.job.topic], on_assign=self._given, on_revoke=self._taken, on_lost=self._lost)
-        never = threading.Event()
-        while not self.job.is_over:
+        never, commits_count = threading.Event(), 0
+        while not self.job.is_at_an_end(self.member, commits_count):
             self._gather(consumer)
             self.diary.generation(self._generation())
             ranges, self._gathered = ranges_of(self._gathered), []
             if ranges:
                 self.diary.processed(ranges)
                 never.wait(self.job.pause_now_s)
-                self._commit(consumer, ranges)
+            if self.diary.uncommitted:
+                self._commit(consumer)
+                commits_count += 1
         consumer.close()
-        self.diary.say("D")
+        self.diary.left()
 
     def _gather(self, consumer: Consumer) -> None:
         wait_s = POLL_SECONDS
@@ -96,14 +102,14 @@ class GroupConsumer:
         self.diary.check_value(partition, offset, value)
         self._gathered.append((partition, offset))
 
-    def _commit(self, consumer: Consumer, ranges: dict[int, tuple[int, int]]) -> None:
-        number = self.diary.committing(ranges)
-        offsets = [TopicPartition(self.job.topic, partition, end) for partition, (_, end) in ranges.items()]
+    def _commit(self, consumer: Consumer) -> None:
+        number, ends = self.diary.committing()
+        offsets = [TopicPartition(self.job.topic, partition, end) for partition, end in ends.items()]
         try:
             answered = consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as failure:
             error = failure.args[0]
-            self.diary.failed(number, ranges, error.name() if isinstance(error, KafkaError) else str(error))
+            self.diary.failed(number, ends, error.name() if isinstance(error, KafkaError) else str(error))
             return
         for place in answered or []:
             if place.error is None:
@@ -118,7 +124,7 @@ class GroupConsumer:
         return int.from_bytes(metadata[len(METADATA_MARK) :][:4], sys.byteorder, signed=True)
 
     def _given(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
-        self.diary.partitions("A", self._generation(), (place.partition for place in places))
+        self.diary.given(self._generation(), (place.partition for place in places))
 
     def _taken(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         self._drop("V", places)
@@ -129,7 +135,7 @@ class GroupConsumer:
     def _drop(self, kind: str, places: list[TopicPartition]) -> None:
         gone = {place.partition for place in places}
         self._gathered = [row for row in self._gathered if row[0] not in gone]
-        self.diary.partitions(kind, self._generation(), gone)
+        self.diary.gone(kind, self._generation(), gone)
 
     def _told(self, error: KafkaError) -> None:
         if error.code() not in NOTICES:

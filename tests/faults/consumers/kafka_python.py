@@ -24,8 +24,11 @@ from tests.faults.consumers.told import (
 
 
 class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    """One life of a member."""
+
     def __init__(self, job: Job, member: Member, diary: Diary) -> None:
         self._job = job
+        self._member = member
         self._diary = diary
         self._consumer = KafkaConsumer(
             bootstrap_servers=job.bootstrap.split(","),
@@ -46,9 +49,9 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-p
         )
 
     def run(self) -> None:
-        consumer, never = self._consumer, threading.Event()
+        consumer, never, commits_count = self._consumer, threading.Event(), 0
         consumer.subscribe([self._job.topic], listener=self)
-        while not self._job.is_over:
+        while not self._job.is_at_an_end(self._member, commits_count):
             try:
                 found = consumer.poll(timeout_ms=int(POLL_SECONDS * 1000))
             except KafkaError as error:
@@ -58,9 +61,11 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-p
             if ranges := self._checked(found):
                 self._diary.processed(ranges)
                 never.wait(self._job.pause_now_s)
-                self._commit(ranges)
+            if self._diary.uncommitted:
+                self._commit()
+                commits_count += 1
         consumer.close()
-        self._diary.say("D")
+        self._diary.left()
 
     def _checked(self, found: Mapping[TopicPartition, Sequence]) -> dict[int, tuple[int, int]]:  # type: ignore[type-arg]
         for place, records in found.items():
@@ -68,18 +73,18 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-p
                 self._diary.check_value(place.partition, record.offset, record.value)
         return ranges_of((place.partition, record.offset) for place, records in found.items() for record in records)
 
-    def _commit(self, ranges: dict[int, tuple[int, int]]) -> None:
-        number = self._diary.committing(ranges)
+    def _commit(self) -> None:
+        number, ends = self._diary.committing()
         offsets = {
             TopicPartition(self._job.topic, partition): OffsetAndMetadata(end, "", -1)
-            for partition, (_, end) in ranges.items()
+            for partition, end in ends.items()
         }
         try:
             self._consumer.commit(offsets)
         except KafkaError as error:
-            self._diary.failed(number, ranges, type(error).__name__)
+            self._diary.failed(number, ends, type(error).__name__)
         else:
-            self._diary.committed(number, ranges)
+            self._diary.committed(number, ends)
 
     @property
     def _generation(self) -> int:
@@ -93,18 +98,21 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-p
 
     def _gone(self, kind: str, places: Iterable[TopicPartition]) -> None:
         if gone := [place.partition for place in places]:
-            self._diary.partitions(kind, self._generation, gone)
+            self._diary.gone(kind, self._generation, gone)
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._diary.partitions("A", self._generation, [place.partition for place in assigned])
+        self._diary.given(self._generation, [place.partition for place in assigned])
+
+
+def live(job: Job, member: Member) -> None:
+    diary = Diary(member.name)
+    while not job.is_over:
+        GroupConsumer(job, member, diary).run()
 
 
 def main() -> None:
     job = Job.of(sys.argv[1:])
-    threads = [
-        threading.Thread(target=GroupConsumer(job, member, Diary(member.name)).run, name=member.name)
-        for member in job.members
-    ]
+    threads = [threading.Thread(target=live, args=(job, member), name=member.name) for member in job.members]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,10 +1,12 @@
 """What a consumer program is asked, and the lines that it tells; Java's (`GroupClient.java`) has the same.
 
-    PROGRAM BOOTSTRAP TOPIC PAUSE_MS HURRY_FILE STOP_FILE NAME:GROUP:PROTOCOL ...
+    PROGRAM BOOTSTRAP TOPIC PAUSE_MS HURRY_FILE STOP_FILE NAME:GROUP:PROTOCOL:COMMITS ...
 
 Each NAME is a consumer of its own, and PROTOCOL one of `Protocol`. A consumer reads some records, which is their
 processing, waits PAUSE_MS (not while HURRY_FILE exists), commits how far it came, and waits for the answer, until
-STOP_FILE exists; then it leaves. Every record's value is `PARTITION:OFFSET`, padded.
+STOP_FILE exists; then it leaves. A commit that fails is repeated with the next one, while the partition is in hand.
+After COMMITS commits a consumer leaves, too, and comes back at once as a new member (0: it stays). Every record's value
+is `PARTITION:OFFSET`, padded.
 
 Lines on stdout: the consumer's name, a letter, and microseconds of this machine's clock, then
 
@@ -17,14 +19,14 @@ Lines on stdout: the consumer's name, a letter, and microseconds of this machine
     K number partition              it is acknowledged
     F number partition error        it failed, or nobody knows
     X error                         anything else that a user would be told
-    D                               the consumer left
+    D                               the consumer left the group
 """
 
 import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -59,14 +61,16 @@ class Member:
     name: str
     group: str
     protocol: Protocol
+    commits_max: int
+    """After which it leaves and comes back; 0: it stays."""
 
     @classmethod
     def read(cls, text: str) -> "Member":
-        name, group, protocol = text.split(":")
-        return cls(name, group, Protocol(protocol))
+        name, group, protocol, commits_max = text.split(":")
+        return cls(name, group, Protocol(protocol), int(commits_max))
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.group}:{self.protocol.value}"
+        return f"{self.name}:{self.group}:{self.protocol.value}:{self.commits_max}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,10 @@ class Job:
     def is_over(self) -> bool:
         return self.stop_file.exists()
 
+    def is_at_an_end(self, member: Member, commits_count: int) -> bool:
+        """Whether a member that has committed so often leaves now."""
+        return self.is_over or 0 < member.commits_max <= commits_count
+
     @property
     def pause_now_s(self) -> float:
         return 0.0 if self.hurry_file.exists() else self.pause_s
@@ -107,6 +115,8 @@ class Diary:
     name: str
     _generation: int = -1
     _commits_count: int = 0
+    uncommitted: dict[int, int] = field(default_factory=dict[int, int])
+    """How far partitions in hand were processed, where that is not known to be committed."""
 
     def say(self, kind: str, *words: object) -> None:
         text = " ".join(map(str, (self.name, kind, time.time_ns() // 1000, *words)))
@@ -120,24 +130,38 @@ class Diary:
             self.say("G", generation)
         self._generation = generation
 
-    def partitions(self, kind: str, generation: int, partitions: Iterable[int]) -> None:
+    def given(self, generation: int, partitions: Iterable[int]) -> None:
         self.generation(generation)
-        self.say(kind, generation, *sorted(partitions))
+        self.say("A", generation, *sorted(partitions))
+
+    def gone(self, kind: str, generation: int, partitions: Iterable[int]) -> None:
+        """Taken away (`V`) or lost (`L`)."""
+        rows = sorted(partitions)
+        for partition in rows:
+            self.uncommitted.pop(partition, None)
+        self.generation(generation)
+        self.say(kind, generation, *rows)
+
+    def left(self) -> None:
+        self.uncommitted.clear()
+        self.say("D")
 
     def processed(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         for partition, (first, end) in ranges.items():
             self.say("R", partition, first, end)
+            self.uncommitted[partition] = end
 
-    def committing(self, ranges: Mapping[int, tuple[int, int]]) -> int:
-        """Tell that a commit of the ends begins; returns its number."""
+    def committing(self) -> tuple[int, dict[int, int]]:
+        """Tell that a commit of what is uncommitted begins; returns its number and offsets by partition."""
         self._commits_count += 1
-        for partition, (_, end) in ranges.items():
+        for partition, end in self.uncommitted.items():
             self.say("C", self._commits_count, partition, end)
-        return self._commits_count
+        return self._commits_count, dict(self.uncommitted)
 
     def committed(self, number: int, partitions: Iterable[int]) -> None:
         for partition in partitions:
             self.say("K", number, partition)
+            self.uncommitted.pop(partition, None)
 
     def failed(self, number: int, partitions: Iterable[int], error: str) -> None:
         for partition in partitions:
