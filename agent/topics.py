@@ -21,7 +21,7 @@ from coordinator.config_types import shorten
 from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
 from coordinator.topic_configs import InvalidConfig, broker_value, stamped_by, validate_topic_configs
-from coordinator.topic_names import InvalidTopicName, validate_topic_name
+from coordinator.topic_names import INTERNAL_TOPICS, InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX, PARTITIONS_PER_TOPIC_MAX
 from protocol.types import TopicId
@@ -114,6 +114,8 @@ class TopicAdmin:
 
     async def auto_create(self, name: str) -> TopicState:
         """The topic, made with `num.partitions` if there is none. Raises `TopicError`."""
+        if name in INTERNAL_TOPICS:
+            raise TopicError(ErrorCode.unknown_topic_or_partition)
         partition_count = int(broker_value(self._broker_configs, "num.partitions"))
         try:
             return await self.create(name, partition_count=partition_count, configs={})
@@ -132,6 +134,9 @@ class TopicAdmin:
             validate_topic_name(name)
         except InvalidTopicName as error:
             raise TopicError(ErrorCode.invalid_topic_exception, str(error)) from error
+        if name in INTERNAL_TOPICS:
+            message = f"'{name}' is a name of Kafka's own: what Kafka keeps there is in the ledger."
+            raise TopicError(ErrorCode.topic_already_exists, message)
         if self.known(name) is not None:
             await self._metadata.barrier()
         if self.known(name) is not None:

@@ -20,6 +20,7 @@ from agent.topics import TopicLookup
 from agent.turns import Turns
 from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
+from coordinator.topic_names import INTERNAL_TOPICS
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import INLINE_ROWS_MAX, INTAKE_SHARE_OF_RECEIVED_MIN, RECEIVE_BUFFER_BYTES
@@ -197,6 +198,8 @@ async def _find_topic(lookup: TopicLookup, topic: ProduceTopic) -> tuple[TopicSt
         if topic.topic_id is not None:
             return await lookup.by_id(TopicId(topic.topic_id)), ErrorCode.unknown_topic_id
         assert topic.name is not None
+        if topic.name in INTERNAL_TOPICS:  # who writes there expects groups to change
+            return None, ErrorCode.invalid_topic_exception
         return await lookup.by_name(topic.name), ErrorCode.unknown_topic_or_partition
     except LedgerUnavailable:
         return None, ErrorCode.not_leader_or_follower

@@ -151,3 +151,16 @@ class TestGrowth:
             with pytest.raises(TopicError) as refused:
                 await topics.grow(topic, 2)
             assert refused.value.error_code is ErrorCode.unknown_topic_or_partition
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+async def test_names_of_kafkas_own_topics_are_taken_and_there_is_nothing_in_them(name: str) -> None:
+    async with running_parts() as parts:
+        topics = admin(parts)
+        with pytest.raises(TopicError) as refused:
+            await topics.create(name, partition_count=1, configs={})
+        assert refused.value.error_code is ErrorCode.topic_already_exists
+        with pytest.raises(TopicError) as unknown:
+            await topics.auto_create(name)
+        assert unknown.value.error_code is ErrorCode.unknown_topic_or_partition
+        assert parts.metadata.state.topics == {}

@@ -161,3 +161,11 @@ async def test_s4_a_partition_that_is_not_there_is_unknown_where_the_ledger_says
             monkeypatch.setattr(services.metadata, "barrier", away)
         answer = await told(await produce.handle(services, request(b"t", partition=1)))
     assert struct.unpack(">h", answer[19:21]) == (error_code,)
+
+
+async def test_nobody_writes_to_a_topic_of_kafkas_own() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        answer = await told(await produce.handle(services, request(b"__consumer_offsets")))
+    assert answer[8:28] == struct.pack(">h", 18) + b"__consumer_offsets"
+    assert struct.unpack(">h", answer[36:38]) == (ErrorCode.invalid_topic_exception,)
