@@ -16,6 +16,7 @@ from typing import Protocol
 from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.group_ledger import GroupLedger, NotCoordinator
+from agent.held_consumer_group import HeldConsumerGroup, until_applied
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.topic_regexes import matching, regex_problem
@@ -23,23 +24,21 @@ from agent.turns import Turns
 from coordinator import consumer_group_classic as classic_member
 from coordinator.broker_configs import broker_value
 from coordinator.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer
-from coordinator.commands import Done, Outcome, Refused
+from coordinator.commands import Done, Outcome
 from coordinator.config_types import split_list
-from coordinator.consumer_group import (
+from coordinator.consumer_group import LiveConsumerGroup, commit_error
+from coordinator.consumer_group_messages import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
     GroupRefusal,
     HeartbeatAnswer,
-    LiveConsumerGroup,
     check_heartbeat,
-    commit_error,
 )
 from coordinator.consumer_group_values import (
     GROUP_EPOCH_FIRST,
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ConsumerGroup,
-    ConsumerGroupChange,
 )
 from coordinator.group_configs import group_value
 from coordinator.group_migration import (
@@ -58,7 +57,6 @@ from protocol.limits import (
     CONSUMER_GROUP_MEMBERS_MAX,
     GROUP_CHECK_INTERVAL_S,
     GROUP_IDS_PER_CLAIM_MAX,
-    GROUP_LEDGER_SECONDS_MAX,
 )
 from protocol.types import SessionId, TopicId
 
@@ -79,20 +77,6 @@ class ClassicGroups(Protocol):
     def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
         """The group is in the ledger as a classic one from now on."""
         ...
-
-
-class _Live:
-    """One group, as long as this agent holds the claim of `claim_epoch`."""
-
-    def __init__(self, group_id: str, claim_epoch: int, group: LiveConsumerGroup) -> None:
-        self.group_id = group_id
-        self.claim_epoch = claim_epoch
-        self.group = group
-        self.written: asyncio.Future[Outcome] | None = None
-        """The newest change that is on its way to the ledger."""
-        self.is_lost = False
-        self.names_seen = -1
-        """The number of the set of topic names that its expressions were held against."""
 
 
 class ConsumerGroups:
@@ -119,7 +103,9 @@ class ConsumerGroups:
         self._assignors = tuple(split_list(broker_value(broker_configs, "group.consumer.assignors")))
         self._size_max = min(CONSUMER_GROUP_MEMBERS_MAX, int(broker_value(broker_configs, "group.consumer.max.size")))
         self._regex_refresh_ms = int(broker_value(broker_configs, "group.consumer.regex.refresh.interval.ms"))
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, HeldConsumerGroup] = {}
+        self._handed_over: set[str] = set()
+        """Groups that are about to be classic ones."""
         self._regexes_wanted = asyncio.Event()
         self._names: frozenset[str] = frozenset()
         self._names_number = 0
@@ -143,7 +129,7 @@ class ConsumerGroups:
         live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
         if request.epoch == LEAVE_EPOCH and self._is_downgrade(live, leaver := live.group.leaver(request)):
             written = self._downgrade(live, [leaver], is_rebalanced=True)
-            await self._until_applied(written)
+            await until_applied(self._clock, written)
             return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
         try:
             answer, change = live.group.heartbeat(
@@ -156,10 +142,10 @@ class ConsumerGroups:
         if change is not None:
             if change.is_new:
                 self._classic.forget(group_id, ErrorCode.rebalance_in_progress)
-            self._write(live, change)
+            live.write(change)
         if self._regexes_due(live):
             self._regexes_wanted.set()
-        await self._settled(live)
+        await live.settled()
         return answer
 
     # Requests of members that speak the classic protocol still
@@ -167,16 +153,18 @@ class ConsumerGroups:
     async def join(self, group_id: str, request: Join) -> JoinAnswer:
         """The answer to a JoinGroup of a group that has members here."""
         try:
-            live = await self._find(group_id, may_begin=False)
+            live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
             before = live.group.group.epoch
             answer, change = classic_member.join(live.group, request, self._config(group_id), self._find_topic, now_s)
             if change is not None:
-                self._write(live, change)
+                live.write(change)
             if self._is_downgrade(live):
-                await self._until_applied(self._downgrade(live, [], is_rebalanced=live.group.group.epoch != before))
+                await until_applied(
+                    self._clock, self._downgrade(live, [], is_rebalanced=live.group.group.epoch != before)
+                )
             else:
-                await self._settled(live)
+                await live.settled()
         except (GroupRefusal, NotCoordinator) as error:
             return JoinAnswer(error_code=error.error_code, member_id=request.member_id)
         return answer
@@ -184,9 +172,9 @@ class ConsumerGroups:
     async def sync(self, group_id: str, request: Sync) -> SyncAnswer:
         """The answer to a SyncGroup, like `join`."""
         try:
-            live = await self._find(group_id, may_begin=False)
+            live = await self._find_of_classic(group_id)
             answer = classic_member.sync(live.group, request, self._name_of, self._clock.monotonic_s())
-            await self._settled(live)
+            await live.settled()
         except (GroupRefusal, NotCoordinator) as error:
             return SyncAnswer(error_code=error.error_code)
         return answer
@@ -194,10 +182,10 @@ class ConsumerGroups:
     async def beat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """The answer to a Heartbeat, like `join`."""
         try:
-            live = await self._find(group_id, may_begin=False)
+            live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
             error_code = classic_member.heartbeat(live.group, member_id, group_instance_id, generation, now_s)
-            await self._settled(live)
+            await live.settled()
         except (GroupRefusal, NotCoordinator) as error:
             return error.error_code
         return error_code
@@ -205,11 +193,11 @@ class ConsumerGroups:
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
         """The answer to a LeaveGroup, like `join`: an error of the whole request, else one for each of them."""
         try:
-            live = await self._find(group_id, may_begin=False)
+            live = await self._find_of_classic(group_id)
             error_codes, change = classic_member.leave(live.group, leavers, self._find_topic)
             if change is not None:
-                self._write(live, change)
-            await self._settled(live)
+                live.write(change)
+            await live.settled()
         except (GroupRefusal, NotCoordinator) as error:
             return error.error_code, ()
         return ErrorCode.none, error_codes
@@ -260,12 +248,12 @@ class ConsumerGroups:
 
     # Holding groups
 
-    async def _find(self, group_id: str, *, may_begin: bool) -> _Live:
+    async def _find(self, group_id: str, *, may_begin: bool) -> HeldConsumerGroup:
         """The group, held here."""
         live = self._current(group_id)
         if live is not None:
             return live
-        if self._is_stopped:
+        if self._is_stopped or group_id in self._handed_over:
             raise NotCoordinator(ErrorCode.not_coordinator)
         if not may_begin:
             known = await self._ledger.check_readable(group_id)
@@ -276,7 +264,14 @@ class ConsumerGroups:
             raise NotCoordinator(ErrorCode.not_coordinator)
         return self._hold(group, may_begin=may_begin)
 
-    def _current(self, group_id: str) -> _Live | None:
+    async def _find_of_classic(self, group_id: str) -> HeldConsumerGroup:
+        """The group of a member that speaks the classic protocol; it may have become a classic one meanwhile."""
+        try:
+            return await self._find(group_id, may_begin=False)
+        except GroupRefusal as refusal:
+            raise NotCoordinator(ErrorCode.not_coordinator, refusal.message) from refusal
+
+    def _current(self, group_id: str) -> HeldConsumerGroup | None:
         """The group, where it is held here under a claim that is not over."""
         live = self._live.get(group_id)
         if live is None:
@@ -287,7 +282,7 @@ class ConsumerGroups:
             return None
         return live
 
-    def _hold(self, group: GroupState, *, may_begin: bool) -> _Live:
+    def _hold(self, group: GroupState, *, may_begin: bool) -> HeldConsumerGroup:
         """Go on with a group that is claimed, or begin one where there is none with members."""
         live = self._current(group.group_id)
         if live is not None:
@@ -296,7 +291,7 @@ class ConsumerGroups:
         value = self._begin(group, may_begin=may_begin) if is_new else group.value
         assert value is None or isinstance(value, ConsumerGroup)
         copy = LiveConsumerGroup(group.group_id, value, self._clock.monotonic_s(), is_new=is_new)
-        live = self._live[group.group_id] = _Live(group.group_id, group.claim_epoch, copy)
+        live = self._live[group.group_id] = HeldConsumerGroup(group, copy, self._ledger, self._clock, self._lose)
         return live
 
     def _begin(self, group: GroupState, *, may_begin: bool) -> ConsumerGroup | None:
@@ -324,7 +319,7 @@ class ConsumerGroups:
         except NotMigratable as error:
             raise _not_found(group.group_id, str(error)) from error
 
-    def _is_downgrade(self, live: _Live, leaver: str | None = None) -> bool:
+    def _is_downgrade(self, live: HeldConsumerGroup, leaver: str | None = None) -> bool:
         """Whether none but members of the classic protocol stay, and the group may become theirs.
 
         Source: validateOnlineDowngradeWithFencedMembers.
@@ -337,23 +332,29 @@ class ConsumerGroups:
             and is_classic_but_for(group, leaving)
         )
 
-    def _downgrade(self, live: _Live, leaving: Sequence[str], *, is_rebalanced: bool) -> asyncio.Future[Outcome]:
-        """Write the group as a classic one of those who stay, and hand it over once that is applied."""
+    def _downgrade(
+        self, live: HeldConsumerGroup, leaving: Sequence[str], *, is_rebalanced: bool
+    ) -> asyncio.Future[Outcome]:
+        """Write the group as a classic one of those who stay, and hand it over once that is applied.
+
+        Until then its members are sent to look for the coordinator, and find it where it was.
+        """
         group_id = live.group_id
         written = self._ledger.write(group_id, downgraded(live.group.group, leaving, self._name_of))
         self._lose(live)
+        self._handed_over.add(group_id)
 
         def hand_over(done: asyncio.Future[Outcome]) -> None:
-            if isinstance(_outcome(done), Done):
+            self._handed_over.discard(group_id)
+            if isinstance(done.result(), Done):
                 log.info("a consumer group is a classic one from now on", extra={"group": group_id})
-                self._classic.take_over(
-                    group_id, "the last member left that spoke the consumer protocol", is_rebalanced=is_rebalanced
-                )
+                reason = "no member speaks the consumer protocol any more"
+                self._classic.take_over(group_id, reason, is_rebalanced=is_rebalanced)
 
         written.add_done_callback(hand_over)
         return written
 
-    def _lose(self, live: _Live) -> None:
+    def _lose(self, live: HeldConsumerGroup) -> None:
         live.is_lost = True
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
@@ -376,39 +377,6 @@ class ConsumerGroups:
     def _name_of(self, topic_id: TopicId) -> str | None:
         topic = self._metadata.state.topics.get(topic_id)
         return None if topic is None else topic.name
-
-    # Writing
-
-    def _write(self, live: _Live, change: ConsumerGroupChange) -> None:
-        written = self._ledger.write_consumer(live.group_id, change)
-        live.written = written
-        written.add_done_callback(lambda done: self._written(live, done))
-
-    def _written(self, live: _Live, done: asyncio.Future[Outcome]) -> None:
-        if live.written is done:
-            live.written = None
-        if isinstance(outcome := _outcome(done), Refused):
-            log.info(
-                "a change of a consumer group was refused, its members look for the coordinator",
-                extra={"group": live.group_id, "reason": outcome.reason},
-            )
-            self._lose(live)
-
-    async def _settled(self, live: _Live) -> None:
-        """Return once all that was changed by now is applied. Raises `NotCoordinator` where it was not."""
-        if live.written is not None:
-            await self._until_applied(live.written)
-        if live.is_lost:
-            raise NotCoordinator(ErrorCode.not_coordinator)
-
-    async def _until_applied(self, written: asyncio.Future[Outcome]) -> None:
-        try:
-            async with self._clock.timeout(GROUP_LEDGER_SECONDS_MAX):
-                await asyncio.wait([written])
-        except TimeoutError as error:
-            raise NotCoordinator(ErrorCode.coordinator_not_available, "the ledger does not answer") from error
-        if isinstance(outcome := _outcome(written), Refused):
-            raise NotCoordinator(outcome.error_code, outcome.reason)
 
     # Time
 
@@ -435,7 +403,7 @@ class ConsumerGroups:
         if agents != self._agents_seen and not self._is_stopped and await self._take_up():
             self._agents_seen = agents
 
-    def _expire(self, live: _Live) -> None:
+    def _expire(self, live: HeldConsumerGroup) -> None:
         gone = live.group.expired(self._config(live.group_id), self._clock.monotonic_s())
         if gone:
             log.info(
@@ -447,9 +415,8 @@ class ConsumerGroups:
                 return
             change = live.group.fence(gone, self._find_topic)
             if change is not None:
-                self._write(live, change)
-        if not live.group.group.members and live.written is None:
-            # The ledger has all of it.
+                live.write(change)
+        if live.is_idle:
             self._lose(live)
 
     def _look_at_names(self) -> None:
@@ -460,14 +427,14 @@ class ConsumerGroups:
                 self._names = names
                 self._names_number += 1
 
-    def _regexes_due(self, live: _Live) -> list[str]:
+    def _regexes_due(self, live: HeldConsumerGroup) -> list[str]:
         return live.group.regexes_due(
             self._config(live.group_id),
             self._clock.monotonic_s(),
             are_topics_new=live.names_seen != self._names_number,
         )
 
-    async def _resolve(self, live: _Live) -> None:
+    async def _resolve(self, live: HeldConsumerGroup) -> None:
         regexes = self._regexes_due(live)
         if not regexes:
             return
@@ -476,7 +443,7 @@ class ConsumerGroups:
         if self._current(live.group_id) is live:
             change = live.group.put_resolved(found, self._find_topic, self._clock.monotonic_s())
             if change is not None:
-                self._write(live, change)
+                live.write(change)
 
     async def _take_up(self) -> bool:
         """Claim the groups with members that are this agent's now; False where that has to be tried again."""
@@ -511,9 +478,3 @@ class ConsumerGroups:
 def _not_found(group_id: str, why: str = "") -> GroupRefusal:
     reason = f": {why}" if why else ""
     return GroupRefusal(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}{reason}")
-
-
-def _outcome(done: asyncio.Future[Outcome]) -> Done | Refused:
-    outcome = done.result()
-    assert isinstance(outcome, Done | Refused), f"unexpected outcome of a change: {outcome}"
-    return outcome

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from coordinator.classic_messages import NO_MEMBER_ID, Join, JoinAnswer, Leaver, Sync, SyncAnswer
-from coordinator.consumer_group import ConsumerGroupConfig, GroupRefusal, LiveConsumerGroup
+from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_copy import FindTopic
+from coordinator.consumer_group_messages import ConsumerGroupConfig, GroupRefusal
 from coordinator.consumer_group_values import (
     NEW_MEMBER,
     ClassicProtocols,

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.consumer_group import (
+from coordinator.consumer_group import LiveConsumerGroup
+from coordinator.consumer_group_messages import (
     NOT_SAID,
     ConsumerGroupConfig,
     ConsumerHeartbeat,
     GroupRefusal,
     HeartbeatAnswer,
-    LiveConsumerGroup,
 )
 from coordinator.consumer_group_values import (
     ConsumerGroup,

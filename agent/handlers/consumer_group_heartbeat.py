@@ -16,7 +16,7 @@ from agent.group_ledger import NotCoordinator
 from agent.handlers.entities import Values, answer, request_body
 from agent.ids import uuid_text
 from agent.services import Request, Services
-from coordinator.consumer_group import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
+from coordinator.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import JOIN_EPOCH, Partitions, partitions
 from protocol.errors import ErrorCode
 from protocol.types import TopicId

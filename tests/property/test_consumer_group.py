@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.consumer_group import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
+from coordinator.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import (
     GroupPhase,
     MemberState,

@@ -12,7 +12,7 @@ from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.ids import SystemIds
 from coordinator.commands import ReportTime, StartDrain
-from coordinator.consumer_group import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
+from coordinator.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import ConsumerGroup, GroupPhase, without_epochs
 from coordinator.group_commands import ClaimGroups
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore

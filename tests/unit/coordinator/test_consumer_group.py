@@ -8,14 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.consumer_group import (
-    NOT_SAID,
-    ConsumerHeartbeat,
-    GroupRefusal,
-    LiveConsumerGroup,
-    check_heartbeat,
-    commit_error,
-)
+from coordinator.consumer_group import LiveConsumerGroup, commit_error
+from coordinator.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, check_heartbeat
 from coordinator.consumer_group_values import ClassicProtocols, ConsumerGroup, GroupPhase, MemberState
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX

@@ -1,0 +1,89 @@
+"""One consumer group on its coordinator: its live copy, and the changes of it that are on their way to the ledger.
+
+Rule: nobody is told anything of the copy before all that was changed by then is applied. Where a change was refused, or
+nothing is known of it, the group is lost: nothing of this object is used again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from agent.clock import Clock
+from agent.group_ledger import GroupLedger, NotCoordinator
+from coordinator.commands import Done, Outcome, Refused
+from coordinator.consumer_group import LiveConsumerGroup
+from coordinator.consumer_group_values import ConsumerGroupChange
+from coordinator.groups import GroupState
+from protocol.errors import ErrorCode
+from protocol.limits import GROUP_LEDGER_SECONDS_MAX
+
+log = logging.getLogger(__name__)
+
+
+class HeldConsumerGroup:
+    """One group, as long as this agent holds the claim of `claim_epoch`."""
+
+    def __init__(
+        self,
+        state: GroupState,
+        group: LiveConsumerGroup,
+        ledger: GroupLedger,
+        clock: Clock,
+        lose: Callable[["HeldConsumerGroup"], None],
+    ) -> None:
+        """`lose` is called where a change was refused."""
+        self.group_id = state.group_id
+        self.claim_epoch = state.claim_epoch
+        self.group = group
+        self.is_lost = False
+        self.names_seen = -1
+        """The number of the set of topic names that its expressions were held against."""
+        self._ledger = ledger
+        self._clock = clock
+        self._lose = lose
+        self._newest: asyncio.Future[Outcome] | None = None
+        """The newest change that is on its way."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is in the group, and the ledger has all of it."""
+        return not self.group.group.members and self._newest is None
+
+    def write(self, change: ConsumerGroupChange) -> None:
+        """Send the rows of a change on their way."""
+        self._newest = self._ledger.write_consumer(self.group_id, change)
+        self._newest.add_done_callback(self._written)
+
+    def _written(self, done: asyncio.Future[Outcome]) -> None:
+        if self._newest is done:
+            self._newest = None
+        outcome = done.result()
+        if isinstance(outcome, Refused):
+            log.info(
+                "a change of a consumer group was refused, its members look for the coordinator",
+                extra={"group": self.group_id, "reason": outcome.reason},
+            )
+            self._lose(self)
+
+    async def settled(self) -> None:
+        """Return once all that was changed by now is applied. Raises `NotCoordinator` where it was not."""
+        if self._newest is not None:
+            await until_applied(self._clock, self._newest)
+        if self.is_lost:
+            raise NotCoordinator(ErrorCode.not_coordinator)
+
+
+async def until_applied(clock: Clock, written: asyncio.Future[Outcome]) -> None:
+    """Return once an entry is applied. Raises `NotCoordinator` where it was refused, or the ledger does not answer.
+
+    Cancelling the caller changes nothing: the entry goes its way.
+    """
+    try:
+        async with clock.timeout(GROUP_LEDGER_SECONDS_MAX):
+            await asyncio.wait([written])
+    except TimeoutError as error:
+        raise NotCoordinator(ErrorCode.coordinator_not_available, "the ledger does not answer") from error
+    outcome = written.result()
+    if isinstance(outcome, Refused):
+        raise NotCoordinator(outcome.error_code, outcome.reason)
+    assert isinstance(outcome, Done), f"unexpected outcome of a group's entry: {outcome}"
