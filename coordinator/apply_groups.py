@@ -31,6 +31,7 @@ from protocol.limits import GROUPS_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
 
 NO_EPOCH = -1
+NO_ERROR = int(ErrorCode.none)
 
 
 def apply_group_command(state: ClusterState, session_id: SessionId, command: GroupCommand) -> Outcome:
@@ -130,29 +131,24 @@ def _now_ms(state: ClusterState) -> Milliseconds:
 def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOffsets) -> Outcome:
     """Remember how far groups have come. A partition that is gone, or a claim that is over, is its row's error."""
     groups = [_claimed(state, session_id, group_id, epoch) for group_id, epoch in command.groups]
+    topics = [state.topics.get(topic_id) for topic_id in command.topic_ids]
     now_ms = _now_ms(state)
-    rows = range(len(command.group))
-    error_codes = [int(_commit(state, groups[command.group[row]], command, row, now_ms)) for row in rows]
+    error_codes: list[int] = []
+    places = zip(command.group, command.topic, command.partition, strict=True)
+    notes = command.metadata or ("",) * len(command.group)
+    values = zip(command.offset, command.leader_epoch, command.retention_ms, notes, strict=True)
+    for (group_row, topic_row, index), (offset, leader_epoch, retention_ms, note) in zip(places, values, strict=True):
+        group, topic = groups[group_row], topics[topic_row]
+        if isinstance(group, Refused):
+            error_codes.append(int(group.error_code))
+        elif topic is None or index >= len(topic.partitions):
+            error_codes.append(int(ErrorCode.unknown_topic_or_partition))
+        else:
+            group.offsets.setdefault(topic.topic_id, {})[PartitionIndex(index)] = CommittedOffset(
+                Offset(offset), leader_epoch, note, now_ms, None if retention_ms < 0 else retention_ms
+            )
+            error_codes.append(NO_ERROR)
     return OffsetsCommitted(error_codes=error_codes)
-
-
-def _commit(
-    state: ClusterState, group: GroupState | Refused, command: CommitOffsets, row: int, now_ms: Milliseconds
-) -> ErrorCode:
-    topic_id, partition = command.topic_ids[command.topic[row]], PartitionIndex(command.partition[row])
-    if isinstance(group, Refused):
-        return group.error_code
-    if state.partition(topic_id, partition) is None:
-        return ErrorCode.unknown_topic_or_partition
-    retention_ms = command.retention_ms[row]
-    group.offsets.setdefault(topic_id, {})[partition] = CommittedOffset(
-        offset=Offset(command.offset[row]),
-        leader_epoch=command.leader_epoch[row],
-        metadata=command.metadata[row] if command.metadata else "",
-        commit_ms=now_ms,
-        retention_ms=None if retention_ms < 0 else retention_ms,
-    )
-    return ErrorCode.none
 
 
 def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOffsets) -> Outcome:

@@ -8,6 +8,7 @@ Source of the ideas: org.apache.kafka.coordinator.group.modern and .classic (Kaf
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from coordinator.consumer_group_values import ConsumerGroup
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
@@ -47,8 +48,7 @@ class ClassicGroup:
     """The leader's assignment is there (Stable); until then members may ask for it (CompletingRebalance)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """How far a group has come in one partition."""
 
     offset: Offset
