@@ -1,12 +1,94 @@
-"""`make compat`: what tells how far Penstock answers as Apache Kafka does, with its report.
+"""`make compat`: other people's tests against Penstock, with one agent and with three, and a report.
 
-python -m tests.compat [PYTEST OPTIONS]
+    python -m tests.compat [SUITE...] [--agents 1] [--only WORDS] [--folder PATH] [--kafka | --bootstrap HOST:PORT]
+
+--kafka runs them against Apache Kafka, for the baseline. A whole run of a suite is recorded, and docs/COMPATIBILITY.md
+written anew. Exit status 1 where a test failed that the suite's known_failures.txt does not name, or one passed that it
+names.
 """
 
+import argparse
+import signal
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.compat.all_suites import SUITES
+from tests.compat.kafka_target import kafka_target
+from tests.compat.outcomes import Outcome, judge
+from tests.compat.report_card import CARD, write_card
+from tests.compat.suites import AGENTS, KAFKA, PEERS, Part, Suite
+from tests.compat.target import Target, penstock_target
+
+
+def main() -> int:
+    options = _options()
+    if options.card:
+        write_card(SUITES)
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="penstock-compat-"))
+    print(f"logs: {folder}", flush=True)
+    is_passed = True
+    try:
+        for suite in [suite for suite in SUITES if suite.name in options.suites]:
+            for agents_count in [options.agents] if options.agents else AGENTS:
+                is_passed &= _run_suite(suite, agents_count, folder / f"{suite.name}-{agents_count}", options)
+    except KeyboardInterrupt:
+        print("interrupted: everything is ended", file=sys.stderr)
+        return 130
+    return 0 if is_passed else 1
+
+
+def _run_suite(suite: Suite, agents_count: int, folder: Path, options: argparse.Namespace) -> bool:
+    """Runs a suite, says its outcomes as they come, and records them where it was run as a whole."""
+    peer = options.bootstrap or (KAFKA if options.kafka else AGENTS[agents_count])
+    print(f"\n{suite.title} {suite.version}: {peer}", flush=True)
+    outcomes: list[Outcome] = []
+    for number, part in enumerate(suite.parts):
+        with _target(part, folder / f"broker-{number}", agents_count, options) as target:
+            for outcome in part.run(target, folder / f"part-{number}", options.only):
+                print(outcome, flush=True)
+                outcomes.append(outcome)
+    verdict = judge(outcomes, {} if options.kafka else suite.known_failures(agents_count))
+    print("\n".join(verdict.lines()), flush=True)
+    if not options.only and peer in PEERS:
+        suite.record(peer, verdict.outcomes)
+        write_card(SUITES)
+        print(f"written: {CARD}", flush=True)
+    return verdict.is_passed or options.kafka
+
+
+@contextmanager
+def _target(part: Part, folder: Path, agents_count: int, options: argparse.Namespace) -> Iterator[Target]:
+    """The broker that was named, else Penstock or Kafka, for this part alone."""
+    if options.bootstrap:
+        yield Target(bootstrap=options.bootstrap, agents_count=agents_count)
+        return
+    start = kafka_target if options.kafka else penstock_target
+    with start(folder, agents_count, part.settings, has_racks=part.has_racks) as target:
+        yield target
+
+
+def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make compat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [suite.name for suite in SUITES]
+    parser.add_argument("suites", nargs="*", default=names, metavar="SUITE", help=", ".join(names))
+    parser.add_argument("--agents", type=int, choices=list(AGENTS), help="with so many agents alone")
+    parser.add_argument("--only", default="", metavar="WORDS", help="tests whose names begin with one of these: a,b")
+    parser.add_argument("--folder", type=Path, help="where data and logs go, a temporary folder by default")
+    parser.add_argument("--bootstrap", default="", help="a broker that runs already, instead of Penstock")
+    parser.add_argument("--kafka", action="store_true", help="run against three brokers of Apache Kafka")
+    parser.add_argument("--card", action="store_true", help="only write docs/COMPATIBILITY.md anew")
+    options = parser.parse_args(arguments)
+    if not options.agents and (options.bootstrap or options.kafka):
+        options.agents = 3 if options.kafka else 1
+    return options
+
 
 if __name__ == "__main__":
-    sys.exit(pytest.main([str(Path(__file__).parent), "-s", "-q", "-m", "slow or not slow", *sys.argv[1:]]))
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Apache Kafka's own Java tools against a broker, in scripted conversations: `suite` runs them."""

@@ -1,0 +1,72 @@
+"""Runs kafka-python's integration tests against a broker: its own pytest files, each in a pytest of its own.
+
+Rule: its tests are not changed. What its source distribution lacks is laid beside them, in the run's folder.
+"""
+
+import shutil
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.compat.outcomes import Outcome, State
+from tests.compat.suites import Part, Suite
+from tests.compat.target import Target
+from tests.processes import Process, ProcessFailed, provided
+from tools import pins
+from tools.kafka_python import kafka_python_folder
+
+FILES = ("admin", "consumer", "producer")
+TEST_SECONDS_MAX = 60
+FILE_SECONDS_MAX = 900.0
+STAND_IN = Path(__file__).with_name("service.py")
+
+
+def run_tests(target: Target, folder: Path, only: str) -> Iterator[Outcome]:
+    """Runs the tests whose names hold `only` (pytest's -k)."""
+    shutil.copytree(provided(kafka_python_folder()) / "test", folder / "test")
+    (folder / "test" / "__init__.py").touch()
+    shutil.copy(STAND_IN, folder / "test" / "service.py")
+    (folder / "kafka").mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    for file in FILES:
+        yield from _run_file(file, target, folder, only)
+
+
+def _run_file(file: str, target: Target, folder: Path, only: str) -> Iterator[Outcome]:
+    report = folder / f"{file}.xml"
+    first = target.bootstrap.partition(",")[0]
+    command: list[str | Path] = [sys.executable, "-m", "pytest", f"test/integration/test_{file}_integration.py", "-q"]
+    command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", f"--junitxml={report}"]
+    command += [f"--timeout={TEST_SECONDS_MAX}", "--timeout-method=thread", *(["-k", only] if only else [])]
+    env = {"KAFKA_URI": f"kafka://{first}", "KAFKA_VERSION": "4.3.1", "KAFKA_ROOT": str(folder / "kafka")}
+    with Process(command, folder, name=file, env=env) as process:
+        try:
+            process.wait_ended(seconds_max=FILE_SECONDS_MAX)
+        except ProcessFailed as failure:
+            yield Outcome(name=file, state=State.FAILED, note=str(failure))
+            return
+    if not report.exists():
+        yield Outcome(name=file, state=State.FAILED, note=f"pytest told nothing: {process.stdout[-200:]}")
+        return
+    yield from read_report(file, report.read_text(encoding="utf-8"))
+
+
+def read_report(file: str, xml: str) -> Iterator[Outcome]:
+    """The outcomes in a report of pytest (JUnit's format)."""
+    for case in ET.fromstring(xml).iter("testcase"):
+        state, note = State.PASSED, ""
+        for kind, meant in (("failure", State.FAILED), ("error", State.FAILED), ("skipped", State.SKIPPED)):
+            for found in case.iter(kind):
+                state, note = meant, found.get("message", "")
+        name = f"{file}::{case.get('name', '')}".replace(" ", "_")
+        yield Outcome(name=name, state=state, seconds=float(case.get("time", 0)), note=note)
+
+
+KAFKA_PYTHON = Suite(
+    name="kafka_python",
+    title="kafka-python's integration tests",
+    version=pins.KAFKA_PYTHON[1],
+    folder=Path(__file__).parent,
+    parts=(Part(run=run_tests),),
+)

@@ -1,0 +1,119 @@
+"""Runs librdkafka's test-runner against a broker, a process for each test number.
+
+Rule: several tests judge by the clock, so what fails beside others is run once more alone, and that counts.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from tests.compat.kafka_java.distribution import write_distribution
+from tests.compat.librdkafka.report import read_report
+from tests.compat.librdkafka.table import Planned, Scenario, broker_tests, planned
+from tests.compat.outcomes import Outcome, State
+from tests.compat.suites import Part, Suite
+from tests.compat.target import JavaHome, Target, provided_java
+from tests.processes import Process, ProcessFailed, provided
+from tools.librdkafka import librdkafka_folder
+
+AT_A_TIME = 3
+TEST_SECONDS_MAX = 400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestRunner:
+    """The test-runner and what it is told: a folder for its output, the broker's address."""
+
+    __test__ = False
+
+    home: Path
+    folder: Path
+    bootstrap: str
+    scenario: Scenario
+    names: Sequence[str]
+    """Tests of this scenario."""
+
+    def run(self, test: Planned, attempt: str = "first") -> list[Outcome]:
+        """Runs the tests of a number to their end, or to the end of their time."""
+        wanted = [name for name in self.names if name.startswith(test.number)]
+        with Process(
+            [self.home / "tests" / "test-runner", "-p1", "-L", *self._options(test)],
+            self.folder / "tests",
+            name=f"{test.named(test.number)}-{self.scenario.value}-{attempt}",
+            env={**self._environment(), "TESTS": test.number, **({"SUBTESTS": test.part} if test.part else {})},
+        ) as process:
+            try:
+                otherwise = f"ended with status {process.wait_ended(seconds_max=TEST_SECONDS_MAX)}"
+            except ProcessFailed:
+                otherwise = f"took over {TEST_SECONDS_MAX:.0f} s"
+        outcomes = read_report(process.stdout + process.stderr, wanted, otherwise)
+        return [replace(outcome, name=test.named(outcome.name)) for outcome in outcomes]
+
+    def _options(self, test: Planned) -> Iterator[str]:
+        if self.scenario is not Scenario.SOCKETS:
+            yield "-E"
+        if self.scenario is Scenario.NO_AUTO_CREATE:
+            yield from ("-s", self.scenario.value)
+        if test.is_quick:
+            yield "-Q"
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "LD_LIBRARY_PATH": f"{self.home / 'src'}{os.pathsep}{self.home / 'src-cpp'}",
+            "RDKAFKA_TEST_CONF": str(self.folder / "test.conf"),
+            "TEST_KAFKA_VERSION": "4.3.1",
+            "KAFKA_PATH": str(self.folder / "kafka"),
+            "BROKERS": self.bootstrap,
+        }
+
+
+def run_scenario(scenario: Scenario, target: Target, folder: Path, only: str) -> Iterator[Outcome]:
+    """Runs the tests of a scenario whose names begin with one of the words in `only`, several at a time."""
+    runner = make_runner(scenario, target, folder, provided_java())
+    words = tuple(only.split(","))
+    tests = [
+        test
+        for test in planned(scenario)
+        if any(test.named(name).startswith(words) for name in runner.names if name.startswith(test.number))
+    ]
+    failed: list[Planned] = []
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        for test, outcomes in zip(tests, threads.map(runner.run, tests), strict=True):
+            yield from outcomes
+            if any(outcome.state is State.FAILED for outcome in outcomes):
+                failed.append(test)
+    for test in failed:
+        yield from runner.run(test, "alone")
+
+
+def make_runner(scenario: Scenario, target: Target, folder: Path, java: JavaHome) -> TestRunner:
+    """Lays down what the test-runner reads: its configuration, Kafka's scripts, the schema of statistics."""
+    home = provided(librdkafka_folder())
+    folder.mkdir(parents=True)
+    (folder / "src").symlink_to(home / "src")
+    (folder / "test.conf").write_text(f"bootstrap.servers={target.bootstrap}\ntest.topic.random=true\n")
+    write_distribution(folder / "kafka", java)
+    source = (home / "tests" / "test.c").read_text(encoding="utf-8")
+    return TestRunner(
+        home=home,
+        folder=folder,
+        bootstrap=target.bootstrap,
+        scenario=scenario,
+        names=broker_tests(source, scenario),
+    )
+
+
+LIBRDKAFKA = Suite(
+    name="librdkafka",
+    title="librdkafka's tests of a broker",
+    version="2.15.1",
+    folder=Path(__file__).parent,
+    parts=(
+        Part(run=partial(run_scenario, Scenario.DEFAULT), has_racks=True),
+        Part(run=partial(run_scenario, Scenario.SOCKETS)),
+        Part(run=partial(run_scenario, Scenario.NO_AUTO_CREATE), settings={"auto.create.topics.enable": "false"}),
+    ),
+)

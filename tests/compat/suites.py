@@ -1,0 +1,60 @@
+"""What a suite of other people's tests is to the run: parts that say the outcomes of their tests as they come.
+
+Rule: a part runs against an address and leaves nothing behind but its logs, in the folder it is given.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.compat.outcomes import Outcome, State, read_known, read_recorded, write_recorded
+from tests.compat.target import Target
+
+Run = Callable[[Target, Path, str], Iterator[Outcome]]
+"""Runs the tests whose names begin with one of the words in the third argument, separated by commas; "" for all."""
+
+KAFKA: Final = "Kafka 4.3.1"
+AGENTS: Final = {1: "one agent", 3: "three agents"}
+"""Penstock with so many agents, by the name of the column in the report card."""
+PEERS: Final = (KAFKA, *AGENTS.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Tests of a suite that run against one broker."""
+
+    run: Run
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What these tests expect of the broker's configs beyond `tests.compat.target.SETTINGS`."""
+    has_racks: bool = False
+    """Whether each of several brokers is in a rack of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A suite, with what is known of it in its folder."""
+
+    name: str
+    title: str
+    version: str
+    folder: Path
+    parts: tuple[Part, ...]
+    told_elsewhere: str = ""
+    """Where its failures are told, if not in the report card."""
+
+    def known_failures(self, agents_count: int) -> dict[str, str]:
+        """The failures that are known, with their reasons."""
+        return read_known(self.folder / "known_failures.txt", agents_count)
+
+    def recorded(self, peer: str) -> dict[str, State]:
+        """What its last whole run with a peer came to, by test; empty where there was none."""
+        file = self._recording(peer)
+        return read_recorded(file) if file.exists() else {}
+
+    def record(self, peer: str, outcomes: Sequence[Outcome]) -> None:
+        """Keeps what a whole run with a peer came to."""
+        write_recorded(outcomes, self._recording(peer))
+
+    def _recording(self, peer: str) -> Path:
+        return self.folder / f"{peer.lower().replace(' ', '-')}.txt"

@@ -1,0 +1,82 @@
+"""A broker under test, and Penstock started as one: one agent on its embedded store, or three over etcd and MinIO.
+
+Rule: suites know an address alone, so that they say of any broker what they say of Penstock. What is started here is
+ended with the `with` block.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.node_ids import DEFAULT_NAME, node_id_of
+from tests.cluster import ClusterFactory
+from tests.etcd_service import Etcd
+from tests.processes import provided
+from tests.services import MinioProcess, PenstockFactory
+from tools import jars, java_runtime
+
+SETTINGS = {
+    "num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
+"""What the suites expect of a broker beside topics that are made on first use."""
+AGENTS = (DEFAULT_NAME, "b", "c")
+"""Names of a cluster's agents; the first one's node id is 1, that of the Kafka broker whose answers were recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A broker, or a cluster, that suites run against."""
+
+    bootstrap: str
+    agents_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaHome:
+    """Java and the jars of Apache Kafka, with which the Java suites run."""
+
+    java: Path
+    jars: Path
+
+    @property
+    def class_path(self) -> str:
+        return f"{self.jars}{os.sep}*"
+
+
+def provided_java() -> JavaHome:
+    """Those of `make setup-test`."""
+    return JavaHome(java=provided(java_runtime.java_home()) / "bin" / "java", jars=provided(jars.jar_folder("kafka")))
+
+
+@contextmanager
+def penstock_target(
+    folder: Path, agents_count: int, settings: Mapping[str, str], *, has_racks: bool = False
+) -> Iterator[Target]:
+    """Penstock with fresh data in `folder`: `SETTINGS`, and the broker configs `settings` over them.
+
+    With `has_racks` each of several agents is in a zone of its own, `RACK` and its node id.
+    """
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        if agents_count == 1:
+            one = PenstockFactory(folder=folder, stack=stack)(settings={**SETTINGS, **settings})
+            yield Target(bootstrap=one.bootstrap, agents_count=1)
+            return
+        minio = MinioProcess(folder / "minio")
+        minio.wait(stack.enter_context(minio.start()))
+        etcd = stack.enter_context(Etcd(folder / "etcd"))
+        cluster = ClusterFactory(etcd=etcd, minio=minio.server, folder=folder, stack=stack)()
+        agents = [
+            cluster.start(name, settings={**SETTINGS, **settings}, options=_options(name, has_racks=has_racks))
+            for name in AGENTS[:agents_count]
+        ]
+        yield Target(bootstrap=",".join(agent.bootstrap for agent in agents), agents_count=agents_count)
+
+
+def _options(name: str, *, has_racks: bool) -> dict[str, str]:
+    zone = {"zone": f"RACK{node_id_of(name, ())}"} if has_racks else {}
+    return {"flush-interval-ms": "0", **zone}

