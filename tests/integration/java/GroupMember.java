@@ -1,67 +1,79 @@
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
 import java.util.Properties;
 import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
+import org.apache.kafka.common.errors.WakeupException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * GroupMember BOOTSTRAP GROUP TOPIC PROTOCOL STOP: a member of a group that reads a topic until the file STOP exists, and
- * then leaves. PROTOCOL is "consumer" or the name of a classic assignor.
+ * A member of a consumer group: GroupMember BOOTSTRAP GROUP TOPIC [CONFIG=VALUE...].
  *
- * <p>Prints a line for each record ("record PARTITION OFFSET") and each change of its partitions ("has P P ..."), and
- * "left" at the end.
+ * Prints "assigned P,P", "revoked P,P" and "read P OFFSET", and commits what it read; leaves upon SIGTERM.
  */
-public class GroupMember {
-    public static void main(String[] arguments) throws Exception {
-        Properties properties = new Properties();
-        properties.put("bootstrap.servers", arguments[0]);
-        properties.put("group.id", arguments[1]);
-        properties.put("client.id", "java");
-        properties.put("auto.offset.reset", "earliest");
-        properties.put("auto.commit.interval.ms", "200");
-        properties.put("key.deserializer", StringDeserializer.class.getName());
-        properties.put("value.deserializer", StringDeserializer.class.getName());
-        if (arguments[3].equals("consumer")) {
-            properties.put("group.protocol", "consumer");
-        } else {
-            properties.put("group.protocol", "classic");
-            properties.put("partition.assignment.strategy", arguments[3]);
-            properties.put("session.timeout.ms", "10000");
-            properties.put("heartbeat.interval.ms", "500");
+public final class GroupMember {
+    public static void main(String[] arguments) throws InterruptedException {
+        Properties configs = new Properties();
+        configs.put("bootstrap.servers", arguments[0]);
+        configs.put("group.id", arguments[1]);
+        configs.put("auto.offset.reset", "earliest");
+        configs.put("enable.auto.commit", "false");
+        configs.put("heartbeat.interval.ms", "500");
+        configs.put("metadata.max.age.ms", "1000");
+        for (int index = 3; index < arguments.length; index++) {
+            String[] config = arguments[index].split("=", 2);
+            configs.put(config[0], config[1]);
         }
-        Path stop = Path.of(arguments[4]);
-        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(properties)) {
-            consumer.subscribe(List.of(arguments[2]), new Teller(consumer));
-            while (!Files.exists(stop)) {
-                for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
-                    System.out.println("record " + record.partition() + " " + record.offset());
+        KafkaConsumer<byte[], byte[]> consumer =
+            new KafkaConsumer<>(configs, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        Thread main = Thread.currentThread();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            consumer.wakeup();
+            try {
+                main.join();
+            } catch (InterruptedException ignored) {
+                Thread.currentThread().interrupt();
+            }
+        }));
+        consumer.subscribe(List.of(arguments[2]), new ConsumerRebalanceListener() {
+            @Override
+            public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+                tell("assigned", partitions);
+            }
+
+            @Override
+            public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+                tell("revoked", partitions);
+            }
+        });
+        try {
+            while (true) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                    System.out.println("read " + record.partition() + " " + record.offset());
+                }
+                try {
+                    consumer.commitSync();
+                } catch (RebalanceInProgressException | CommitFailedException later) {
+                    // Whoever is assigned what was read commits it, or reads it again.
                 }
             }
+        } catch (WakeupException ended) {
+            // Somebody asked this member to leave.
+        } finally {
+            consumer.close();
+            System.out.flush();
         }
-        System.out.println("left");
     }
 
-    private record Teller(KafkaConsumer<String, String> consumer) implements ConsumerRebalanceListener {
-        @Override
-        public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-            tell(consumer.assignment());
-        }
-
-        @Override
-        public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-            tell(consumer.assignment().stream().filter(each -> !partitions.contains(each)).toList());
-        }
-
-        private static void tell(Collection<TopicPartition> partitions) {
-            System.out.println("has " + partitions.stream().map(each -> String.valueOf(each.partition()))
-                .sorted().collect(Collectors.joining(" ")));
-        }
+    private static void tell(String what, Collection<TopicPartition> partitions) {
+        System.out.println(what + " " + partitions.stream()
+            .map(partition -> Integer.toString(partition.partition()))
+            .collect(Collectors.joining(",")));
     }
 }

@@ -30,13 +30,25 @@ CONFIGS = {
 }
 
 
-def coordinator_of(parts: Parts, configs: Mapping[str, str] = CONFIGS) -> GroupCoordinator:
+class JumpingClock(SystemClock):
+    """The machine's clock; `stood_still_s` is for how long the process did not run."""
+
+    def __init__(self) -> None:
+        self.stood_still_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.stood_still_s
+
+
+def coordinator_of(
+    parts: Parts, configs: Mapping[str, str] = CONFIGS, clock: SystemClock | None = None
+) -> GroupCoordinator:
     ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
     return GroupCoordinator(
         metadata=parts.metadata,
         writer=parts.writer,
         ledger=ledger,
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         ids=SystemIds(),
         broker_configs=configs,
     )
@@ -189,6 +201,21 @@ async def test_a_silent_member_goes_and_what_is_empty_is_not_held() -> None:
 
 async def _turn() -> None:
     await SystemClock().sleep(0.01)
+
+
+async def test_a_coordinator_that_stood_still_hears_its_members_before_they_count_as_gone() -> None:
+    clock = JumpingClock()
+    async with (
+        running_parts() as parts,
+        asyncio.timeout(SECONDS_MAX),
+        running(coordinator_of(parts, clock=clock)) as groups,
+    ):
+        member_id = await stable(groups, session_ms=1_000)
+        clock.stood_still_s = 60.0
+        begun_s = clock.monotonic_s()
+        while clock.monotonic_s() < begun_s + 1.5:
+            await _turn()
+            assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
 
 
 async def test_a_refused_entry_is_told_and_the_group_goes_on_from_the_ledger() -> None:
