@@ -91,12 +91,12 @@ def _upgrade_member(found: ConsumerGroup, group: ClassicGroup, member: ClassicMe
 
 
 def by_id(found: TopicPartitions, find_topic: FindTopic) -> Partitions:
-    """The partitions of topics that exist, by their ids."""
+    """The same by the ids of topics; those of topics that do not exist are left out."""
     indexes: dict[TopicId, set[PartitionIndex]] = {}
     for name, rows in found:
         topic = find_topic(name)
         if topic is not None:
-            indexes.setdefault(topic[0], set()).update(PartitionIndex(index) for index in rows if 0 <= index < topic[1])
+            indexes.setdefault(topic[0], set()).update(PartitionIndex(index) for index in rows if index >= 0)
     return partitions(indexes)
 
 

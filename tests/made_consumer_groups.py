@@ -136,3 +136,19 @@ class Coordinated:
 
     def epoch(self, member: str) -> int:
         return self.group.assignment(member).epoch
+
+
+def subscription(*topics: str, has: Mapping[str, Iterable[int]] | None = None) -> bytes:
+    """What a classic consumer says in JoinGroup, version 1."""
+
+    def text(value: str) -> bytes:
+        return len(value).to_bytes(2, "big") + value.encode()
+
+    def number(value: int) -> bytes:
+        return value.to_bytes(4, "big", signed=True)
+
+    parts = [b"\0\1", number(len(topics)), *map(text, topics), number(-1), number(len(has or {}))]
+    for topic, indexes in (has or {}).items():
+        rows = list(indexes)
+        parts += [text(topic), number(len(rows)), *map(number, rows)]
+    return b"".join(parts)

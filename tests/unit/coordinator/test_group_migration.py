@@ -1,0 +1,128 @@
+"""What a group becomes when its members change the protocol: from classic to consumer, and back.
+
+Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup (Kafka 4.3).
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.consumer_group_values import ConsumerGroup, GroupPhase
+from coordinator.group_migration import (
+    NotMigratable,
+    by_id,
+    downgraded,
+    is_classic_but_for,
+    upgraded,
+)
+from coordinator.groups import ClassicGroup, ClassicMember
+from protocol.consumer_protocol import read_assignment, write_assignment
+from protocol.types import TopicId
+from tests.made_consumer_groups import Coordinated, owned, subscription, topic_id
+
+TOPICS = Coordinated({"t": 4, "u": 2})
+
+
+def name_of(found: TopicId) -> str | None:
+    return next((name for name in TOPICS.topics if topic_id(name) == found), None)
+
+
+def member(member_id: str, partitions: list[int], **other: object) -> ClassicMember:
+    return replace(
+        ClassicMember(
+            member_id=member_id,
+            group_instance_id=None,
+            client_id="c",
+            client_host="/h",
+            rebalance_timeout_ms=60_000,
+            session_timeout_ms=10_000,
+            protocols=(("range", subscription("t", "gone")), ("sticky", subscription("t"))),
+            assignment=write_assignment({"t": partitions}, 1),
+        ),
+        **other,  # type: ignore[arg-type]
+    )
+
+
+def classic(*members: ClassicMember, **other: object) -> ClassicGroup:
+    return replace(
+        ClassicGroup(
+            generation=7, protocol_type="consumer", protocol="range", leader="a", members=members, is_synced=True
+        ),
+        **other,  # type: ignore[arg-type]
+    )
+
+
+BOTH = classic(member("a", [0, 1]), member("b", [2, 3], group_instance_id="i"))
+
+
+class TestUpgrading:
+    def test_members_stay_with_what_they_have(self) -> None:
+        group = upgraded(BOTH, TOPICS.find_topic)
+        assert (group.epoch, group.target_epoch, group.phase()) == (7, 7, GroupPhase.STABLE)
+        assert group.targets == {"a": owned(t=[0, 1]), "b": owned(t=[2, 3])}
+        found = group.members["b"]
+        assert (found.instance_id, found.subscribed_names, found.rebalance_timeout_ms) == ("i", ("gone", "t"), 60_000)
+        assert found.classic is not None
+        assert found.classic.session_timeout_ms == 10_000
+
+    def test_what_is_not_synced_yet_is_nobodys(self) -> None:
+        group = upgraded(replace(BOTH, is_synced=False), TOPICS.find_topic)
+        assert group.targets == {}
+
+    def test_topics_that_are_gone_are_left_out(self) -> None:
+        assignment = write_assignment({"gone": [1], "t": [3]}, 1)
+        group = upgraded(classic(member("a", [], assignment=assignment)), TOPICS.find_topic)
+        assert group.targets == {"a": owned(t=[3])}
+
+    @pytest.mark.parametrize(
+        "group",
+        [
+            classic(member("a", []), protocol_type="connect"),
+            classic(member("a", [], assignment=b"part")),
+            classic(member("a", [], protocols=(("range", b"x"),))),
+            classic(member("a", [], assignment=write_assignment({}, 0)[:-4] + b"\0\0\0\1x")),
+            classic(member("a", [0]), member("b", [0])),
+        ],
+    )
+    def test_what_would_lose_something_stays_as_it_is(self, group: ClassicGroup) -> None:
+        with pytest.raises(NotMigratable):
+            upgraded(group, TOPICS.find_topic)
+
+
+class TestDowngrading:
+    def test_it_is_what_was_upgraded(self) -> None:
+        group = upgraded(BOTH, TOPICS.find_topic)
+        assert is_classic_but_for(group, ())
+        back = downgraded(group, (), name_of)
+        assert (back.generation, back.leader, back.protocol, back.is_synced) == (7, "a", "range", True)
+        assert [read_assignment(each.assignment).partitions for each in back.members] == [
+            (("t", (0, 1)),),
+            (("t", (2, 3)),),
+        ]
+        assert [each.protocols for each in back.members] == [each.protocols for each in BOTH.members]
+
+    def test_who_leaves_is_not_in_it(self) -> None:
+        group = upgraded(BOTH, TOPICS.find_topic)
+        group.members["b"] = replace(group.members["b"], classic=None)
+        assert not is_classic_but_for(group, ())
+        assert is_classic_but_for(group, ["b"])
+        assert [each.member_id for each in downgraded(group, ["b"], name_of).members] == ["a"]
+
+    def test_the_protocol_is_one_that_all_support(self) -> None:
+        group = upgraded(BOTH, TOPICS.find_topic)
+        found = group.members["b"]
+        assert found.classic is not None
+        group.members["b"] = replace(found, classic=replace(found.classic, protocols=found.classic.protocols[1:]))
+        assert downgraded(group, (), name_of).protocol == "sticky"
+
+    def test_topics_that_are_gone_are_left_out(self) -> None:
+        group = upgraded(classic(member("a", [0])), TOPICS.find_topic)
+        (found,) = downgraded(group, (), lambda _: None).members
+        assert read_assignment(found.assignment).partitions == ()
+
+    def test_nobody_is_no_group(self) -> None:
+        assert not is_classic_but_for(ConsumerGroup(), ())
+
+
+def test_partitions_are_found_by_name() -> None:
+    assert by_id((("u", (1, 1, -1)), ("gone", (0,)), ("t", (0,))), TOPICS.find_topic) == owned(t=[0], u=[1])
