@@ -1,0 +1,179 @@
+"""Groups that change their protocol on their coordinator (KIP-848): who is asked, and what is in the ledger."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.classic_messages import Leaver, Sync, Ticket
+from coordinator.commands import Done
+from coordinator.groups import ClassicGroup, ClassicMember
+from protocol.consumer_protocol import write_assignment
+from protocol.errors import ErrorCode
+from tests.made_consumer_groups import beat, subscription
+from tests.unit.agent.test_consumer_groups import Agent, one_agent
+from tests.unit.coordinator.test_consumer_group_classic import ask
+
+SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
+
+SYNC = Sync(
+    ticket=Ticket(0),
+    member_id="m",
+    group_instance_id=None,
+    generation=6,
+    protocol_type="consumer",
+    protocol="range",
+    assignments=(),
+)
+
+
+def classic(member_id: str, partitions: list[int]) -> ClassicMember:
+    return ClassicMember(
+        member_id=member_id,
+        group_instance_id=None,
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout_ms=30_000,
+        session_timeout_ms=10_000,
+        protocols=(("range", subscription("t")),),
+        assignment=write_assignment({"t": partitions}, 1),
+    )
+
+
+def generation(number: int, *members: ClassicMember, protocol_type: str = "consumer") -> ClassicGroup:
+    return ClassicGroup(
+        generation=number,
+        protocol_type=protocol_type,
+        protocol="range" if members else None,
+        leader=members[0].member_id if members else None,
+        members=members,
+        is_synced=True,
+    )
+
+
+async def write(agent: Agent, group: ClassicGroup) -> None:
+    """Put a classic group into the ledger."""
+    await agent.ledger.claim("g")
+    assert await agent.ledger.write("g", group) == Done()
+
+
+def value(agent: Agent) -> ClassicGroup:
+    found = agent.parts.metadata.state.groups["g"].value
+    assert isinstance(found, ClassicGroup)
+    return found
+
+
+async def test_the_first_member_of_the_consumer_protocol_takes_the_group_with_it() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await write(agent, generation(5, classic("m", [0, 1])))
+        answer = await agent.say(beat("a"))
+        assert (answer.epoch, answer.assigned) == (6, ())
+        assert sorted(agent.group.members) == ["a", "m"]
+        assert await agent.classic.heartbeat("g", "m", None, 5) is ErrorCode.rebalance_in_progress
+        joined = await (await agent.classic.join("g", ask("m", has={"t": [0, 1]})))
+        assert (joined.error_code, joined.generation) == (ErrorCode.none, 5)
+        joined = await (await agent.classic.join("g", ask("m", has={"t": [0]})))
+        assert joined.generation == 6
+        synced = await (await agent.classic.sync("g", SYNC))
+        assert synced.assignment == write_assignment({"t": [0]}, 1)
+        assert (await agent.say(beat("a", 6))).assigned is not None
+        assert await agent.classic.heartbeat("g", "m", None, 6) is ErrorCode.none
+
+
+async def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
+    async with one_agent(**SETTINGS | {"group.initial.rebalance.delay.ms": "60000"}) as agent:
+        waiting = await agent.classic.join("g", ask("", needs_known_id=False))
+        assert not waiting.done()
+        assert (await agent.say(beat("a"))).epoch == 2
+        assert (await waiting).error_code is ErrorCode.rebalance_in_progress
+        joined = await (await agent.classic.join("g", ask("new")))
+        assert (joined.error_code, joined.generation) == (ErrorCode.none, 3)
+
+
+@pytest.mark.parametrize(
+    ("group", "configs"),
+    [
+        (generation(5, classic("m", [0])), {"group.consumer.migration.policy": "disabled"}),
+        (generation(5, classic("m", [0])), {"group.consumer.migration.policy": "downgrade"}),
+        (generation(5, classic("m", [0]), protocol_type="connect"), {}),
+        (generation(5, replace(classic("m", [0]), assignment=b"part")), {}),
+        (generation(5, classic("m", [0]), classic("n", [1])), {"group.consumer.max.size": "1"}),
+    ],
+)
+async def test_a_group_that_cannot_change_stays_as_it_is(group: ClassicGroup, configs: dict[str, str]) -> None:
+    async with one_agent(**SETTINGS | configs) as agent:
+        await write(agent, group)
+        assert await agent.refused(beat("a")) is ErrorCode.group_id_not_found
+        assert value(agent) == group
+        assert await agent.classic.heartbeat("g", "m", None, 5) is ErrorCode.none
+
+
+async def test_members_that_are_no_consumers_are_left_alone_while_they_join() -> None:
+    async with one_agent(**SETTINGS | {"group.initial.rebalance.delay.ms": "60000"}) as agent:
+        waiting = await agent.classic.join("g", ask("", needs_known_id=False, protocol_type="connect"))
+        assert await agent.refused(beat("a")) is ErrorCode.group_id_not_found
+        assert not waiting.done()
+
+
+async def test_an_empty_classic_group_is_followed_by_higher_epochs() -> None:
+    async with one_agent(**SETTINGS | {"group.consumer.migration.policy": "disabled"}) as agent:
+        await write(agent, generation(5))
+        assert (await agent.say(beat("a"))).epoch == 6
+
+
+async def mixed(agent: Agent) -> None:
+    """The consumer `a` and the classic member `m`, with one partition each, at epoch 6."""
+    await write(agent, generation(5, classic("m", [0])))
+    await agent.say(beat("a"))
+    await (await agent.classic.join("g", ask("m", has={"t": [0]})))
+    await (await agent.classic.sync("g", SYNC))
+    await agent.say(beat("a", 6))
+
+
+async def test_when_the_last_consumer_leaves_the_rest_is_a_classic_group_that_rebalances() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await mixed(agent)
+        answer = await agent.say(beat("a", -1))
+        assert (answer.member_id, answer.epoch) == ("a", -1)
+        assert value(agent).generation == 6
+        assert [member.member_id for member in value(agent).members] == ["m"]
+        assert agent.groups.groups_count == 0
+        assert await agent.classic.heartbeat("g", "m", None, 6) is ErrorCode.rebalance_in_progress
+        joined = await (await agent.classic.join("g", ask("m")))
+        assert (joined.error_code, joined.generation, joined.leader) == (ErrorCode.none, 7, "m")
+
+
+async def test_when_the_last_consumer_is_silent_the_rest_is_a_classic_group_too() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await mixed(agent)
+        for _ in range(5):
+            await agent.wait(9)
+            assert await agent.classic.heartbeat("g", "m", None, 6) is ErrorCode.none
+        await agent.wait(1)
+        await agent.groups.look_after()
+        await agent.parts.metadata.barrier()
+        assert [member.member_id for member in value(agent).members] == ["m"]
+
+
+async def test_a_group_stays_a_consumer_group_where_it_may_not_go_back() -> None:
+    async with one_agent(**SETTINGS | {"group.consumer.migration.policy": "upgrade"}) as agent:
+        await mixed(agent)
+        await agent.say(beat("a", -1))
+        assert list(agent.group.members) == ["m"]
+
+
+async def test_a_static_consumer_that_comes_back_as_a_classic_one_takes_the_group_back() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await agent.say(beat("a", instance="i"))
+        await agent.say(beat("a", -2, instance="i"))
+        joined = await (await agent.classic.join("g", ask("", instance="i")))
+        assert (joined.error_code, joined.member_id, joined.generation) == (ErrorCode.none, "new", 2)
+        assert [member.member_id for member in value(agent).members] == ["new"]
+        assert await agent.classic.heartbeat("g", "new", "i", 2) is ErrorCode.none
+
+
+async def test_classic_members_leave_a_consumer_group() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await mixed(agent)
+        told = await agent.classic.leave("g", [Leaver("m", None), Leaver("nobody", None)])
+        assert told == (ErrorCode.none, (ErrorCode.none, ErrorCode.unknown_member_id))
+        assert list(agent.group.members) == ["a"]
