@@ -75,6 +75,7 @@ class ConsumerMember(GroupReader):
         await self.commit(set(self.positions))
         connection = await self.link.connection()
         self.give_up(self.owned | self._target)
+        self.world.groups.leaves(self.identity.member_id, self.group_id)
         epoch = LEAVE_EPOCH if self.identity.instance_id is None else LEAVE_STATIC_EPOCH
         try:
             told = await self._ask(connection, replace(self.identity, generation=epoch), None, is_full=False)
@@ -88,12 +89,13 @@ class ConsumerMember(GroupReader):
 
     def give_up(self, places: Collection[Place]) -> None:
         super().give_up(places)
-        self.world.groups.gives_up(self.owner, self.group_id, places)
+        self.world.groups.gives_up(self.identity.member_id, self.group_id, places)
 
     def fails(self, error: int, what: str) -> None:
         self.world.around.history.note(self.name, "group error", f"{ErrorCode(error).name} for {what}")
         match error:
             case ErrorCode.unknown_member_id | ErrorCode.fenced_member_epoch | ErrorCode.group_id_not_found:
+                self.world.groups.told_unknown(self.identity.member_id, self.group_id, error)
                 self.identity = replace(self.identity, generation=JOIN_EPOCH)
                 self._is_lost = True
             case ErrorCode.fenced_instance_id | ErrorCode.unreleased_instance_id:
@@ -125,7 +127,7 @@ class ConsumerMember(GroupReader):
     async def _report(self, connection: ClientConnection) -> HeartbeatTold | None:
         """One heartbeat; None where it has to be sent again."""
         who, asked_s = self.identity, self.world.around.loop.time()
-        groups, epochs = self.world.groups, f"{self.group_id}/{self.owner}"
+        groups, epochs = self.world.groups, f"{self.group_id}/{self.identity.member_id}"
         at_least = groups.newest(epochs)
         is_full = who.generation == JOIN_EPOCH or self._reported is None
         owned = None if self.owned == self._reported and not is_full else set(self.owned)
@@ -147,8 +149,7 @@ class ConsumerMember(GroupReader):
         if told.assignment is not None:
             self._aim_at(self._places(told.assignment))
         if self.owned <= self._target:
-            seconds = min(self.group_plan.session_ms, self.group_plan.rebalance_ms) / 1000
-            groups.is_counted_in(self.owner, self.group_id, asked_s + seconds)
+            self.is_heard_of(asked_s)
         return told
 
     async def _ask(
@@ -174,8 +175,8 @@ class ConsumerMember(GroupReader):
 
     def _aim_at(self, target: set[Place]) -> None:
         """Its coordinator says what it should have; what it never took it need not give up."""
-        self.world.groups.gives_up(self.owner, self.group_id, self._target - target - self.owned)
-        self.world.groups.given(self.owner, self.group_id, target)
+        self.world.groups.gives_up(self.identity.member_id, self.group_id, self._target - target - self.owned)
+        self.world.groups.given(self.identity.member_id, self.group_id, target)
         self._target = target
 
     # Assignments.
@@ -202,4 +203,6 @@ class ConsumerMember(GroupReader):
         return wire.read_epoch_commit(told)
 
     def begins_commit(self, offsets: Mapping[Place, int]) -> Commit:
-        return self.world.groups.sends_commit_of_epoch(self.group_id, self.owner, self.identity.generation, offsets)
+        return self.world.groups.sends_commit_of_epoch(
+            self.group_id, self.identity.member_id, self.identity.generation, offsets
+        )

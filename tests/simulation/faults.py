@@ -4,7 +4,7 @@ Rule: every fault has an end. Which kinds there are, and how often, says the pla
 """
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from agent.clock import SystemClock
 from coordinator.groups import group_key
@@ -20,6 +20,15 @@ CUT_SECONDS_MAX = 25.0
 COORDINATOR_CHANCE = 0.5
 JUMPS_MS = (-3_000_000, -60_000, -12_000, 9_000, 12_000, 60_000, 3_000_000)
 """Of a wall clock: within what is allowed, and beyond it; within the hour of message.timestamp.after.max.ms."""
+
+
+def coordinator_of(group_id: str, around: Surroundings, agents: Sequence[AgentInWorld]) -> AgentInWorld | None:
+    """Whose group it is, as the ledger has it."""
+    sessions = around.ledger.truth.state.sessions
+    owner = owner_of(group_key(group_id), sessions)
+    name = None if owner is None else sessions[owner].name
+    return next((agent for agent in agents if agent.name == name), None)
+
 
 Strike = Callable[[AgentInWorld], Awaitable[None]]
 
@@ -72,12 +81,10 @@ class Faults:
     def _victim(self) -> AgentInWorld:
         """Anybody; where there are groups, as often the one that coordinates some group."""
         if self._around.plan.groups and self._chance.random() < COORDINATOR_CHANCE:
-            truth = self._around.ledger.truth.state
             group_id = self._chance.choice(group_ids(self._around.plan))
-            owner = owner_of(group_key(group_id), truth.sessions)
-            for agent in self._agents:
-                if owner is not None and truth.sessions[owner].name == agent.name:
-                    return agent
+            coordinator = coordinator_of(group_id, self._around, self._agents)
+            if coordinator is not None:
+                return coordinator
         return self._chance.choice(self._agents)
 
     async def keep_up(self) -> None:

@@ -19,6 +19,8 @@ from tests.simulation.wire import Place
 
 STALE_SECONDS_MAX = 16.0
 """For how long a coordinator that is cut off may call a generation the newest: the lease, and what a request takes."""
+GONE = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.group_id_not_found})
+"""What a member is told that is none any more."""
 FINAL = frozenset(
     {
         ErrorCode.illegal_generation,
@@ -78,7 +80,8 @@ class GroupAuditor:
 
     def told_generation(self, who: str, group_id: str, generation: int, at_least: int) -> None:
         """A JoinGroup or SyncGroup succeeded, and what was the newest generation when it was sent."""
-        self._history.note(who, "generation told", f"{group_id} {generation}")
+        if generation != self.newest(group_id):
+            self._history.note(who, "generation told", f"{group_id} {generation}")
         if generation < at_least:
             self._history.violation(
                 f"{who} is told of generation {generation} of {group_id}, after somebody was told of {at_least}"
@@ -87,12 +90,29 @@ class GroupAuditor:
             self._newest[group_id].append((self._now_s(), generation))
 
     def told_alive(self, who: str, group_id: str, generation: int, asked_s: float) -> None:
-        """A heartbeat was answered without an error."""
+        """A heartbeat of a member of a classic group was answered without an error."""
         newer_s = next((told_s for told_s, newer in self._newest[group_id] if newer > generation), asked_s)
         if newer_s < asked_s - STALE_SECONDS_MAX:
             self._history.violation(
                 f"{who} may stay in generation {generation} of {group_id}, {asked_s - newer_s:.1f} s after somebody "
                 f"was told of a newer one (S13)"
+            )
+
+    def is_counted_in(self, who: str, group_id: str, until_s: float) -> None:
+        """A member was heard of: until then its coordinator, whoever that will be, cannot take it for gone."""
+        self._counted_until_s[group_id, who] = until_s
+
+    def leaves(self, who: str, group_id: str) -> None:
+        """A member may be taken for gone from now on."""
+        self._counted_until_s.pop((group_id, who), None)
+
+    def told_unknown(self, who: str, group_id: str, error: int) -> None:
+        """A member is told that it is none, or not in this generation."""
+        until_s = self._counted_until_s.pop((group_id, who), 0.0)
+        if error in GONE and self._now_s() < until_s:
+            self._history.violation(
+                f"{who} is told {ErrorCode(error).name}, though {group_id} may not give it up for another "
+                f"{until_s - self._now_s():.1f} s"
             )
 
     def assigned(self, who: str, group_id: str, generation: int, places: Iterable[Place]) -> None:
@@ -105,10 +125,6 @@ class GroupAuditor:
                 )
 
     # Assignments of the consumer protocol.
-
-    def is_counted_in(self, who: str, group_id: str, until_s: float) -> None:
-        """A heartbeat was answered: until then nothing is taken from a member that it does not give up."""
-        self._counted_until_s[group_id, who] = until_s
 
     def given(self, who: str, group_id: str, places: Iterable[Place]) -> None:
         """A member is told what it should have."""

@@ -145,6 +145,11 @@ class GroupReader(Consumer):
         elif error != ErrorCode.coordinator_load_in_progress:
             self.world.around.history.violation(f"{self.name} was told {ErrorCode(error).name} for {what}")
 
+    def is_heard_of(self, asked_s: float) -> None:
+        """A heartbeat that was sent then was answered, and asked for nothing."""
+        seconds = min(self.group_plan.session_ms, self.group_plan.rebalance_ms) / 1000
+        self.world.groups.is_counted_in(self.identity.member_id, self.group_id, asked_s + seconds)
+
     # Reading.
 
     async def read_some(self) -> None:
@@ -281,6 +286,7 @@ class ClassicMember(GroupReader):
             return
         await self.commit(set(self.positions))
         connection = await self.link.connection()
+        self.world.groups.leaves(self.identity.member_id, self.group_id)
         body = wire.leave_group(self.identity)
         try:
             told = await self.ask_coordinator(connection, wire.LEAVE_GROUP, wire.LEAVE_GROUP_VERSION, body)
@@ -294,6 +300,7 @@ class ClassicMember(GroupReader):
             case ErrorCode.rebalance_in_progress:
                 self._must_join = True
             case ErrorCode.unknown_member_id | ErrorCode.illegal_generation:
+                self.world.groups.told_unknown(self.identity.member_id, self.group_id, error)
                 is_known = error == ErrorCode.illegal_generation
                 member_id = self.identity.member_id if is_known else ""
                 self.identity = replace(self.identity, member_id=member_id, generation=-1)
@@ -319,6 +326,7 @@ class ClassicMember(GroupReader):
             error = wire.read_heartbeat(told)
             if not error:
                 self.world.groups.told_alive(self.name, self.group_id, who.generation, asked_s)
+                self.is_heard_of(asked_s)
             elif who == self.identity and not self._must_join:
                 self.fails(error, "a heartbeat")
 

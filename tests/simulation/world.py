@@ -8,7 +8,7 @@ import asyncio
 import gc
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -71,19 +71,25 @@ class Verdict:
     records_read: int
 
 
-def run(seed: int) -> Verdict:
-    """Run one seed."""
+Scene = Callable[[ClientWorld], Awaitable[None]]
+"""What happens in the place of faults, while clients work."""
+
+
+def run(seed: int, plan: Plan | None = None, scene: Scene | None = None) -> Verdict:
+    """Run one seed. `plan`: instead of what it draws."""
     warm_kernels()  # as every agent does soon after its start: until then small parts are encoded in a thread
     history = History()
     with _undisturbed(), logs_in(history):
-        return _World(seed, history).run()
+        return _World(seed, history, plan, scene).run()
 
 
 class _World:
-    def __init__(self, seed: int, history: History) -> None:
+    def __init__(self, seed: int, history: History, plan: Plan | None, scene: Scene | None) -> None:
         self._seed = seed
+        self._scene = scene
         chance = random.Random(seed)
-        self.plan = draw(chance)
+        drawn = draw(chance)
+        self.plan = drawn if plan is None else plan
         self.history = history
         self.loop = SimulatedLoop(chance, choice_max=self.plan.choice_max, steps_max=STEPS_MAX)
         self.history.loop = self.loop
@@ -192,7 +198,9 @@ class _World:
             for_ever_in_groups = [tasks.create_task(program.run()) for program in self._groups.programs]
             faults = self._begin_faults(tasks)
             sending = [tasks.create_task(sender.run()) for sender in senders]
-            if plan.ledger_loss is None:
+            if self._scene is not None:
+                await self._scene(self._clients)
+            elif plan.ledger_loss is None:
                 await self._clock.sleep(plan.seconds)
             else:
                 await self._clock.sleep(plan.seconds / 2)
