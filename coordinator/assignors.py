@@ -143,10 +143,11 @@ def _assign_unlike(
     # What few may have comes first; then the rest evens out what that left uneven.
     for members, topics in sorted(classes.items(), key=lambda row: (len(row[0]), row[0])):
         _deal(members, [(topic_id, index) for topic_id in topics for index in sorted(free[topic_id])], owned, loads)
-    for _ in range(BALANCING_ROUNDS_MAX):
-        moves = [_even_out(members, topics, owned, loads) for members, topics in classes.items()]
-        if not any(moves):
-            break
+    rounds_count = 0
+    while rounds_count < BALANCING_ROUNDS_MAX and any(
+        [_even_out(members, topics, owned, loads) for members, topics in classes.items()]
+    ):
+        rounds_count += 1
     return _result(owned)
 
 

@@ -233,8 +233,7 @@ class GroupCopy:
         for rows in (assignment.assigned, assignment.revoking):
             for topic_id, found in rows:
                 for partition, _ in found:
-                    if self._owners.get((topic_id, partition)) == member_id:
-                        del self._owners[topic_id, partition]
+                    self._owners.pop((topic_id, partition), None)
 
 
 def _add(counts: Counter[str], name: str, by: int) -> None:

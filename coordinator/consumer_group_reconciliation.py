@@ -20,6 +20,7 @@ Source: org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuil
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from coordinator.consumer_group_values import (
     MemberAssignment,
@@ -65,6 +66,8 @@ def reconcile(standing: MemberAssignment, aim: Aim, said: Partitions | None) -> 
             return _drop_unsubscribed(standing, aim, said) if aim.has_changed else standing
         case MemberState.UNRELEASED_PARTITIONS:
             return _next_step(standing, aim, said)
+        case _:
+            assert_never(standing.state)
 
 
 def has_only(said: Partitions | None, assigned: OwnedPartitions) -> bool:

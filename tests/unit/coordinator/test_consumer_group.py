@@ -378,6 +378,9 @@ class TestRegularExpressions:
         answer = group.say(beat("a", 2))
         assert (answer.epoch, group.has("a")) == (3, owned(t=[0, 1]))
 
+    def test_where_there_is_none_nothing_is_looked_up(self) -> None:
+        assert self.resolve(one(), are_topics_new=True) == []
+
     def test_names_and_an_expression_are_put_together(self) -> None:
         group = Coordinated({"t": 2, "u": 1})
         group.say(beat("a", names=["u"], regex="x"))
