@@ -213,7 +213,7 @@ class JavaMember(Member):
             while not self._is_leaving.is_set():
                 assert process.is_running, process.stderr
                 self._take(process.read_lines())
-                time.sleep(POLL_SECONDS)
+                self._is_leaving.wait(POLL_SECONDS)
             process.stop()
             self._take(process.read_lines())
 
@@ -246,4 +246,4 @@ def wait_until(is_true: Callable[[], bool], what: str, *, seconds_max: float = S
     deadline_s = time.monotonic() + seconds_max
     while not is_true():
         assert time.monotonic() < deadline_s, f"{what} did not come within {seconds_max} s"
-        time.sleep(0.02)
+        threading.Event().wait(0.02)
