@@ -36,6 +36,7 @@ from coordinator.state import SessionState
 from protocol.errors import ErrorCode
 from protocol.limits import (
     COORDINATORS_CACHED_MAX,
+    GROUP_ID_BYTES_MAX,
     GROUP_IDS_PER_CLAIM_MAX,
     GROUP_LEDGER_SECONDS_MAX,
     OFFSET_METADATA_CHARS_PER_ENTRY_MAX,
@@ -118,6 +119,8 @@ class GroupLedger:
 
     async def claim(self, group_id: str) -> GroupState:
         """The group, claimed by this agent: at once where it is already, else by an entry. Raises `NotCoordinator`."""
+        if len(group_id.encode()) > GROUP_ID_BYTES_MAX:
+            raise NotCoordinator(ErrorCode.invalid_group_id)
         if not self.is_mine(group_id):
             error_code = await self._claim(group_id)
             if error_code is not ErrorCode.none:
@@ -234,13 +237,17 @@ class GroupLedger:
         entry: list[tuple[_Commit, OffsetRow]] = []
         chars_count = 0
         for commit in commits:
+            is_named = False
             for row in commit.rows:
+                chars = len(row.metadata) + (0 if is_named else len(commit.group_id))
                 is_full = len(entry) >= OFFSETS_PER_COMMIT_ENTRY_MAX
-                if is_full or (entry and chars_count + len(row.metadata) > OFFSET_METADATA_CHARS_PER_ENTRY_MAX):
+                if is_full or (entry and chars_count + chars > OFFSET_METADATA_CHARS_PER_ENTRY_MAX):
                     self._submit(entry)
                     entry, chars_count = [], 0
+                    chars = len(row.metadata) + len(commit.group_id)
                 entry.append((commit, row))
-                chars_count += len(row.metadata)
+                chars_count += chars
+                is_named = True
         if entry:
             self._submit(entry)
 

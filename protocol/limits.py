@@ -232,7 +232,7 @@ OFFSETS_PER_ENTRY_MAX = 10_000
 OFFSETS_PER_COMMIT_ENTRY_MAX = 2_000
 """Committed offsets that one entry is written with, of many groups together: applying it holds up every agent."""
 OFFSET_METADATA_CHARS_PER_ENTRY_MAX = 128 * KIB
-"""Metadata of committed offsets in one entry; a single offset's may be more."""
+"""Metadata of committed offsets in one entry, and the ids of their groups; a single offset's may be more."""
 OFFSET_METADATA_BYTES_MAX = (1 << 15) - 1
 """Of one committed offset, whatever offset.metadata.max.bytes says: old versions' answers hold no longer text."""
 OFFSETS_TOLD_MAX = ARRAY_LENGTH_MAX
@@ -241,6 +241,8 @@ EXPIRING_GROUPS_PER_ENTRY_MAX = 500
 """Groups that one entry looks through for offsets that are kept for long enough."""
 EXPIRING_GROUP_CHARS_PER_ENTRY_MAX = 128 * KIB
 """Their ids together; a single one may be longer."""
+GROUP_ID_BYTES_MAX = KIB
+"""In UTF-8. Entries name many groups."""
 GROUP_IDS_PER_CLAIM_MAX = 500
 """Groups that one entry claims."""
 GROUP_LEDGER_SECONDS_MAX = 10.0

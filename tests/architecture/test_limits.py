@@ -195,6 +195,7 @@ def test_committed_offsets_of_one_entry_fit_into_it() -> None:
     of_metadata = limits.OFFSET_METADATA_CHARS_PER_ENTRY_MAX * utf_8_bytes_of_most
     assert of_rows + of_metadata + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
     assert limits.OFFSETS_PER_COMMIT_ENTRY_MAX <= limits.OFFSETS_PER_ENTRY_MAX
+    assert limits.GROUP_IDS_PER_CLAIM_MAX * limits.GROUP_ID_BYTES_MAX < limits.LEDGER_ENTRY_BYTES_MAX
     of_ids = limits.EXPIRING_GROUP_CHARS_PER_ENTRY_MAX * utf_8_bytes_of_most
     assert of_ids + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
 

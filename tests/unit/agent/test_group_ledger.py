@@ -12,7 +12,7 @@ from coordinator.command_codec import decode
 from coordinator.commands import Done, EndSession, Refused, StartDrain
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
-from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX
+from protocol.limits import GROUP_ID_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import Offset, PartitionIndex
 from tests.made_commands import TOPIC, create, start
 from tests.made_groups import GENERATION, JOINED, generation, member
@@ -153,6 +153,17 @@ async def test_long_metadata_takes_entries_of_its_own() -> None:
         before = parts.metadata.entries_applied_count
         assert set(await groups.commit("g", [row(1, 0, "x" * 100_000), row(2, 1, "y" * 100_000)])) == {ErrorCode.none}
         assert parts.metadata.entries_applied_count == before + 2
+
+
+async def test_long_ids_of_groups_take_entries_of_their_own_and_longer_ones_are_invalid() -> None:
+    async with one_agent() as (parts, groups):
+        ids = [f"{number:03}" + "x" * (GROUP_ID_BYTES_MAX - 3) for number in range(300)]
+        await asyncio.gather(*map(groups.claim, ids))
+        before = parts.metadata.entries_applied_count
+        told = await asyncio.gather(*(groups.commit(each, [row(1), row(2, 1)]) for each in ids))
+        assert [list(codes) for codes in told] == [[ErrorCode.none] * 2] * len(ids)
+        assert parts.metadata.entries_applied_count == before + 3
+        assert await refusal(groups, "\N{EURO SIGN}" * (GROUP_ID_BYTES_MAX // 3 + 1)) is ErrorCode.invalid_group_id
 
 
 async def test_a_commit_and_a_write_keep_their_order() -> None:
