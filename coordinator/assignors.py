@@ -144,9 +144,9 @@ def _assign_unlike(
     for members, topics in sorted(classes.items(), key=lambda row: (len(row[0]), row[0])):
         _deal(members, [(topic_id, index) for topic_id in topics for index in sorted(free[topic_id])], owned, loads)
     rounds_count = 0
-    while rounds_count < BALANCING_ROUNDS_MAX and any(
-        [_even_out(members, topics, owned, loads) for members, topics in classes.items()]
-    ):
+    moved_count = 1
+    while moved_count and rounds_count < BALANCING_ROUNDS_MAX:
+        moved_count = sum(_even_out(members, topics, owned, loads) for members, topics in classes.items())
         rounds_count += 1
     return _result(owned)
 
