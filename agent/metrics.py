@@ -196,6 +196,7 @@ class Metrics:
         self.group_generations = self._counted(
             "group_generations", "Rebalances of classic groups that began a generation here."
         )
+        self.offsets_committed = self._counter("offsets_committed", "Offsets that groups committed through this agent.")
 
     def request(self, api: str, version: int) -> RequestMetrics:
         """The bound metrics of one API in one version."""

@@ -78,6 +78,7 @@ async def commit_offsets(
     for future in handed:
         count = min(OFFSETS_PER_COMMIT_ENTRY_MAX, len(rows) - len(told))
         told += map(as_told, future.result()) if future.done() else [ErrorCode.coordinator_not_available] * count
+    services.metrics.offsets_committed.inc(told.count(ErrorCode.none))
     return told
 
 

@@ -118,6 +118,7 @@ class TestCommit:
             unknown = ErrorCode.unknown_topic_or_partition
             assert told_codes == [(0, NONE), (7, unknown), (0, NONE), (-1, unknown)]
             assert offsets_of(await told(services)) == {0: 3}
+            assert services.metrics.offsets_committed._value.get() == 2
 
     async def test_topics_have_ids_from_version_10_on(self) -> None:
         async with serving() as services:
