@@ -194,11 +194,9 @@ class GroupCoordinator:
         if live is None:
             return ErrorCode.unknown_member_id
         now_s = self._clock.monotonic_s()
-        error = live.machine.check_commit(
+        return live.machine.check_commit(
             member_id, group_instance_id, generation, is_transactional=is_transactional, now_s=now_s
         )
-        self._changed(live)
-        return error
 
     async def describe(self, group_id: str) -> Description | None:
         """A group that this agent may speak for, as it is now; None where it does not exist, or is not a classic one.
