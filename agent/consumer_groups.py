@@ -10,7 +10,7 @@ Heartbeats that change nothing cost no entry. Regular expressions are looked up 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agent.clock import Clock
@@ -58,7 +58,7 @@ from protocol.limits import (
     GROUP_CHECK_INTERVAL_S,
     GROUP_IDS_PER_CLAIM_MAX,
 )
-from protocol.types import SessionId, TopicId
+from protocol.types import PartitionIndex, SessionId, TopicId
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +205,14 @@ class ConsumerGroups:
     # What others ask
 
     def check_commit(
-        self, group: GroupState, *, member_id: str, epoch: int, api_version: int, is_transactional: bool = False
+        self,
+        group: GroupState,
+        *,
+        member_id: str,
+        epoch: int,
+        api_version: int,
+        partitions: Iterable[tuple[TopicId, PartitionIndex]],
+        is_transactional: bool = False,
     ) -> ErrorCode:
         """Whether offsets may be committed in that name, for a consumer group that this agent has claimed.
 
@@ -216,7 +223,12 @@ class ConsumerGroups:
         value = group.value if live is None else live.group.group
         assert isinstance(value, ConsumerGroup), f"group {group.group_id!r} is no consumer group"
         return commit_error(
-            value, member_id=member_id, epoch=epoch, api_version=api_version, is_transactional=is_transactional
+            value,
+            member_id=member_id,
+            epoch=epoch,
+            api_version=api_version,
+            partitions=partitions,
+            is_transactional=is_transactional,
         )
 
     def has_members(self, group_id: str) -> bool:
@@ -367,6 +379,7 @@ class ConsumerGroups:
             max_size=self._size_max,
             assignors=self._assignors,
             regex_refresh_ms=self._regex_refresh_ms,
+            assignment_interval_ms=int(group_value(configs, self._broker_configs, "consumer.assignment.interval.ms")),
         )
 
     def _find_topic(self, name: str) -> tuple[TopicId, int] | None:
@@ -416,6 +429,9 @@ class ConsumerGroups:
             change = live.group.fence(gone, self._find_topic)
             if change is not None:
                 live.write(change)
+        change = live.group.assign(self._config(live.group_id), self._find_topic, self._clock.monotonic_s())
+        if change is not None:
+            live.write(change)
         if live.is_idle:
             self._lose(live)
 

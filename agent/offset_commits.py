@@ -38,6 +38,7 @@ def commit_error(
     group_instance_id: str | None,
     generation: int,
     api_version: int,
+    rows: Sequence[OffsetRow],
 ) -> ErrorCode:
     """What the coordinator of the group's kind says to a commit in that name; `generation` is a member epoch to one."""
     group = services.state.groups.get(group_id)
@@ -45,7 +46,11 @@ def commit_error(
         return ErrorCode.not_coordinator
     if isinstance(group.value, ConsumerGroup) or services.consumer_groups.is_live(group_id):
         return services.consumer_groups.check_commit(
-            group, member_id=member_id, epoch=generation, api_version=api_version
+            group,
+            member_id=member_id,
+            epoch=generation,
+            api_version=api_version,
+            partitions=((row.topic_id, row.partition) for row in rows),
         )
     return services.groups.check_commit(
         group_id,
@@ -57,18 +62,18 @@ def commit_error(
 
 
 async def commit_offsets(
-    services: Services, group_id: str, rows: Sequence[OffsetRow], judge: Callable[[], ErrorCode]
+    services: Services, group_id: str, rows: Sequence[OffsetRow], judge: Callable[[Sequence[OffsetRow]], ErrorCode]
 ) -> list[ErrorCode]:
     """An error for each row, once it is applied or offsets.commit.timeout.ms is over; it may be applied later then.
 
-    `judge` says whether the group's coordinator, which this agent has to be, takes them.
+    `judge` says of some of the rows whether the group's coordinator, which this agent has to be, takes them.
     """
     handed: list[asyncio.Future[Sequence[ErrorCode]]] = []
     for first in range(0, len(rows), OFFSETS_PER_COMMIT_ENTRY_MAX):
         if first > 0:
             await services.clock.sleep(0)
         share = rows[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX]
-        error_code = judge()
+        error_code = judge(share)
         if error_code is ErrorCode.none:
             handed.append(services.group_ledger.commit(group_id, share))
         else:

@@ -11,7 +11,7 @@ one step towards it (`coordinator.consumer_group_reconciliation`).
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat, Kafka 4.3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from coordinator.consumer_group_copy import FindTopic, GroupCopy
@@ -27,7 +27,6 @@ from coordinator.consumer_group_values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    NEW_MEMBER,
     ConsumerGroup,
     ConsumerGroupChange,
     ConsumerMember,
@@ -36,7 +35,8 @@ from coordinator.consumer_group_values import (
     Partitions,
 )
 from protocol.errors import ErrorCode
-from protocol.limits import CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN
+from protocol.limits import CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX, CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN
+from protocol.types import PartitionIndex, TopicId
 
 
 class LiveConsumerGroup:
@@ -59,6 +59,10 @@ class LiveConsumerGroup:
         """By when such members must have asked for their assignment that joined."""
         self.regexes_resolved_s: float | None = None
         """When expressions were last looked up."""
+        self._assigned_s: float | None = None
+        """When the last target assignment was made here."""
+        self._assigned_rows = 0
+        """Members and partitions that it was about."""
         self._loaded_s = now_s
         self.due_s = now_s
         """`expired` has nothing to tell before."""
@@ -136,6 +140,7 @@ class LiveConsumerGroup:
         self._update_target(
             config,
             find_topic,
+            now_s,
             is_wanted=self.copy.is_new or has_other_names or (not is_same_regex and self._is_resolved(member, before)),
         )
         has_changed = has_other_names or not is_same_regex
@@ -221,13 +226,33 @@ class LiveConsumerGroup:
             return before is not None and bool(before.subscribed_regex)
         return member.subscribed_regex in self.group.regexes
 
-    def _update_target(self, config: ConsumerGroupConfig, find_topic: FindTopic, *, is_wanted: bool) -> None:
+    def _update_target(
+        self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float, *, is_wanted: bool
+    ) -> None:
         """Raise the epoch where that is wanted or topics look different; compute the assignment that it asks for."""
         topics_hash = self.copy.topics_hash(find_topic)
         if is_wanted or topics_hash != self.group.topics_hash:
             self.copy.raise_epoch(topics_hash)
-        if self.group.epoch > self.group.target_epoch:
-            self.copy.assign(self.copy.preferred_assignor(config.assignors[0]), find_topic)
+        self._assign_if_due(config, find_topic, now_s)
+
+    def _assign_if_due(self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float) -> None:
+        """Compute the target assignment, but that of a large group not for every member that comes (KIP-1263).
+
+        Differs from Kafka, which lets small groups wait too. Members of the classic protocol would ask all the while.
+        """
+        if self.group.epoch == self.group.target_epoch:
+            return
+        is_early = self._assigned_s is not None and now_s < self._assigned_s + config.assignment_interval_ms / 1000
+        if is_early and self._assigned_rows > CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX and not self.copy.has_classic:
+            return
+        self._assigned_rows = self.copy.assign(self.copy.preferred_assignor(config.assignors[0]), find_topic)
+        self._assigned_s = now_s
+
+    def assign(self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float) -> ConsumerGroupChange | None:
+        """Compute the target assignment that waited for its time, if any."""
+        if self.group.members:
+            self._assign_if_due(config, find_topic, now_s)
+        return self.copy.take_change()
 
     def _step(
         self,
@@ -405,9 +430,19 @@ def _session_timeout_ms(member: ConsumerMember, config: ConsumerGroupConfig) -> 
 
 
 def commit_error(
-    group: ConsumerGroup, *, member_id: str, epoch: int, api_version: int, is_transactional: bool = False
+    group: ConsumerGroup,
+    *,
+    member_id: str,
+    epoch: int,
+    api_version: int,
+    partitions: Iterable[tuple[TopicId, PartitionIndex]],
+    is_transactional: bool = False,
 ) -> ErrorCode:
-    """Whether a member may commit offsets. Source: ConsumerGroup.validateOffsetCommit."""
+    """Whether a member may commit offsets of these partitions.
+
+    It may at an older epoch, as long as that is not older than the one at which it was given each of them (KIP-1251).
+    Source: ConsumerGroup.validateOffsetCommit, createAssignmentEpochValidator.
+    """
     if epoch < 0 and not group.members:
         return ErrorCode.none
     member = group.members.get(member_id)
@@ -415,14 +450,21 @@ def commit_error(
         return ErrorCode.unknown_member_id
     if not is_transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
         return ErrorCode.unsupported_version
-    return _epoch_error(group, member, epoch)
+    standing = group.assignment(member_id)
+    if epoch == standing.epoch or (epoch < standing.epoch and _had_all(standing, epoch, partitions)):
+        return ErrorCode.none
+    return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
 
 
 COMMIT_VERSION_MIN = 9
 """Of OffsetCommit, for members that speak the consumer protocol."""
 
 
-def _epoch_error(group: ConsumerGroup, member: ConsumerMember, epoch: int) -> ErrorCode:
-    if epoch == group.assignments.get(member.member_id, NEW_MEMBER).epoch:
-        return ErrorCode.none
-    return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
+def _had_all(standing: MemberAssignment, epoch: int, partitions: Iterable[tuple[TopicId, PartitionIndex]]) -> bool:
+    """Whether the member owns them now, or has yet to give them up, and did so at that epoch already."""
+    given = {
+        (topic_id, index): given_at
+        for topic_id, rows in (*standing.revoking, *standing.assigned)
+        for index, given_at in rows
+    }
+    return all(given.get(each, epoch + 1) <= epoch for each in partitions)

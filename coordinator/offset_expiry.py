@@ -14,12 +14,8 @@ from typing import assert_never
 
 from coordinator.consumer_group_values import ConsumerGroup
 from coordinator.groups import ClassicGroup, CommittedOffset, GroupState
-from protocol.errors import MalformedRequest
+from protocol.consumer_protocol import PROTOCOL_TYPE, NotConsumerProtocol, read_subscribed_topics
 from protocol.types import Milliseconds, PartitionIndex, TopicId
-from protocol.wire import INT16, UNREADABLE, read_array_length, read_bytes, read_string
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
-"""Of the classic groups whose members' metadata is ConsumerProtocolSubscription."""
 
 
 def due_offsets(
@@ -59,29 +55,9 @@ def subscribed_topics(group: GroupState) -> frozenset[str] | None:
             assert_never(value)
 
 
-def parse_subscription(metadata: bytes) -> frozenset[str] | None:
-    """The topics in a consumer's metadata, as JoinGroup has it; None where it is none.
-
-    Every version begins like version 0: version, topics, user data (org.apache.kafka.clients.consumer.internals.
-    ConsumerProtocol).
-    """
-    view = memoryview(metadata)
-    try:
-        (version,) = INT16.unpack_from(view, 0)
-        count, position = read_array_length(view, INT16.size, is_flexible=False)
-        topics: set[str] = set()
-        for _ in range(count):
-            topic, position = read_string(view, position, is_flexible=False)
-            topics.add(topic)
-        read_bytes(view, position, is_flexible=False)
-    except (MalformedRequest, *UNREADABLE):
-        return None
-    return frozenset(topics) if version >= 0 else None
-
-
 def _is_settled(group: ClassicGroup) -> bool:
     """Members of a kind that is understood have their assignment."""
-    return group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.is_synced
+    return group.protocol_type == PROTOCOL_TYPE and group.is_synced
 
 
 def _kept_since_ms(group: GroupState, found: CommittedOffset) -> Milliseconds:
@@ -100,15 +76,15 @@ def _is_aged(found: CommittedOffset, since_ms: Milliseconds, now_ms: Millisecond
 def _subscribed_by_classic(group: ClassicGroup) -> frozenset[str] | None:
     if not group.members:
         return frozenset()
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if group.protocol_type != PROTOCOL_TYPE:
         return None
     topics: set[str] = set()
     for member in group.members:
         metadata = dict(member.protocols).get(group.protocol or "")
-        subscribed = None if metadata is None else parse_subscription(metadata)
-        if subscribed is None:
+        try:
+            topics.update(read_subscribed_topics(b"" if metadata is None else metadata))
+        except NotConsumerProtocol:
             return None
-        topics |= subscribed
     return frozenset(topics)
 
 

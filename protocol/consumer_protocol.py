@@ -45,13 +45,7 @@ def read_subscription(metadata: bytes) -> ConsumerSubscription:
     """What a member of JoinGroup says. Raises `NotConsumerProtocol`."""
     view = memoryview(metadata)
     try:
-        version = _read_version(view)
-        count, position = read_array_length(view, INT16.size, is_flexible=False)
-        topics: list[str] = []
-        for _ in range(count):
-            topic, position = read_string(view, position, is_flexible=False)
-            topics.append(topic)
-        _, position = read_bytes(view, position, is_flexible=False)
+        version, topics, position = _read_first_fields(view)
         owned: TopicPartitions = ()
         rack = None
         if version >= FIRST_WITH_OWNED:
@@ -61,8 +55,36 @@ def read_subscription(metadata: bytes) -> ConsumerSubscription:
         if version >= FIRST_WITH_RACK:
             rack, _ = read_nullable_string(view, position, is_flexible=False)
     except (MalformedRequest, *UNREADABLE) as error:
-        raise NotConsumerProtocol(f"{len(metadata)} bytes are no consumer's subscription: {error}") from error
-    return ConsumerSubscription(version=version, topics=tuple(topics), owned=owned, rack=rack)
+        raise _no_subscription(metadata, error) from error
+    return ConsumerSubscription(version=version, topics=topics, owned=owned, rack=rack)
+
+
+def read_subscribed_topics(metadata: bytes) -> tuple[str, ...]:
+    """The topics alone, whatever is behind what every version has. Raises `NotConsumerProtocol`.
+
+    Source: org.apache.kafka.coordinator.group.classic.ClassicGroup.computeSubscribedTopics.
+    """
+    try:
+        _, topics, _ = _read_first_fields(memoryview(metadata))
+    except (MalformedRequest, *UNREADABLE) as error:
+        raise _no_subscription(metadata, error) from error
+    return topics
+
+
+def _read_first_fields(view: memoryview) -> tuple[int, tuple[str, ...], int]:
+    """Version and topics of a subscription, and where its user data end."""
+    version = _read_version(view)
+    count, position = read_array_length(view, INT16.size, is_flexible=False)
+    topics: list[str] = []
+    for _ in range(count):
+        topic, position = read_string(view, position, is_flexible=False)
+        topics.append(topic)
+    _, position = read_bytes(view, position, is_flexible=False)
+    return version, tuple(topics), position
+
+
+def _no_subscription(metadata: bytes, error: Exception) -> NotConsumerProtocol:
+    return NotConsumerProtocol(f"{len(metadata)} bytes are no consumer's subscription: {error}")
 
 
 def read_assignment(assignment: bytes) -> ConsumerAssignment:

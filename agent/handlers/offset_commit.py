@@ -11,6 +11,7 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager.commitOffset (Kafka 4.3
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from agent.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
@@ -139,17 +140,17 @@ async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
 
 async def _commit(services: Services, request: Request, body: Any, wanted: Sequence[_Wanted]) -> list[ErrorCode]:
     """An error for each of `wanted`. The coordinator's comes before that of a note that is too long, as in Kafka."""
-    error_code = _judge(services, request, body)
+    rows = [each.row for each in wanted if each.row is not None]
+    error_code = _judge(services, request, body, rows)
     if error_code is not ErrorCode.none:
         return [error_code] * len(wanted)
-    rows = [each.row for each in wanted if each.row is not None]
     if not rows:
         return [ErrorCode.offset_metadata_too_large] * len(wanted)
-    told = iter(await commit_offsets(services, body.group_id, rows, lambda: _judge(services, request, body)))
+    told = iter(await commit_offsets(services, body.group_id, rows, partial(_judge, services, request, body)))
     return [ErrorCode.offset_metadata_too_large if each.row is None else next(told) for each in wanted]
 
 
-def _judge(services: Services, request: Request, body: Any) -> ErrorCode:
+def _judge(services: Services, request: Request, body: Any, rows: Sequence[OffsetRow]) -> ErrorCode:
     version = request.frame.api_version
     return commit_error(
         services,
@@ -158,6 +159,7 @@ def _judge(services: Services, request: Request, body: Any) -> ErrorCode:
         group_instance_id=body.group_instance_id if version >= FIRST_WITH_INSTANCES else None,
         generation=body.generation_id_or_member_epoch,
         api_version=version,
+        rows=rows,
     )
 
 

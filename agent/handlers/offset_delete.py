@@ -16,7 +16,8 @@ from agent.offset_commits import delete_offsets
 from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
 from coordinator.groups import ClassicGroup, GroupState
-from coordinator.offset_expiry import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from coordinator.offset_expiry import subscribed_topics
+from protocol.consumer_protocol import PROTOCOL_TYPE
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, TopicId
 from storage.object_store import Buffer
@@ -50,7 +51,7 @@ async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
         group = await services.group_ledger.claim(group_id)
     except NotCoordinator as error:
         return error.error_code
-    is_other = isinstance(group.value, ClassicGroup) and group.value.protocol_type != CONSUMER_PROTOCOL_TYPE
+    is_other = isinstance(group.value, ClassicGroup) and group.value.protocol_type != PROTOCOL_TYPE
     return ErrorCode.non_empty_group if is_other and group.has_members else group
 
 

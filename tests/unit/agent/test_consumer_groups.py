@@ -245,7 +245,10 @@ async def test_commits_are_judged_by_what_the_coordinator_knows() -> None:
 
         def judged(member_id: str, epoch: int) -> ErrorCode:
             group = agent.parts.metadata.state.groups["g"]
-            return agent.groups.check_commit(group, member_id=member_id, epoch=epoch, api_version=9)
+            partitions = [(TOPIC, PartitionIndex(99))]
+            return agent.groups.check_commit(
+                group, member_id=member_id, epoch=epoch, api_version=9, partitions=partitions
+            )
 
         assert judged("a", 2) is ErrorCode.none
         assert judged("a", 1) is ErrorCode.stale_member_epoch

@@ -4,18 +4,27 @@ Rules and their source: org.apache.kafka.coordinator.group.GroupMetadataManager 
 KIP-848; conversations that were recorded from Kafka 4.3.1 stand in tests/compat/protocol_diff as `live.*`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from coordinator.consumer_group import LiveConsumerGroup, commit_error
 from coordinator.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, check_heartbeat
-from coordinator.consumer_group_values import ClassicProtocols, ConsumerGroup, GroupPhase, MemberState
+from coordinator.consumer_group_values import (
+    ClassicProtocols,
+    ConsumerGroup,
+    GroupPhase,
+    MemberAssignment,
+    MemberState,
+)
 from protocol.errors import ErrorCode
-from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX
+from protocol.limits import CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX, CONSUMER_GROUP_MEMBER_BYTES_MAX
+from protocol.types import PartitionIndex, TopicId
 from tests.made_consumer_groups import CONFIG, Coordinated, beat, owned
 
 ASSIGNORS = ("uniform", "range")
+GIVEN = TopicId(bytes(15) + b"\7")
 
 
 def one(partitions: int = 2) -> Coordinated:
@@ -199,6 +208,49 @@ class TestRebalancing:
         group.say(beat("b", names="tu", assignor="range"))
         group.say(beat("c", names="tu", assignor="uniform"))
         assert group.group.targets["b"] == owned(t=[1], u=[1])
+
+
+class TestLargeGroups:
+    """KIP-1263: not every member that comes has the whole assignment made anew."""
+
+    def large(self) -> Coordinated:
+        group = Coordinated({"t": CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX})
+        group.say(beat("a"))
+        return group
+
+    def test_who_comes_soon_after_the_last_assignment_waits_for_the_next(self) -> None:
+        group = self.large()
+        answer = group.say(beat("b"))
+        assert (answer.epoch, group.group.epoch, group.group.target_epoch) == (2, 3, 2)
+        group.now_s = 0.9
+        group.take(group.live.assign(group.config, group.find_topic, group.now_s))
+        assert group.group.target_epoch == 2
+        group.now_s = 1.0
+        group.take(group.live.assign(group.config, group.find_topic, group.now_s))
+        assert (group.group.target_epoch, len(group.group.targets)) == (3, 2)
+        group.take(group.live.assign(group.config, group.find_topic, group.now_s))
+
+    def test_the_next_heartbeat_of_anybody_does_it_too(self) -> None:
+        group = self.large()
+        group.say(beat("b"))
+        group.now_s = 1.0
+        group.say(beat("a", 2))
+        assert group.group.target_epoch == 3
+
+    def test_members_of_the_classic_protocol_do_not_wait(self) -> None:
+        group = self.large()
+        found = group.group.members["a"]
+        group.live.copy.put_member(replace(found, classic=ClassicProtocols(session_timeout_ms=1, protocols=())))
+        group.take(group.live.copy.take_change())
+        group.say(beat("b"))
+        assert group.group.target_epoch == 3
+
+    def test_an_empty_group_is_assigned_nothing(self) -> None:
+        group = self.large()
+        group.say(beat("a", -1))
+        group.now_s = 5.0
+        group.take(group.live.assign(group.config, group.find_topic, group.now_s))
+        assert group.group.target_epoch == 2
 
 
 class TestEpochs:
@@ -457,8 +509,15 @@ class TestRegularExpressions:
 class TestCommits:
     """Source: ConsumerGroup.validateOffsetCommit. Recorded: live.commit."""
 
-    def commit(self, group: ConsumerGroup, member_id: str, epoch: int, version: int = 9) -> ErrorCode:
-        return commit_error(group, member_id=member_id, epoch=epoch, api_version=version)
+    def commit(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        epoch: int,
+        version: int = 9,
+        partitions: Sequence[tuple[TopicId, PartitionIndex]] = ((GIVEN, PartitionIndex(0)),),
+    ) -> ErrorCode:
+        return commit_error(group, member_id=member_id, epoch=epoch, api_version=version, partitions=iter(partitions))
 
     def test_a_member_commits_at_its_epoch(self) -> None:
         group = one().group
@@ -468,10 +527,31 @@ class TestCommits:
         assert self.commit(group, "nobody", 2) is ErrorCode.unknown_member_id
         assert self.commit(group, "", -1) is ErrorCode.unknown_member_id
 
+    def test_at_an_older_epoch_it_commits_what_it_had_by_then(self) -> None:
+        index = [PartitionIndex(number) for number in range(5)]
+        standing = MemberAssignment(
+            epoch=7,
+            previous_epoch=5,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned=((GIVEN, ((index[0], 3), (index[1], 6))),),
+            revoking=((GIVEN, ((index[2], 4),)),),
+        )
+        group = one().group
+        group.assignments["a"] = standing
+        for epoch, had in {2: [], 3: [0], 4: [0, 2], 5: [0, 2], 6: [0, 1, 2]}.items():
+            for number in range(5):
+                told = self.commit(group, "a", epoch, partitions=[(GIVEN, index[number])])
+                assert (told is ErrorCode.none) == (number in had), (epoch, number)
+            assert self.commit(group, "a", epoch, partitions=[(GIVEN, index[n]) for n in had]) is ErrorCode.none
+            with_another = [*((GIVEN, index[n]) for n in had), (GIVEN, index[4])]
+            assert self.commit(group, "a", epoch, partitions=with_another) is ErrorCode.stale_member_epoch
+        assert self.commit(group, "a", 7, partitions=[(GIVEN, index[4])]) is ErrorCode.none
+        assert self.commit(group, "a", 8, partitions=[(GIVEN, index[0])]) is ErrorCode.stale_member_epoch
+
     def test_before_version_9_a_member_cannot_say_its_epoch(self) -> None:
         group = one().group
         assert self.commit(group, "a", 2, version=8) is ErrorCode.unsupported_version
-        told = commit_error(group, member_id="a", epoch=2, api_version=3, is_transactional=True)
+        told = commit_error(group, member_id="a", epoch=2, api_version=3, partitions=(), is_transactional=True)
         assert told is ErrorCode.none
 
     def test_anybody_commits_for_an_empty_group(self) -> None:

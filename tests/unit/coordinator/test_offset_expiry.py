@@ -1,12 +1,10 @@
 """Which committed offsets a group need not keep, by what kind of group it is and who subscribes to what (KIP-211)."""
 
-import struct
-
 import pytest
 
 from coordinator.consumer_group_values import ConsumerGroup, ConsumerMember
 from coordinator.groups import ClassicGroup, ClassicMember, CommittedOffset, GroupState
-from coordinator.offset_expiry import due_offsets, parse_subscription, subscribed_topics
+from coordinator.offset_expiry import due_offsets, subscribed_topics
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
 
 T = TopicId(bytes(15) + b"\1")
@@ -161,30 +159,3 @@ class TestSubscriptions:
             is_synced=True,
         )
         assert subscribed_topics(group(unknown)) is None
-
-    @pytest.mark.parametrize(
-        ("metadata", "topics"),
-        [
-            (SUBSCRIBED_TO_T, {"t"}),
-            (b"\0\3" + SUBSCRIBED_TO_T[2:] + b"what later versions add", {"t"}),
-            (b"\0\0\0\0\0\2\0\1a\0\2bc\0\0\0\3xyz", {"a", "bc"}),
-            (b"\0\0\0\0\0\0\xff\xff\xff\xff", set()),
-        ],
-    )
-    def test_a_subscription_begins_alike_in_every_version(self, metadata: bytes, topics: set[str]) -> None:
-        assert parse_subscription(metadata) == topics
-
-    @pytest.mark.parametrize(
-        "metadata",
-        [
-            *(SUBSCRIBED_TO_T[:length] for length in range(len(SUBSCRIBED_TO_T))),
-            b"\xff\xff" + SUBSCRIBED_TO_T[2:],
-            b"\0\0" + struct.pack(">i", -1) + b"\xff\xff\xff\xff",
-            b"\0\0" + struct.pack(">i", 1 << 30) + b"\0\1t",
-            b"\0\0\0\0\0\1\xff\xff\xff\xff\xff\xff",
-            b"\0\0\0\0\0\1\0\1\xff\xff\xff\xff\xff",
-            b"\0\0\0\0\0\1\0\1t\0\0\0\4abc",
-        ],
-    )
-    def test_what_is_no_subscription_says_nothing(self, metadata: bytes) -> None:
-        assert parse_subscription(metadata) is None

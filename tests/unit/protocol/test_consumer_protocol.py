@@ -1,6 +1,7 @@
 """Subscriptions and assignments of classic consumers, from literal bytes and as Kafka's schemas write them."""
 
 import io
+import struct
 
 import pytest
 from kio.schema.consumer_protocol_assignment.v3.data import ConsumerProtocolAssignment
@@ -16,6 +17,7 @@ from protocol.consumer_protocol import (
     ConsumerSubscription,
     NotConsumerProtocol,
     read_assignment,
+    read_subscribed_topics,
     read_subscription,
     write_assignment,
 )
@@ -78,3 +80,37 @@ class TestAssignments:
     def test_what_is_none_is_said_so(self, damaged: bytes) -> None:
         with pytest.raises(NotConsumerProtocol):
             read_assignment(damaged)
+
+
+FIRST_FIELDS = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
+"""Of a subscription to the topic `t`."""
+
+
+class TestSubscribedTopics:
+    @pytest.mark.parametrize(
+        ("metadata", "topics"),
+        [
+            (FIRST_FIELDS, {"t"}),
+            (b"\0\3" + FIRST_FIELDS[2:] + b"what no version adds", {"t"}),
+            (b"\0\0\0\0\0\2\0\1a\0\2bc\0\0\0\3xyz", {"a", "bc"}),
+            (b"\0\0\0\0\0\0\xff\xff\xff\xff", set()),
+        ],
+    )
+    def test_they_are_read_whatever_is_behind_what_every_version_has(self, metadata: bytes, topics: set[str]) -> None:
+        assert set(read_subscribed_topics(metadata)) == topics
+
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            *(FIRST_FIELDS[:length] for length in range(len(FIRST_FIELDS))),
+            b"\xff\xff" + FIRST_FIELDS[2:],
+            b"\0\0" + struct.pack(">i", -1) + b"\xff\xff\xff\xff",
+            b"\0\0" + struct.pack(">i", 1 << 30) + b"\0\1t",
+            b"\0\0\0\0\0\1\xff\xff\xff\xff\xff\xff",
+            b"\0\0\0\0\0\1\0\1\xff\xff\xff\xff\xff",
+            b"\0\0\0\0\0\1\0\1t\0\0\0\4abc",
+        ],
+    )
+    def test_what_is_no_subscription_is_refused(self, metadata: bytes) -> None:
+        with pytest.raises(NotConsumerProtocol):
+            read_subscribed_topics(metadata)
