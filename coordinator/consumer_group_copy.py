@@ -74,6 +74,11 @@ class GroupCopy:
         """How many members subscribe to the expression."""
         return self._regex_counts[regex]
 
+    @property
+    def has_classic(self) -> bool:
+        """Whether any member speaks the classic protocol."""
+        return any(member.classic is not None for member in self.group.members.values())
+
     def subscribed_regexes(self) -> list[str]:
         return sorted(self._regex_counts)
 
@@ -168,8 +173,8 @@ class GroupCopy:
         self.group.epoch += 1
         self.group.topics_hash = topics_hash
 
-    def assign(self, name: str, find_topic: FindTopic) -> None:
-        """Compute the target assignment of the group's epoch."""
+    def assign(self, name: str, find_topic: FindTopic) -> int:
+        """Compute the target assignment of the group's epoch; gives how many members and partitions it is about."""
         subscribers: dict[str, Subscriber] = {}
         counts: dict[TopicId, int] = {}
         same: dict[tuple[tuple[str, ...], str], frozenset[TopicId]] = {}
@@ -185,6 +190,7 @@ class GroupCopy:
         for member_id in self.group.members:
             self.put_target(member_id, targets.get(member_id, ()))
         self.group.target_epoch = self.group.epoch
+        return len(subscribers) + sum(counts.values())
 
     def take_change(self) -> ConsumerGroupChange | None:
         """The rows of what was changed since the last time; None where nothing was."""

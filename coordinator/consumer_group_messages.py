@@ -33,6 +33,7 @@ class ConsumerGroupConfig:
     assignors: tuple[str, ...] = (UNIFORM, RANGE)
     """The first is taken where members name none."""
     regex_refresh_ms: int = 600_000
+    assignment_interval_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Kafka's broker configs that are about groups and do nothing here yet: share and streams groups, assignment intervals.
+"""Kafka's broker configs of assignment intervals, and of share and streams groups, which do nothing here yet.
 
 They give the configs of groups (`coordinator.group_configs`) their defaults and bounds. Part of
 `coordinator.broker_configs`; names, types and defaults are those of Kafka 4.3.1
@@ -9,7 +9,7 @@ ShareGroupConfig), sentences are our own.
 from collections.abc import Iterator
 from typing import Final
 
-from coordinator.config_types import ConfigSpec, ConfigType
+from coordinator.config_types import ConfigSpec, ConfigType, Effect
 
 _KINDS: Final = ("consumer", "share", "streams")
 _INTERVAL: Final = "assignment.interval.ms"
@@ -35,8 +35,9 @@ _PLAIN: Final = (
 def group_broker_specs() -> Iterator[ConfigSpec]:
     """All of them; the assignment intervals alone can be altered while brokers run, as in Kafka."""
     for kind in _KINDS:
-        sentence = f"Kafka's pause between two assignments of a {kind} group."
-        yield _spec(f"group.{kind}.{_INTERVAL}", 1_000, sentence, is_read_only=False)
+        sentence = f"The pause between two assignments of a large {kind} group (KIP-1263)."
+        effect = Effect.HONOURED if kind == "consumer" else Effect.NONE
+        yield _spec(f"group.{kind}.{_INTERVAL}", 1_000, sentence, is_read_only=False, effect=effect)
         yield from _bounds(f"{kind}.{_INTERVAL}", 0, 15_000)
     for name, default, least, most, sentence in _LIMITS:
         yield _spec(f"group.{name}", default, sentence)
@@ -51,12 +52,15 @@ def _bounds(name: str, least: int, most: int) -> Iterator[ConfigSpec]:
     yield _spec(f"group.{kind}.max.{rest}", most, f"The most that {name} of a group may be.")
 
 
-def _spec(name: str, default: int, documentation: str, *, is_read_only: bool = True) -> ConfigSpec:
+def _spec(
+    name: str, default: int, documentation: str, *, is_read_only: bool = True, effect: Effect = Effect.NONE
+) -> ConfigSpec:
     return ConfigSpec(
         name=name,
         type=ConfigType.INT,
         default=str(default),
         documentation=documentation,
+        effect=effect,
         low=0,
         is_read_only=is_read_only,
     )

@@ -42,7 +42,14 @@ def _spec(
 
 
 GROUP_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
-    _spec("consumer.assignment.interval.ms", _INT, "1000", "Kafka's pause between two assignments of a group.", low=0),
+    _spec(
+        "consumer.assignment.interval.ms",
+        _INT,
+        "1000",
+        "The pause between two assignments of a large group (KIP-1263).",
+        effect=_HONOURED,
+        low=0,
+    ),
     _spec(
         "consumer.heartbeat.interval.ms",
         _INT,

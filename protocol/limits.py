@@ -267,6 +267,9 @@ BALANCING_ROUNDS_MAX = 16
 one set of topics may unbalance another."""
 CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN = 10.0
 """Between two times that a group's regular expressions are looked up (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
+CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX = 1_000
+"""Members and partitions of a consumer group whose target assignment is made whenever anything changes, in some
+milliseconds; larger ones wait for consumer.assignment.interval.ms since the last."""
 CONSUMER_GROUP_REGEX_CHARS_MAX = 4 * KIB
 CONSUMER_GROUP_REGEXES_MAX = 1_000
 """Different expressions of one group; each is held against every topic."""

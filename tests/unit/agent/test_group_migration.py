@@ -1,5 +1,6 @@
 """Groups that change their protocol on their coordinator (KIP-848): who is asked, and what is in the ledger."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -118,6 +119,17 @@ async def test_an_empty_classic_group_is_followed_by_higher_epochs() -> None:
     async with one_agent(**SETTINGS | {"group.consumer.migration.policy": "disabled"}) as agent:
         await write(agent, generation(5))
         assert (await agent.say(beat("a"))).epoch == 6
+
+
+async def test_an_empty_consumer_group_is_followed_by_higher_generations() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        epoch = (await agent.say(beat("a"))).epoch
+        await agent.say(beat("a", -1))
+        timers = asyncio.create_task(agent.classic.run_timers())
+        joined = await (await agent.classic.join("g", ask("", needs_known_id=False)))
+        timers.cancel()
+        assert joined.error_code is ErrorCode.none
+        assert joined.generation > epoch
 
 
 async def mixed(agent: Agent) -> None:
