@@ -13,6 +13,7 @@ import heapq
 import itertools
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from agent.clock import Clock
@@ -307,8 +308,8 @@ class GroupCoordinator:
         live = self._current(group.group_id)
         if live is not None:
             return live
-        value = group.value if isinstance(group.value, ClassicGroup) else NO_GROUP
-        if (group.has_members and value is NO_GROUP) or self._consumers_of(group.group_id) is not None:
+        value = _classic_value(group)
+        if value is None or self._consumers_of(group.group_id) is not None:
             return None
         machine = LiveClassicGroup(value, self._limits, self._clock.monotonic_s())
         live = self._live[group.group_id] = LiveGroup(group.group_id, group.claim_epoch, machine, self._ledger)
@@ -409,3 +410,15 @@ class GroupCoordinator:
         except NotCoordinator as error:
             return error.error_code is ErrorCode.not_coordinator
         return True
+
+
+def _classic_value(group: GroupState) -> ClassicGroup | None:
+    """What a classic group begins with: generations go on from the epochs of a group of the other kind (S13).
+
+    None where that has members.
+    """
+    if isinstance(group.value, ClassicGroup):
+        return group.value
+    if group.has_members:
+        return None
+    return NO_GROUP if group.value is None else replace(NO_GROUP, generation=group.value.epoch)

@@ -22,7 +22,7 @@ from coordinator.group_commands import (
     WriteClassicGroup,
     WriteConsumerGroup,
 )
-from coordinator.groups import ClassicGroup, CommittedOffset, GroupState, group_key
+from coordinator.groups import ClassicGroup, CommittedOffset, GroupState, generation_of, group_key
 from coordinator.offset_expiry import due_offsets
 from coordinator.rendezvous import owner_of
 from coordinator.state import NO_TIME, ClusterState
@@ -90,11 +90,9 @@ def write_classic_group(state: ClusterState, session_id: SessionId, command: Wri
     group = _claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
     if isinstance(group, Refused):
         return group
-    if isinstance(group.value, ClassicGroup) and command.group.generation < group.value.generation:
-        return Refused(
-            error_code=ErrorCode.illegal_generation,
-            reason=f"generation {command.group.generation} of group {group.group_id!r} after {group.value.generation}",
-        )
+    refused = _check_generation(group, command.group.generation)
+    if refused is not None:
+        return refused
     _written(state, group, command.group, had_members=group.value is None or group.has_members)
     return Done()
 
@@ -104,6 +102,9 @@ def write_consumer_group(state: ClusterState, session_id: SessionId, command: Wr
     group = _claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
     if isinstance(group, Refused):
         return group
+    refused = _check_generation(group, command.change.epoch)
+    if refused is not None:
+        return refused
     before = group.value if isinstance(group.value, ConsumerGroup) else None
     reason = refusal(before, command.change)
     if reason is not None:
@@ -111,6 +112,17 @@ def write_consumer_group(state: ClusterState, session_id: SessionId, command: Wr
     had_members = group.value is None or group.has_members
     _written(state, group, replay(before, command.change), had_members=had_members)
     return Done()
+
+
+def _check_generation(group: GroupState, generation: int) -> Refused | None:
+    """Generations, and group epochs, of one group never go backwards, whatever kind it is of before and after."""
+    before = 0 if group.value is None else generation_of(group.value)
+    if generation >= before:
+        return None
+    return Refused(
+        error_code=ErrorCode.illegal_generation,
+        reason=f"generation {generation} of group {group.group_id!r} after {before}",
+    )
 
 
 def _written(state: ClusterState, group: GroupState, value: ClassicGroup | ConsumerGroup, *, had_members: bool) -> None:

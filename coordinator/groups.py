@@ -87,6 +87,11 @@ class GroupState:
         return self.value is not None and bool(self.value.members)
 
 
+def generation_of(value: ClassicGroup | ConsumerGroup) -> int:
+    """The generation of a classic group; the group epoch of another, which takes its place where the group changes."""
+    return value.generation if isinstance(value, ClassicGroup) else value.epoch
+
+
 def group_key(group_id: str) -> bytes:
     """What `coordinator.rendezvous` hashes to find the group's coordinator."""
     return b"group " + group_id.encode()

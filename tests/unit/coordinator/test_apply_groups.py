@@ -196,9 +196,19 @@ class TestConsumerGroups:
     def test_a_classic_group_is_replaced_by_a_new_one(self, groups: Groups) -> None:
         (epoch,) = groups.claim("g").claim_epochs
         groups.write(EMPTY)
-        write = WriteConsumerGroup(group_id="g", claim_epoch=epoch, version=1, change=JOINED)
+        change = replace(JOINED, epoch=EMPTY.generation + 1)
+        write = WriteConsumerGroup(group_id="g", claim_epoch=epoch, version=1, change=change)
         assert groups.do(write) == Done()
         assert groups.group().empty_since_ms is None
+
+    def test_generations_and_epochs_go_on_from_each_other(self, groups: Groups) -> None:
+        (epoch,) = groups.claim("g").claim_epochs
+        groups.write(generation(3))
+        write = WriteConsumerGroup(group_id="g", claim_epoch=epoch, version=1, change=JOINED)
+        assert refused(groups.do(write)) is ErrorCode.illegal_generation
+        assert groups.do(replace(write, change=replace(JOINED, epoch=3))) == Done()
+        assert refused(groups.write(generation(2, member()))) is ErrorCode.illegal_generation
+        assert groups.write(generation(3, member())) == Done()
 
 
 class TestOffsets:
