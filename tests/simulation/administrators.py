@@ -77,7 +77,10 @@ class Deleter(Client):
 
 
 class Administrator(Client):
-    """Creates a topic, uses it through other agents, deletes it, and creates it again; then one of another name."""
+    """Creates a topic, uses it through other agents, deletes it, and creates it again; then one of another name.
+
+    In some worlds the topic gets another partition in between.
+    """
 
     def __init__(self, world: ClientWorld, name: str, topic: str) -> None:
         super().__init__(world, name)
@@ -88,7 +91,10 @@ class Administrator(Client):
         for number in count():
             topic = f"{self._topic}-{number // 2}"
             await self.create(topic, 1, ())
-            await self._use(topic, is_first=number % 2 == 0)
+            await self._use((topic, 0), is_first=number % 2 == 0)
+            if self.world.around.plan.has_growth:
+                await self._grow(topic)
+                await self._use((topic, 1), is_first=number % 2 == 0)
             await self._delete(topic)
             await self.world.clock.sleep(self.chance.random() * 2)
 
@@ -106,16 +112,31 @@ class Administrator(Client):
                 self.expect_retriable(error, f"the creation of {topic}")
             await self.world.clock.sleep(RETRY_SECONDS)
 
-    async def _use(self, topic: str, *, is_first: bool) -> None:
+    async def _grow(self, topic: str) -> None:
+        """Return once it has a second partition."""
+        body = wire.create_partitions(topic, 2, PRODUCE_TIMEOUT_MS)
+        while True:
+            try:
+                told = await self.ask(wire.CREATE_PARTITIONS, wire.CREATE_PARTITIONS_VERSION, body)
+            except ConnectionLost:
+                self.move()
+            else:
+                error = wire.read_grown(told)
+                if error in {NONE, ErrorCode.invalid_partitions}:
+                    return
+                self.expect_retriable(error, f"the growth of {topic}")
+            await self.world.clock.sleep(RETRY_SECONDS)
+
+    async def _use(self, place: Place, *, is_first: bool) -> None:
         """Nobody may say that it is unknown now (safety rule S4).
 
         Where a topic of this name was deleted before, an agent that is behind may take records for that one.
         """
         for _ in range(3):
             self._user.move()
-            error = await self._user.send((topic, 0))
+            error = await self._user.send(place)
             if error == ErrorCode.unknown_topic_or_partition and is_first:
-                self.world.around.history.violation(f"{topic} exists, and {self._user.name} is told it does not (S4)")
+                self.world.around.history.violation(f"{place} exists, and {self._user.name} is told it does not (S4)")
 
     async def _delete(self, topic: str) -> None:
         body = wire.delete_topic(topic, PRODUCE_TIMEOUT_MS)

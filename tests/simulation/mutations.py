@@ -20,6 +20,7 @@ from agent.clock_check import ClockCheck
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.produce_path import NO_OFFSET, Acknowledgement
+from agent.topics import TopicLookup
 from coordinator import apply as apply_module
 from coordinator import apply_chunks, apply_replace, apply_sessions, apply_topics
 from coordinator.chunk_index import ChunkRef
@@ -35,7 +36,7 @@ from coordinator.follower import Follower
 from coordinator.log import Entry, Head, LedgerRecord, LedgerStart, LedgerUnavailable
 from coordinator.memory_log import MemoryLedgerCore
 from coordinator.snapshot import Frozen
-from coordinator.state import NO_TIME, ClusterState, DigestComparison, PartitionState
+from coordinator.state import NO_TIME, ClusterState, DigestComparison, PartitionState, TopicState
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
 from storage.gc_plan import ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
 from tests.simulation import loss_mutations as _entered  # noqa: F401
@@ -146,6 +147,17 @@ def s4_no_barrier() -> Iterator[None]:
         return
 
     with patched(MetadataLoop, "barrier", barrier):
+        yield
+
+
+@mutation(FaultName.LEDGER_LAG, FaultName.LEDGER_CUT, where=lambda plan: plan.has_growth)
+def s4_a_partition_is_unknown_without_a_barrier() -> Iterator[None]:
+    """An agent takes the partitions that it has seen of a topic for all there are."""
+
+    async def grown_to(self: TopicLookup, topic: TopicState, partition: int) -> TopicState | None:
+        return None
+
+    with patched(TopicLookup, "grown_to", grown_to):
         yield
 
 

@@ -13,6 +13,8 @@ TRIMMED_SHARE: Final = 0.14
 LOST_SHARE: Final = 0.07
 COMMON_CLOCK_SHARE: Final = 0.2
 """Of the worlds whose clocks are set at all."""
+GROWTH_SHARE: Final = 0.3
+"""Of the worlds without groups in which topics come and go."""
 GROUPS_SHARE: Final = 0.3
 """Of the worlds whose ledger is not lost."""
 
@@ -134,6 +136,8 @@ class Plan:
     ledger_loss: LedgerLoss | None = None
     has_common_clock: bool = False
     """Whether all wall clocks are set at once now and then, as where they follow one server."""
+    has_growth: bool = False
+    """Whether the topics that come and go get more partitions while they are there."""
     groups: tuple[GroupPlan, ...] = ()
     first_rebalance_delay_ms: int = 0
 
@@ -176,7 +180,15 @@ def draw(chance: random.Random) -> Plan:
         probers=chance.choice((0, 0, 0, 0, 5)),
         has_operator=chance.random() < 0.3,
     )
-    return _with_groups(_special(plan, chance), chance)
+    return _with_growth(_with_groups(_special(plan, chance), chance), chance)
+
+
+def _with_growth(plan: Plan, chance: random.Random) -> Plan:
+    """In some worlds topics get more partitions, drawn as what is special is: from a copy of `chance`."""
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    share = [copied.random() for _ in range(4)][-1]
+    return replace(plan, has_growth=plan.has_topic_churn and not plan.groups and share < GROWTH_SHARE)
 
 
 def _with_groups(plan: Plan, chance: random.Random) -> Plan:

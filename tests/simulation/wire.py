@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 0, 1, 2, 19, 20, 21, 22
+CREATE_PARTITIONS = 37
 PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 7, 5, 1
+CREATE_PARTITIONS_VERSION = 0
 CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, DELETE_RECORDS_VERSION, INIT_PRODUCER_ID_VERSION = 2, 1, 1, 1
 LATEST, EARLIEST = -1, -2
 HIGH_WATERMARK = -1
@@ -146,6 +148,14 @@ def delete_topic(name: str, timeout_ms: int) -> bytes:
 
 
 read_deleted = read_created
+
+
+def create_partitions(name: str, count: int, timeout_ms: int) -> bytes:
+    """Without assignments."""
+    return struct.pack(">i", 1) + text(name) + struct.pack(">iiib", count, -1, timeout_ms, 0)
+
+
+read_grown = read_created
 
 
 def delete_records(place: Place, offset: int, timeout_ms: int) -> bytes:
