@@ -1,5 +1,6 @@
 """Asks a handler as a client does: its request is written, and its answer read, by kio."""
 
+import asyncio
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -52,6 +53,8 @@ async def ask_for_bytes(
     )
     request = Request(frame=frame, listener="PLAINTEXT", peer="127.0.0.1:50000", client=client or ConnectedClient())
     answer = await HANDLERS[api_key](services, request)
+    if isinstance(answer, asyncio.Future):
+        answer = await answer
     assert isinstance(answer, list)
     served = range_of(api_key)
     assert served is not None
