@@ -28,6 +28,7 @@ FULL = Scale(
     end_to_end_records=1_000,
     idle_seconds=20,
     chunks=1_000_000,
+    groups=1_000,
 )
 QUICK = Scale(
     produce_seconds=0.3,
@@ -36,6 +37,7 @@ QUICK = Scale(
     end_to_end_records=300,
     idle_seconds=5,
     chunks=100_000,
+    groups=50,
 )
 ROUNDS, QUICK_ROUNDS = 3, 1
 

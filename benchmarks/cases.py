@@ -53,6 +53,8 @@ class Kind(Enum):
     """A fixed rate at several flush intervals, read once: requests to the store and their price."""
     CLUSTER_LATENCY = "cluster-latency"
     """1,000 records a second, beside the flush's wait, one PUT and one append."""
+    GROUPS = "groups"
+    """Classic groups of ten members each: formed, idle, and committing once a second."""
     COLD_START = "cold-start"
     """Start-up where nothing of the program is in the system's page cache."""
 
@@ -100,7 +102,7 @@ class Case:
                 rate = "" if self.rate < 0 else f" {self.rate * self.value_bytes / 1e6:g} MB/s"
                 flush = f"{self.flush_interval_ms} ms" if self.flush_interval_ms else "express"
                 return f"{self.kind.value} agents {self.agents}{rate} flush {flush}"
-            case Kind.RAW_PUT | Kind.METADATA | Kind.OBJECT_REQUESTS | Kind.IDLE | Kind.COLD_START:
+            case Kind.RAW_PUT | Kind.METADATA | Kind.OBJECT_REQUESTS | Kind.IDLE | Kind.GROUPS | Kind.COLD_START:
                 return str(self.kind.value)
 
 
@@ -136,6 +138,7 @@ def cases() -> Iterator[Case]:
     )
     yield from _cluster()
     yield Case(kind=Kind.IDLE)
+    yield Case(kind=Kind.GROUPS, peers=FAST_PEERS)
     yield Case(kind=Kind.COLD_START, peers=(PeerName.EMBEDDED,))
 
 

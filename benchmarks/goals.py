@@ -19,6 +19,7 @@ LATENCY_P50_MS_MAX, LATENCY_P99_MS_MAX, END_TO_END_P50_MS_MAX = 5.0, 25.0, 8.0
 ARCHIVE_MB_PER_CPU_S_MIN = 150.0
 CHUNKS_PER_S_MIN, LOAD_SECONDS_MAX, CHUNK_BYTES_MAX = 300_000.0, 5.0, 250.0
 IDLE_CPU_PERCENT_MAX, IDLE_RSS_MIB_MAX, IDLE_OBJECT_REQUESTS_MAX, START_SECONDS_MAX = 1.0, 300.0, 0.0, 1.5
+IDLE_GROUPS_ENTRIES_MAX = 0.0
 PUTS_PER_GIB_MAX, GETS_PER_OBJECT_MAX = 60.0, 1.0
 """With the default flush interval, 100 MB/s on one agent; three readers."""
 LATENCY_OF_FLOOR_MAX, EXPRESS_P50_MS_MAX = 1.2, 15.0
@@ -76,6 +77,8 @@ def judge(rows: Sequence[RowResult]) -> Iterator[Goal]:
         ("MinIO, three readers after a restart, GETs per object", "gets_per_object", GETS_PER_OBJECT_MAX),
     ):
         yield _largest(text, _figures(requests, metric, PeerName.MINIO), most)
+    entries = _figures(_of(rows, Kind.GROUPS), "idle_entries_per_s")
+    yield _largest("idle groups, ledger entries/s", entries, IDLE_GROUPS_ENTRIES_MAX)
     yield from _clusters(rows)
 
 

@@ -30,6 +30,8 @@ RELEASED_SECONDS = 60
 """After which both peers delete the data of a deleted topic: Kafka's default of `file.delete.delay.ms`."""
 KAFKA_TUNING = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """What kafka-server-start.sh passes."""
+KAFKA_GROUP_DELAY = "group.initial.rebalance.delay.ms=3000\n"
+"""The default, which Penstock has, too; the properties for tests have none, and the last line counts."""
 
 
 class Peer(ABC):
@@ -143,7 +145,7 @@ class KafkaPeer(Peer):
         logging, properties = folder / "log4j2.properties", folder / "server.properties"
         logging.write_text(KAFKA_LOGGING, encoding="utf-8")
         text = KAFKA_PROPERTIES.format(port=self.port, controller_port=free_port(), data=folder / "data")
-        properties.write_text(text, encoding="utf-8")
+        properties.write_text(text + KAFKA_GROUP_DELAY, encoding="utf-8")
         class_path = f"{tools.kafka_jars}/*"
         self._java: list[str | Path] = [tools.java, f"-Dlog4j2.configurationFile={logging}", "-cp", class_path]
         self._properties = properties

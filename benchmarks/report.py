@@ -25,6 +25,10 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     Kind.CLUSTER_COST: ("usd_per_tib", "puts_per_s", "gets_per_s", "puts_per_gib", "gets_per_gib", "p50_ms", "p99_ms"),
     Kind.CLUSTER_LATENCY: ("p50_ms", "p99_ms", "floor_ms", "raw_put_ms", "raw_append_ms", "p50_of_floor"),
     Kind.IDLE: ("start_s", "cpu_percent", "rss_mib", "object_requests"),
+    Kind.GROUPS: (
+        *("form_s", "rss_mib", "idle_cpu_percent", "idle_entries_per_s", "heartbeats_per_s", "heartbeat_p99_ms"),
+        *("commit_cpu_percent", "commits_per_s", "commit_entries_per_s", "commit_p50_ms", "commit_p99_ms"),
+    ),
     Kind.COLD_START: ("cold_start_s",),
 }
 UNITS = {
@@ -40,6 +44,16 @@ UNITS = {
     "start_s": "start s",
     "cold_start_s": "start s",
     "cpu_percent": "CPU %",
+    "form_s": "until all are formed, s",
+    "idle_cpu_percent": "idle: CPU %",
+    "idle_entries_per_s": "idle: ledger entries/s",
+    "heartbeats_per_s": "idle: heartbeats/s",
+    "heartbeat_p99_ms": "idle: heartbeat p99 ms",
+    "commit_cpu_percent": "committing: CPU %",
+    "commits_per_s": "committing: commits/s",
+    "commit_entries_per_s": "committing: ledger entries/s",
+    "commit_p50_ms": "commit p50 ms",
+    "commit_p99_ms": "commit p99 ms",
     "chunks_per_s": "chunks/s applied",
     "load_s": "load s, a million chunks",
     "memory_bytes_per_chunk": "bytes a chunk",

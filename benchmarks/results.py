@@ -10,7 +10,7 @@ from benchmarks.cases import Case, PeerName
 from benchmarks.figures import medians, ratio
 
 LOWER_IS_BETTER = (
-    *("_ms", "_s_per_gb", "_us_per_record", "_mib", "_percent", "start_s", "load_s"),
+    *("_ms", "_s_per_gb", "_us_per_record", "_mib", "_percent", "start_s", "load_s", "form_s", "entries_per_s"),
     *("bytes_per_chunk", "object_requests", "_per_gib", "gets_per_object", "_per_tib", "_of_floor"),
 )
 

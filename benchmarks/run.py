@@ -17,7 +17,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from benchmarks import measure, measure_agent, measure_cluster
+from benchmarks import measure, measure_agent, measure_cluster, measure_groups
 from benchmarks.cases import Case, Kind, PeerName
 from benchmarks.cluster import ClusterServices
 from benchmarks.java_tools import JavaTools
@@ -150,6 +150,8 @@ def _measurement(bench: Bench, peer: Peer, case: Case) -> Iterator[Callable[[], 
                 yield lambda: measure.consume(bench, peer, case, topics)
         case Kind.IDLE:
             yield lambda: measure_agent.idle(bench, peer)
+        case Kind.GROUPS:
+            yield lambda: measure_groups.groups(bench, peer)
         case Kind.RAW_PUT:
             yield lambda: bench.minio.measure_puts(bench.scale.megabytes)
         case Kind.END_TO_END:

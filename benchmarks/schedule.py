@@ -19,6 +19,8 @@ OBJECT_REQUEST_SECONDS = 12.0
 METADATA_SECONDS = 15.0
 COLD_START_SECONDS = 8.0
 IDLE_SETTLING_SECONDS = 5.0
+GROUPS_FORMED_PER_S, GROUPS_SETTLING_SECONDS = 50.0, 10.0
+"""With what it takes them to leave and to be deleted; the wait for more members before a first generation."""
 END_TO_END_MS = {PeerName.KAFKA: 1.0, PeerName.EMBEDDED: 2.0, PeerName.MINIO: 6.0}
 PRODUCED_MB_PER_S: dict[tuple[int, bool, bool], float] = {
     (1000, False, False): 20,
@@ -35,7 +37,7 @@ CLUSTER_COST_SECONDS = 6
 CLUSTER_START_SECONDS = 4.0
 """With the seconds of its agents' end."""
 RAW_LATENCY_SECONDS = 1.0
-SINGLE_ROUND = (Kind.IDLE, Kind.METADATA, Kind.CLUSTER_COST)
+SINGLE_ROUND = (Kind.IDLE, Kind.METADATA, Kind.CLUSTER_COST, Kind.GROUPS)
 """They repeat by themselves, or last long enough."""
 
 
@@ -52,6 +54,8 @@ class Scale:
     idle_seconds: float
     chunks: int
     """References in the state that is loaded."""
+    groups: int
+    """Of ten members each, which are idle for `idle_seconds`, and commit for as long."""
 
     def records(self, case: Case, peer: PeerName) -> int:
         """How many records one measurement of a row sends to a peer, or loads into it."""
@@ -130,6 +134,8 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
             return OBJECT_REQUEST_SECONDS
         case Kind.IDLE:
             return RESTART_SECONDS + IDLE_SETTLING_SECONDS + scale.idle_seconds
+        case Kind.GROUPS:
+            return GROUPS_SETTLING_SECONDS + scale.groups / GROUPS_FORMED_PER_S + 2 * scale.idle_seconds
         case Kind.COLD_START:
             return COLD_START_SECONDS
 

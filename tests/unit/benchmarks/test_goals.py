@@ -85,6 +85,12 @@ def test_an_idle_broker_asks_for_no_object() -> None:
         assert verdicts(rows, "idle, object requests") == [(f"{requests:g}", is_met)]
 
 
+def test_idle_groups_cost_no_entry() -> None:
+    for entries, is_met in ((0.0, True), (0.5, False)):
+        rows = [made_row(Kind.GROUPS, embedded={"idle_entries_per_s": entries})]
+        assert verdicts(rows, "idle groups, ledger entries/s") == [(f"{entries:g}", is_met)]
+
+
 def test_a_cold_start_has_a_goal_of_its_own() -> None:
     rows = [
         made_row(Kind.IDLE, embedded={"start_s": 1.0}),
