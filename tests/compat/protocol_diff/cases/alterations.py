@@ -109,14 +109,17 @@ for value in ("by_duration:P1D", "by_duration:PT1H30M", "by_duration:-PT1H", "by
         f"alter.share-begins-{value.replace(':', '-').lower()}",
         alter([("share.auto.offset.reset", 0, value)], kind=32, name=G("g"), dry=True),
     )
+# Only validated: another case lists all subscriptions that there are.
 CASES.add(
     "alter.client-metrics",
-    alter([("metrics", 0, "a.,b."), ("match", 0, "client_id=x.*"), ("interval.ms", 0, "100")], kind=16, name=G("m")),
-    configs(16, G("m"), pause=1, synonyms=True),
-    alter([("metrics", 2, "c."), ("match", 1, None)], kind=16, name=G("m")),
-    configs(16, G("m"), pause=1),
-    alter([("metrics", 1, None), ("interval.ms", 1, None)], kind=16, name=G("m")),
-    configs(16, G("m"), pause=1),
+    alter(
+        [("metrics", 0, "a.,b."), ("match", 0, "client_id=x.*"), ("interval.ms", 0, "100")],
+        kind=16,
+        name=G("m"),
+        dry=True,
+    ),
+    alter([("metrics", 2, "c.")], kind=16, name=G("m"), dry=True),
+    alter([("metrics", 1, None), ("interval.ms", 1, None)], kind=16, name=G("m"), dry=True),
 )
 CASES.add("alter.client-metrics-nameless", alter([("metrics", 0, "a.")], kind=16, name=""))
 CASES.add("configs.client-metrics-nameless", configs(16, ""))
