@@ -32,8 +32,10 @@ from protocol.limits import (
     LEDGER_RETRY_SECONDS_FIRST,
     LEDGER_RETRY_SECONDS_MAX,
     LEDGER_SESSION_SECONDS,
+    LEDGER_VIEW_SECONDS_MIN,
+    LEDGER_VIEWS_REMEMBERED_MAX,
 )
-from protocol.types import Milliseconds, SessionId
+from protocol.types import Milliseconds, Position, SessionId
 
 __all__ = ["LedgerWriter", "OutcomeUnknown"]
 
@@ -75,6 +77,8 @@ class LedgerWriter:
         self.session = SessionId(-1)
         """The newest session that the ledger gave. For what it writes into the bucket, see `until_live`."""
         self._confirmed_s = 0.0
+        self._views: deque[tuple[float, Position]] = deque(maxlen=LEDGER_VIEWS_REMEMBERED_MAX)
+        """When the ledger was asked, and how far it had come then, of answers that are not applied as far as that."""
 
     @property
     def agent(self) -> StartSession:
@@ -122,6 +126,7 @@ class LedgerWriter:
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
                 self._number_next, self._is_session_lost, self._confirmed_s = 0, False, asked_s
+                self._views.clear()
                 return
 
     async def _start_session(self) -> bool:
@@ -157,16 +162,20 @@ class LedgerWriter:
 
     @property
     def confirmed_s(self) -> float:
-        """The monotonic clock's time when the ledger was asked last that then confirmed the live session.
+        """As of when, on the monotonic clock, the session was alive and this agent has applied all there was (S4).
 
-        Long ago while there is none: until the start of the one that replaces it is applied, what this agent sees may
-        be as old as when it lost the session before (safety rule S4).
+        Long ago while there is no session: until the start of the one that replaces it is applied, what this agent sees
+        may be as old as when it lost the session before. So may what it sees over a watch that lags, though the ledger
+        answers everything else: an answer counts once what was in the ledger then is applied.
         """
+        position = self._metadata.state.position
+        while self._views and self._views[0][1] <= position:
+            self._confirmed_s = max(self._confirmed_s, self._views.popleft()[0])
         return self._confirmed_s if self._is_live.is_set() else -math.inf
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the ledger confirmed the live session within a lease's time; if not, it may be over already."""
+        """Whether that is within a lease's time; if not, the session may be over, and others may know more."""
         return self._clock.monotonic_s() - self.confirmed_s < LEDGER_SESSION_SECONDS
 
     def _tell_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
@@ -226,6 +235,7 @@ class LedgerWriter:
             session, asked_s = self.session, self._clock.monotonic_s()
             try:
                 await self._ledger.keep_session(session)
+                head = await self._ledger.head()
             except LedgerUnavailable as error:
                 log.debug("the session's lease was not renewed, trying again", extra={"reason": str(error)})
                 pause_s = LEDGER_RENEWAL_RETRY_SECONDS
@@ -235,11 +245,12 @@ class LedgerWriter:
                     self._is_live.clear()
                     self._wanted.set()
             else:
-                self._confirm(session, asked_s)
+                self._confirm(session, asked_s, head.position)
 
-    def _confirm(self, session: SessionId, asked_s: float) -> None:
-        if session == self.session:
-            self._confirmed_s = max(self._confirmed_s, asked_s)
+    def _confirm(self, session: SessionId, asked_s: float, position: Position) -> None:
+        """The session was alive when the ledger was asked, and had come to `position` by then, or later."""
+        if session == self.session and not (self._views and asked_s - self._views[-1][0] < LEDGER_VIEW_SECONDS_MIN):
+            self._views.append((asked_s, position))
 
     def _take(self) -> list[_Pending]:
         group: list[_Pending] = []
@@ -272,15 +283,14 @@ class LedgerWriter:
         delay_s = LEDGER_RETRY_SECONDS_FIRST
         began_s = self._clock.monotonic_s()
         while True:
-            asked_s = self._clock.monotonic_s()
             try:
-                await self._ledger.append(self.session, entries)
+                position = await self._ledger.append(self.session, entries)
             except LedgerUnavailable as error:
                 log.debug("the ledger did not answer an append, repeating it", extra={"reason": str(error)})
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
-                self._confirm(self.session, asked_s)
+                self._confirm(self.session, began_s, position)  # not later: of a repeat it is the first copy's
                 self._metrics.ledger_appends.inc()
                 self._metrics.ledger_append_seconds.observe(self._clock.monotonic_s() - began_s)
                 return

@@ -10,7 +10,8 @@ MIB = 1024 * KIB
 # Requests and connections.
 REQUEST_BYTES_MAX = 100 * MIB
 """Kafka's socket.request.max.bytes."""
-CONNECTIONS_MAX = 10_000
+CONNECTIONS_MAX = 20_000
+"""Two for each of 10,000 members of groups: one to their coordinator, one to fetch."""
 REQUESTS_PIPELINED_MAX = 128
 """Requests of one connection that may await their answers; beyond it the socket is not read."""
 REQUESTS_QUEUED_MAX = 16
@@ -56,6 +57,8 @@ INLINE_ROWS_MAX = 2_000
 thread."""
 TAGGED_FIELDS_MAX = 128
 """Tagged fields of one structure; Kafka knows fewer than ten for any."""
+RECEIVE_BUFFER_FIRST_BYTES = 4 * KIB
+"""What a connection receives into while little arrives at once: thousands of them send heartbeats and nothing else."""
 RECEIVE_BUFFER_BYTES = 128 * KIB
 """What a connection receives into; frames that lie whole within it are never copied."""
 
@@ -135,6 +138,10 @@ ETCD_UNCOMPACTED_REVISIONS_MAX = 100_000
 """History of so many revisions should have been compacted at least once."""
 LEDGER_SESSION_SECONDS = 10
 """An agent that a shared ledger has not heard of for so long has lost its session."""
+LEDGER_VIEW_SECONDS_MIN = LEDGER_SESSION_SECONDS / 100
+"""Between two answers of the ledger of which it is remembered how far it had come."""
+LEDGER_VIEWS_REMEMBERED_MAX = 100
+"""Such answers that wait until that is applied; those that have waited for a session's time count no more."""
 LEDGER_RETRY_SECONDS_FIRST = 0.05
 LEDGER_RETRY_SECONDS_MAX = 2.0
 """Between two tries of an append, or of a session; each pause is twice the one before."""

@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from coordinator.log import LedgerUnavailable
+from coordinator.commands import Done, ReportTime
+from coordinator.log import LedgerRecord, LedgerUnavailable
 from coordinator.memory_log import MemoryLedger
 from protocol.limits import LEDGER_RENEWAL_RETRY_SECONDS, LEDGER_SESSION_SECONDS
-from protocol.types import SessionId
+from protocol.types import Position, SessionId
 from tests.made_commands import start
 from tests.unit.agent.ledger_parts import running_parts
 
@@ -46,6 +48,42 @@ async def test_a_lease_that_was_not_renewed_is_tried_again_at_once_and_not_after
     assert parts.clock.slept[:5] == [third, LEDGER_RENEWAL_RETRY_SECONDS, LEDGER_RENEWAL_RETRY_SECONDS, third, third]
     # A try may take a third, so may the pause before it: two that fail and one that succeeds fit into the lease.
     assert third + LEDGER_RENEWAL_RETRY_SECONDS < 2 * third
+
+
+class LaggingLedger(MemoryLedger):
+    """Answers everything, and tells nothing of what is appended while `is_told` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_told = asyncio.Event()
+        self.is_told.set()
+
+    async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
+        async for records in super().tail(after):
+            await self.is_told.wait()
+            yield records
+
+
+async def test_s4_a_session_is_confirmed_as_of_when_what_was_there_is_applied() -> None:
+    """An agent that is not told of new entries would call its end the end, although its lease is renewed."""
+    ledger = LaggingLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        keeping = group.create_task(parts.writer.keep_session())
+        while parts.clock.seconds < 2 * LEDGER_SESSION_SECONDS:
+            await parts.clock.sleep(0)
+        trusted = [parts.writer.is_confirmed]
+        ledger.is_told.clear()
+        told = parts.writer.submit(ReportTime())
+        silent_from_s = parts.clock.seconds
+        while parts.clock.seconds < silent_from_s + 2 * LEDGER_SESSION_SECONDS:
+            await parts.clock.sleep(0)
+        assert parts.writer.confirmed_s <= silent_from_s + LEDGER_SESSION_SECONDS / 3
+        trusted.append(parts.writer.is_confirmed)
+        ledger.is_told.set()
+        assert await told == Done()
+        trusted.append(parts.writer.is_confirmed)
+        keeping.cancel()
+    assert trusted == [True, False, True]
 
 
 class HeldLedger(MemoryLedger):
