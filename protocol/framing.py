@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from protocol.errors import MalformedRequest
-from protocol.limits import RECEIVE_BUFFER_BYTES, REQUEST_BYTES_MAX
+from protocol.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_FIRST_BYTES, REQUEST_BYTES_MAX
 from protocol.wire import INT32, Buffer
 
 SIZE_BYTES: Final = 4
@@ -22,15 +22,31 @@ class FrameReceiver:
     """Turns received bytes into frames.
 
     Invariant between calls: `_first <= _end <= len(_view)`, and `[_first, _end)` holds less than one whole frame; at
-    the end of the view stands only a frame that is larger than the first buffer.
+    the end of the view stands only a frame that is larger than a buffer.
     """
 
-    __slots__ = ("_buffer_bytes", "_end", "_first", "_frame_bytes_max", "_view", "large_frame_bytes")
+    __slots__ = (
+        "_buffer_bytes",
+        "_buffer_bytes_first",
+        "_end",
+        "_first",
+        "_frame_bytes_max",
+        "_view",
+        "large_frame_bytes",
+    )
 
-    def __init__(self, *, frame_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes: int = RECEIVE_BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        frame_bytes_max: int = REQUEST_BYTES_MAX,
+        buffer_bytes: int = RECEIVE_BUFFER_BYTES,
+        buffer_bytes_first: int = RECEIVE_BUFFER_FIRST_BYTES,
+    ) -> None:
+        """Buffers have `buffer_bytes`, but `buffer_bytes_first` where that is less and little arrives at once."""
         self._frame_bytes_max = frame_bytes_max
         self._buffer_bytes = buffer_bytes
-        self._view = memoryview(bytearray(buffer_bytes))
+        self._buffer_bytes_first = min(buffer_bytes, buffer_bytes_first)
+        self._view = memoryview(bytearray(self._buffer_bytes_first))
         self._first = 0
         self._end = 0
         self.large_frame_bytes = 0
@@ -75,7 +91,8 @@ class FrameReceiver:
         self._first = first
         self.large_frame_bytes = wanted if wanted > self._buffer_bytes else 0
         if first + wanted > len(view) and not self.large_frame_bytes:
-            self._move(memoryview(bytearray(self._buffer_bytes)))
+            is_little = max(wanted, 2 * count) <= self._buffer_bytes_first
+            self._move(memoryview(bytearray(self._buffer_bytes_first if is_little else self._buffer_bytes)))
         return frames
 
     def receive_data(self, data: Buffer) -> list[memoryview]:
@@ -92,7 +109,7 @@ class FrameReceiver:
 
     def drop_partial(self) -> None:
         """Leaves the start of a frame whose rest is not going to be received, and its memory."""
-        self._view = memoryview(bytearray(self._buffer_bytes))
+        self._view = memoryview(bytearray(self._buffer_bytes_first))
         self._first = self._end = self.large_frame_bytes = 0
 
     def _move(self, view: memoryview) -> None:

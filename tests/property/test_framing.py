@@ -12,11 +12,17 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-@given(bodies=bodies_strategy, cut=st.binary(max_size=3), reads=st.data(), buffer_bytes=st.integers(1, 300))
+@given(
+    bodies=bodies_strategy,
+    cut=st.binary(max_size=3),
+    reads=st.data(),
+    buffer_bytes=st.integers(1, 300),
+    buffer_bytes_first=st.integers(1, 300),
+)
 def test_frames_do_not_depend_on_how_they_arrive(
-    bodies: list[bytes], cut: bytes, reads: st.DataObject, buffer_bytes: int
+    bodies: list[bytes], cut: bytes, reads: st.DataObject, buffer_bytes: int, buffer_bytes_first: int
 ) -> None:
-    receiver = FrameReceiver(buffer_bytes=buffer_bytes)
+    receiver = FrameReceiver(buffer_bytes=buffer_bytes, buffer_bytes_first=buffer_bytes_first)
     source = memoryview(b"".join(map(framed, bodies)) + cut)
     frames: list[memoryview] = []
     while source:

@@ -78,6 +78,28 @@ class TestMemory:
         assert fill(receiver, framed(b"1234") + b"\0\0") == [b"1234"]
         assert fill(receiver, b"\0\3abc") == [b"abc"]
 
+    def test_whoever_sends_little_gets_little_memory(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=64, buffer_bytes_first=16)
+        for _ in range(10):
+            assert fill(receiver, framed(b"beat")) == [b"beat"]
+            assert len(receiver.get_buffer()) <= 16
+
+    def test_whoever_sends_more_gets_more_until_it_sends_little_again(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=64, buffer_bytes_first=16)
+        assert fill(receiver, framed(b"123456789012")) == [b"123456789012"]
+        assert len(receiver.get_buffer()) == 64
+        for _ in range(7):
+            fill(receiver, framed(b"beat"))
+        assert len(receiver.get_buffer()) == 8
+        fill(receiver, framed(b"beat"))
+        assert len(receiver.get_buffer()) == 16
+
+    def test_a_frame_that_little_memory_does_not_hold_gets_a_whole_buffer(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=64, buffer_bytes_first=16)
+        assert fill(receiver, b"\0\0\0\x20") == []
+        assert (receiver.large_frame_bytes, len(receiver.get_buffer())) == (0, 60)
+        assert fill(receiver, b"x" * 32) == [b"x" * 32]
+
     def test_an_announced_size_alone_takes_little_memory(self) -> None:
         receivers = [FrameReceiver() for _ in range(64)]
         before_bytes = resident_bytes()
