@@ -65,6 +65,12 @@ def wait_for_all(room: Room, *silent: str) -> Told:
     return OK
 
 
+def want_rebalance(room: Room) -> Told:
+    """As where the group was one of the consumer protocol until now."""
+    room.group.rebalance("its members changed", room.now_s)
+    return OK
+
+
 EVENTS: Mapping[str, Event] = {
     "a member comes": asks(lambda room: room.join(new="c")),
     "a member asks for its id": asks(lambda room: room.join(new="c", version=4)),
@@ -87,6 +93,7 @@ EVENTS: Mapping[str, Event] = {
     "a stranger leaves": lambda room: room.leave("c")[0],
     "a member commits": lambda room: room.commit("b"),
     "a tool commits": lambda room: room.commit(generation=-1),
+    "the coordinator wants a rebalance": want_rebalance,
     "nobody is heard of for a rebalance time-out": lambda room: wait_for_all(room, "a", "b"),
     "the rebalance time-out goes by with heartbeats": lambda room: wait_for_all(room),
 }
@@ -217,6 +224,12 @@ EXPECTED: Mapping[str, Mapping[State, tuple[Told, State]]] = {
         PREPARING: (UNKNOWN, PREPARING),
         COMPLETING: (UNKNOWN, COMPLETING),
         STABLE: (UNKNOWN, STABLE),
+    },
+    "the coordinator wants a rebalance": {
+        EMPTY: (OK, EMPTY),
+        PREPARING: (OK, PREPARING),
+        COMPLETING: (OK, PREPARING),
+        STABLE: (OK, PREPARING),
     },
     "nobody is heard of for a rebalance time-out": {
         EMPTY: (OK, EMPTY),
