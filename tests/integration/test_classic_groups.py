@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -121,6 +121,23 @@ def check_shared_and_handed_over(here: Scene, members: Sequence[Member]) -> None
     for member in (one, other):
         assert len(member.read) == len(set(member.read)), "a member read a record twice that it had committed"
     assert here.described()[0] == "EMPTY"
+
+
+def test_tools_see_groups_by_state_and_type(bootstrap: str) -> None:
+    here = scene(bootstrap)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def listed(**filters: set[ConsumerGroupState] | set[ConsumerGroupType]) -> set[tuple[str, str]]:
+        told = admin.list_consumer_groups(**filters).result(30)
+        assert not told.errors
+        return {(group.group_id, group.state.name) for group in told.valid}
+
+    with MEMBERS["confluent"](bootstrap, here.group, here.topic) as member:
+        wait_until(lambda: settled([member]), "the whole topic")
+        wait_until(lambda: listed(states={ConsumerGroupState.STABLE}) == {(here.group, "STABLE")}, "a stable group")
+        assert listed(types={ConsumerGroupType.CLASSIC}) == {(here.group, "STABLE")}
+        assert listed(states={ConsumerGroupState.EMPTY}) == listed(types={ConsumerGroupType.CONSUMER}) == set()
+    assert listed(states={ConsumerGroupState.EMPTY}) == {(here.group, "EMPTY")}
 
 
 def test_members_of_several_libraries_make_one_group(bootstrap: str) -> None:
