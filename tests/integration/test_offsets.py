@@ -3,12 +3,14 @@
 Rule: no client here is a member of its group; what members may commit is told with the groups that they form.
 """
 
+import json
 import os
 import signal
 import socket
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -18,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
 from protocol.limits import PARTITIONS_PER_TOPIC_MAX
+from storage.refs import SNAPSHOT_PREFIX, position_of_key
 from tests.cluster import ClusterAgent, ClusterFactory
 from tests.etcd_service import Etcd
 from tests.integration.group_offsets import (
@@ -232,9 +235,11 @@ class TestOutliving:
     def test_a_consumer_reads_on_where_it_stopped_after_restarts(self, penstock: PenstockFactory) -> None:
         broker = penstock(options=OPTIONS)
         create_topic(broker.bootstrap, TOPIC, PARTITIONS)
-        for first in range(0, 60, 20):  # a snapshot covers ten entries
-            produce(broker.bootstrap, first, 20)
-            assert read_on(broker.bootstrap, "steady", 15) == list(range(first // 20 * 15, first // 20 * 15 + 15))
+        for number in range(3):
+            produce(broker.bootstrap, 20 * number, 20)
+            assert read_on(broker.bootstrap, "steady", 15) == list(range(15 * number, 15 * number + 15))
+            if number == 1:
+                wait_for_snapshot(broker)
             assert broker.process.stop() == 0
             broker = penstock(data=broker.data, options=OPTIONS)
         where = coordinator(broker.bootstrap, "steady")
@@ -295,6 +300,20 @@ class TestOutliving:
 def host_port(agent: ClusterAgent) -> tuple[str, int]:
     host, _, port = agent.bootstrap.rpartition(":")
     return host, int(port)
+
+
+def wait_for_snapshot(broker: Penstock) -> None:
+    """Commit offsets of another group until a snapshot covers what is there now."""
+    with urlopen(f"http://{broker.http}/api/status", timeout=30) as response:
+        position = int(json.load(response)["position"])
+    request = commit_request("other", TOPIC, {0: Committed(1)})
+
+    def is_covered() -> bool:
+        assert errors_of(ask(broker.bootstrap, ApiKey.OFFSET_COMMIT, 8, request)) == {0: ErrorCode.none}
+        snapshots = (broker.data / "store" / SNAPSHOT_PREFIX).glob("*")
+        return any((position_of_key(SNAPSHOT_PREFIX + each.name) or 0) > position for each in snapshots)
+
+    wait_until(is_covered, "a snapshot")
 
 
 def produce(bootstrap: str, first: int, count: int) -> None:
