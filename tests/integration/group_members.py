@@ -126,9 +126,12 @@ class JavaMember:
 
     def leave(self) -> None:
         """Leave the group, and return when that is done."""
-        if not self._stop.exists():
-            self._stop.touch()
+        if self._stop.exists():
+            return
+        self._stop.touch()
+        try:
             wait_until(lambda: "left" in self.process.stdout, "a Java member's departure")
+        finally:
             self.process.__exit__(None, None, None)
 
 

@@ -27,7 +27,7 @@ from tests.services import PenstockFactory
 PARTITIONS = 6
 SETTINGS = {"group.consumer.min.heartbeat.interval.ms": "200", "group.consumer.heartbeat.interval.ms": "200"}
 SHORT_SESSION = {"group.consumer.min.session.timeout.ms": "3000", "group.consumer.session.timeout.ms": "3000"}
-MEMBER_SOURCE = Path(__file__).parent / "java" / "GroupMember.java"
+MEMBER_SOURCE = Path(__file__).parent / "java" / "SharingMember.java"
 
 pytestmark = pytest.mark.timeout(300)
 
