@@ -239,6 +239,15 @@ class TestOffsets:
         assert [groups.do(command), groups.do(command)] == [Done(), Done()]
         assert groups.group().is_vacant
 
+    def test_the_other_offsets_of_a_topic_stay(self, groups: Groups) -> None:
+        wide = TopicId(bytes(15) + b"\2")
+        groups.do(create("wide", topic_id=wide, partitions=2))
+        (epoch,) = groups.claim("g").claim_epochs
+        for partition in (0, 1):
+            groups.do(offsets(("g", epoch), 5, topic_id=wide, partition=partition))
+        groups.do(DeleteOffsets(group_id="g", claim_epoch=epoch, partitions=((wide, FIRST),)))
+        assert list(groups.group().offsets[wide]) == [1]
+
     def test_a_group_with_members_cannot_be_deleted(self, groups: Groups) -> None:
         (epoch,) = groups.claim("g").claim_epochs
         groups.commit(5)
