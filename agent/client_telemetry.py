@@ -18,6 +18,7 @@ from agent.connected_client import ConnectedClient
 from agent.cpu import run_in_thread
 from agent.ids import Ids, uuid_text
 from agent.metrics import Metrics
+from agent.topic_regexes import matching
 from coordinator.client_subscriptions import (
     EVERY_METRIC,
     ClientSubscription,
@@ -165,9 +166,9 @@ class ClientTelemetry:
         """Clients that are known."""
         return len(self._instances)
 
-    def subscribe(self, instance_id: uuid.UUID | None, asker: Asker) -> ClientInstance:
+    async def subscribe(self, instance_id: uuid.UUID | None, asker: Asker) -> ClientInstance:
         """What the client is to push; without an id it gets one. Raises `TelemetryRefused`."""
-        instance = self._instance(self._new_id() if instance_id is None else instance_id, asker)
+        instance = await self._instance(self._new_id() if instance_id is None else instance_id, asker)
         if not instance.may_ask(self._clock.monotonic_s()) and instance.last_error not in MAY_ASK_AGAIN:
             raise self._refused(ErrorCode.throttling_quota_exceeded)
         instance.last_error = ErrorCode.none
@@ -177,7 +178,7 @@ class ClientTelemetry:
         """Take what a client pushed into `series`. Raises `TelemetryRefused`, and changes no series then."""
         if instance_id is None or instance_id in RESERVED_IDS:
             raise self._refused(ErrorCode.invalid_request)
-        instance = self._instance(instance_id, asker)
+        instance = await self._instance(instance_id, asker)
         try:
             instance.last_error = self._judge(instance, push)
         finally:
@@ -223,16 +224,21 @@ class ClientTelemetry:
         self._metrics.client_pushes.labels(error_code.name).inc()
         return TelemetryRefused(error_code)
 
-    def _instance(self, instance_id: uuid.UUID, asker: Asker) -> ClientInstance:
+    async def _instance(self, instance_id: uuid.UUID, asker: Asker) -> ClientInstance:
         """The client, with the subscription of now; it is the one that was used last."""
+        self._forget_silent(self._clock.monotonic_s())
         self._subscriptions.follow(self._configs())
-        now_s = self._clock.monotonic_s()
-        self._forget_silent(now_s)
+        read, version = self._subscriptions.read, self._subscriptions.version
         instance = self._instances.get(instance_id)
-        if instance is None or instance.version != self._subscriptions.version:
+        if instance is None or instance.version != version:
             told = asker.told(instance_id) if instance is None else instance.told
-            instance = self._instances[instance_id] = self._made(instance_id, told, asker.connection)
-        instance.used_s, instance.connection = now_s, asker.connection
+            is_asked = any(subscription.match for subscription in read)
+            wanted = await run_in_thread(_meant, read, told) if is_asked else read
+            instance = self._instances.get(instance_id)  # another request of the same client may have been faster
+            if instance is None or instance.version != version:
+                instance = self._made(instance_id, told, asker.connection, wanted, version)
+                self._instances[instance_id] = instance
+        instance.used_s, instance.connection = self._clock.monotonic_s(), asker.connection
         asker.connection.instance_id = instance_id
         self._instances.move_to_end(instance_id)
         if len(self._instances) > CLIENT_INSTANCES_MAX:
@@ -246,8 +252,14 @@ class ClientTelemetry:
                 return
             self._instances.popitem(last=False)
 
-    def _made(self, instance_id: uuid.UUID, told: Mapping[str, str], connection: ConnectedClient) -> ClientInstance:
-        wanted = [subscription for subscription in self._subscriptions.read if subscription.is_for(told)]
+    def _made(
+        self,
+        instance_id: uuid.UUID,
+        told: Mapping[str, str],
+        connection: ConnectedClient,
+        wanted: Sequence[ClientSubscription],
+        version: int,
+    ) -> ClientInstance:
         metrics = sorted({metric for subscription in wanted for metric in subscription.metrics})
         if EVERY_METRIC in metrics:
             metrics = [EVERY_METRIC]
@@ -259,12 +271,21 @@ class ClientTelemetry:
             subscription_id=subscription_id(metrics, interval_ms, instance_id),
             metrics=metrics,
             interval_ms=interval_ms,
-            version=self._subscriptions.version,
+            version=version,
             used_s=self._clock.monotonic_s(),
         )
 
     def _new_id(self) -> uuid.UUID:
         return uuid.UUID(bytes=self._ids.new_uuid())
+
+
+def _meant(subscriptions: Sequence[ClientSubscription], told: Mapping[str, str]) -> Sequence[ClientSubscription]:
+    """Those that are about the client which says this of itself."""
+    return [each for each in subscriptions if all(_is_match(told[name], re) for name, re in each.match.items())]
+
+
+def _is_match(text: str, expression: str) -> bool:
+    return bool(matching([expression], [text])[expression])
 
 
 def subscription_id(metrics: Sequence[str], interval_ms: int, instance_id: uuid.UUID) -> int:

@@ -12,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.config_layers import BrokerConfigs
+from agent.cpu import run_in_thread
 from agent.ledger_writer import LedgerWriter
 from agent.log_levels import LEVELS, ROOT, is_known, set_level, unset_level
 from agent.metadata_loop import MetadataLoop
+from agent.topic_regexes import regex_problem
 from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.broker_configs import BROKER_CONFIGS, validate_dynamic
 from coordinator.client_metrics_configs import validate_client_metrics
+from coordinator.client_subscriptions import read_subscription
 from coordinator.commands import Refused
 from coordinator.config_operations import altered
 from coordinator.config_types import ConfigSpec, ConfigType, InvalidConfig, InvalidConfigRequest, shorten
@@ -82,6 +85,8 @@ class ConfigAdmin:
         held = self.configs(resource_type, wanted.resource_name)
         result = altered(held, operations, is_whole=wanted.is_whole)
         self._check(resource_type, wanted.resource_name, result)
+        if resource_type is ResourceType.CLIENT_METRICS:
+            await _check_patterns(result)
         if is_validate_only or result == held:
             return
         outcome = await self._writer.submit(
@@ -94,6 +99,15 @@ class ConfigAdmin:
         )
         if isinstance(outcome, Refused):
             raise ConfigError(outcome.error_code, outcome.reason)
+        told = ", ".join(f"{each.kind.name} {each.name}={each.value}" for each in operations)
+        log.info(
+            "configs were altered",
+            extra={
+                "resource": f"{resource_type.name} {shorten(wanted.resource_name)}",
+                "operations": shorten(told),
+                "is_whole": wanted.is_whole,
+            },
+        )
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
         """What a resource that may not exist was given, as far as this agent has applied the ledger."""
@@ -253,3 +267,12 @@ def _operation(resource_type: ResourceType, name: str, kind: int, value: str | N
 
 def _set(name: str, value: str) -> ConfigOperation:
     return ConfigOperation(kind=OperationKind.SET, name=name, value=value)
+
+
+async def _check_patterns(configs: Mapping[str, str]) -> None:
+    """Raise `ConfigError` where RE2, which matches clients, cannot read an expression of a telemetry subscription."""
+    for name, expression in read_subscription(configs).match.items():
+        problem = await run_in_thread(regex_problem, expression)
+        if problem is not None:
+            message = f"Illegal client matching pattern: {name}={shorten(expression)}: {problem}"
+            raise ConfigError(ErrorCode.invalid_config, message)

@@ -20,7 +20,7 @@ API_KEY = 71
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = request_body(request.frame)
     try:
-        instance = services.telemetry.subscribe(body.client_instance_id, request.asker)
+        instance = await services.telemetry.subscribe(body.client_instance_id, request.asker)
     except TelemetryRefused as refused:
         nothing: dict[str, Any] = {
             "client_instance_id": None,

@@ -212,6 +212,8 @@ class TestOthers:
             (wanted(("interval.ms", SET, "100"), of=METRICS, name=""), ErrorCode.invalid_request),
             (wanted(("no.such", SET, "1"), of=METRICS, name="m"), ErrorCode.invalid_request),
             (wanted(("metrics", APPEND, "a"), of=METRICS, name="m"), ErrorCode.invalid_config),
+            (wanted(("match", SET, "client_id=["), of=METRICS, name="m"), ErrorCode.invalid_config),
+            (wanted(("match", SET, r"client_id=(a)\1"), of=METRICS, name="m"), ErrorCode.invalid_config),
             (wanted(("a", SET, "1"), of=77), ErrorCode.invalid_request),
         ],
     )

@@ -41,7 +41,6 @@ def test_some_of_it_is_an_invalid_request_as_in_kafka(configs: dict[str, str]) -
         {"match": "client_id"},
         {"match": "client_id=a=b"},
         {"match": "planet=earth"},
-        {"match": "client_id=["},
         {"metrics": "x" * (CONFIG_VALUE_CHARS_MAX + 1)},
     ],
 )
