@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
+from agent.topics import catch_up, deadline_s
 from agent.turns import rows_at_most, work
 from coordinator.client_quotas import InvalidQuota, UnknownEntityType, described, entity_filter
 from protocol.errors import ErrorCode
@@ -23,9 +24,11 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     except InvalidQuota as error:
         is_unknown = isinstance(error, UnknownEntityType)
         error_code = ErrorCode.unsupported_version if is_unknown else ErrorCode.invalid_request
-        refusal = {"error_code": error_code, "error_message": str(error), "entries": None}
+        return answer(request.frame, {"error_code": error_code, "error_message": str(error), "entries": None})
+    unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
+    if unseen is not None:
+        refusal = {"error_code": unseen.error_code, "error_message": unseen.message, "entries": None}
         return answer(request.frame, refusal)
-    await services.metadata.barrier()
     entries = [
         {
             "entity": [{"entity_type": entity_type, "entity_name": name} for entity_type, name in entity],

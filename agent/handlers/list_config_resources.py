@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
+from agent.topics import catch_up, deadline_s
 from agent.turns import work
 from coordinator.admin_commands import ResourceType
 from coordinator.state import ClusterState
@@ -22,9 +23,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     if request.frame.api_version >= 1:
         types = body.resource_types or tuple(ResourceType)
     if not set(types) <= set(ResourceType):
-        refusal = {"error_code": ErrorCode.unsupported_version, "config_resources": []}
-        return answer(request.frame, refusal)
-    await services.metadata.barrier()
+        return answer(request.frame, {"error_code": ErrorCode.unsupported_version, "config_resources": []})
+    unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
+    if unseen is not None:
+        return answer(request.frame, {"error_code": unseen.error_code, "config_resources": []})
     rows = [
         {"resource_type": resource_type.value, "resource_name": name}
         for resource_type in ResourceType

@@ -201,6 +201,45 @@ class TestTables:
         assert starts(cluster) == (10, 10)
 
 
+class TestWhatIsAlteredForEveryBroker:
+    """It counts where the entry is applied, whatever its proposer took for the default."""
+
+    def altered(self, **configs: str) -> Cluster:
+        cluster = filled(50, 90)
+        pairs = sorted((name.replace("_", "."), value) for name, value in configs.items())
+        cluster.state.broker_configs = {"": dict(pairs)}
+        return cluster
+
+    def test_a_longer_time_keeps_what_an_older_proposal_would_drop(self) -> None:
+        cluster = self.altered(log_retention_ms="-1")
+        cluster.do(retain(LATE_MS, retention_ms=1))
+        assert starts(cluster) == (0, 0)
+
+    def test_a_shorter_one_drops_what_it_would_keep(self) -> None:
+        cluster = self.altered(log_retention_ms="1")
+        cluster.do(retain(LATE_MS), time_ms=LATE_MS)
+        assert starts(cluster) == (20, 20)
+
+    def test_so_do_bytes_and_the_policy(self) -> None:
+        cluster = self.altered(log_retention_bytes="0", log_cleanup_policy="compact")
+        cluster.do(retain(LATE_MS))
+        assert starts(cluster) == (0, 0)
+        cluster.state.broker_configs = {"": {"log.retention.bytes": "0"}}
+        cluster.do(retain(LATE_MS))
+        assert starts(cluster) == (20, 20)
+
+    def test_a_topics_own_word_comes_first(self) -> None:
+        cluster = filled(50, 90, retention_ms="-1", retention_bytes="-1")
+        cluster.state.broker_configs = {"": {"log.retention.bytes": "0", "log.retention.ms": "1"}}
+        cluster.do(retain(LATE_MS, retention_ms=1))
+        assert starts(cluster) == (0, 0)
+
+    def test_what_is_due_is_the_same_for_the_proposer(self) -> None:
+        cluster = self.altered(log_retention_ms="1")
+        topic = cluster.state.topics[TOPIC]
+        assert list(due_chunks(cluster.state, topic, retain(LATE_MS))) == [2]
+
+
 class TestProposing:
     def test_something_is_due_exactly_as_long_as_applying_it_moves_something(self) -> None:
         cluster = filled(50, 90, retention_ms="1000", penstock_table_retention_ms="1010")

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.services import Services
+from coordinator.log import LedgerUnavailable
 from protocol.errors import ErrorCode
 from tests.unit.agent.data_paths import data_paths, services_of
 from tests.unit.agent.handlers.asking import ask
@@ -108,6 +109,15 @@ async def test_filters_that_make_no_sense_are_refused() -> None:
     async with serving() as services:
         assert await described(services, ("planet", 0, "earth")) is ErrorCode.unsupported_version
         assert await described(services, ("user", 0, None)) is ErrorCode.invalid_request
+
+
+async def test_s4_while_the_ledger_is_away_nothing_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away() -> None:
+        raise LedgerUnavailable("away")
+
+    async with serving() as services:
+        monkeypatch.setattr(services.metadata, "barrier", away)
+        assert await described(services) is ErrorCode.request_timed_out
 
 
 async def test_a_ledger_that_does_not_answer_in_time_is_told() -> None:

@@ -168,6 +168,8 @@ async def test_s4_while_the_ledger_is_away_nothing_is_told_or_altered(monkeypatc
         monkeypatch.setattr(services.metadata, "barrier", away)
         assert await described(services, TOPIC_TYPE, "t") == (ErrorCode.request_timed_out, {})
         assert await alter(services, (TOPIC_TYPE, "t", {"retention.ms": "5"})) == [ErrorCode.request_timed_out]
+        listed = await ask(services, LIST, 1, resource_types=())
+        assert (listed.error_code, listed.config_resources) == (ErrorCode.request_timed_out, ())
 
 
 class TestResources:
