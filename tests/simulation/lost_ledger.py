@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from agent.recovery import Permissions, recover
-from coordinator.log import LedgerCorrupt, LedgerError, SnapshotPointer
+from coordinator.log import LedgerCorrupt, LedgerError, SessionHeld, SnapshotPointer
 from coordinator.snapshot import decode_snapshot
 from protocol.types import Position
 from storage.object_store import StoreError
@@ -57,8 +57,7 @@ class LostLedger:
         if around.plan.ledger_loss is LedgerLoss.RESTORED and backup is None:
             around.history.note("world", "loses no ledger")
             return
-        assert server.pointer is not None, "a snapshot covers the topics"
-        around.bucket.snapshot_kept = server.pointer.object_key
+        self._keep_newest_snapshot()
         self._freeze()
         if around.plan.ledger_loss is LedgerLoss.NONE_BUT_RECOVERED:
             server.trusted_s = None
@@ -142,6 +141,7 @@ class LostLedger:
         self._stop_all()
         limit_s = self._chance.random() * ATTEMPT_SECONDS_MAX if self._chance.random() < INTERRUPTED_CHANCE else None
         while True:
+            self._keep_newest_snapshot()
             ledger.reopen()
             somebody = asyncio.create_task(self._start_some())
             try:
@@ -152,6 +152,9 @@ class LostLedger:
                 raise
             except (LedgerError, StoreError, TimeoutError) as error:
                 self._around.history.note("operator", "tries again", f"{type(error).__name__}")
+                if isinstance(error, SessionHeld) and self._around.plan.ledger_loss is LedgerLoss.NONE_BUT_RECOVERED:
+                    # Whoever holds it serves on a ledger that is not lost, and keeps house.
+                    self._around.bucket.snapshot_kept = ""
                 self._stop_all()
                 limit_s = None
                 await self._clock.sleep(2.0)
@@ -162,6 +165,13 @@ class LostLedger:
         lost = [*report.missing, *(key for key, _ in report.damaged)]
         if lost or not report.is_carried_out:
             self._around.history.violation(f"the recovery lacks {lost[:3]}: somebody deleted it (S9)")
+
+    def _keep_newest_snapshot(self) -> None:
+        """Whoever deletes it deletes what a recovery begins from. Of a lost ledger it is the one before the loss."""
+        bucket, pointer = self._around.bucket, self._around.ledger.pointer
+        if not bucket.snapshot_kept:
+            assert pointer is not None, "a snapshot covers the topics"
+            bucket.snapshot_kept = pointer.object_key
 
     async def _start_some(self) -> None:
         """Somebody who does not know that agents must stay away."""
