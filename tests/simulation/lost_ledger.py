@@ -153,7 +153,8 @@ class LostLedger:
             except (LedgerError, StoreError, TimeoutError) as error:
                 self._around.history.note("operator", "tries again", f"{type(error).__name__}")
                 if isinstance(error, SessionHeld) and self._around.plan.ledger_loss is LedgerLoss.NONE_BUT_RECOVERED:
-                    # Whoever holds it serves on a ledger that is not lost, and keeps house.
+                    # The refusal names who holds it: an agent that serves on a sound ledger, and may keep house.
+                    self._frozen = None
                     self._around.bucket.snapshot_kept = ""
                 self._stop_all()
                 limit_s = None
