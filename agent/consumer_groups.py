@@ -127,7 +127,7 @@ class ConsumerGroups:
         check_heartbeat(request, self._assignors, is_id_required=is_id_required)
         problem = await run_in_thread(regex_problem, request.regex) if request.regex else None
         live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
-        if request.epoch == LEAVE_EPOCH and self._is_downgrade(live, leaver := live.group.leaver(request)):
+        if request.epoch == LEAVE_EPOCH and self._is_downgrade(live, [leaver := live.group.leaver(request)]):
             written = self._downgrade(live, [leaver], is_rebalanced=True)
             await until_applied(self._clock, written)
             return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
@@ -159,7 +159,7 @@ class ConsumerGroups:
             answer, change = classic_member.join(live.group, request, self._config(group_id), self._find_topic, now_s)
             if change is not None:
                 live.write(change)
-            if self._is_downgrade(live):
+            if self._is_downgrade(live, []):
                 await until_applied(
                     self._clock, self._downgrade(live, [], is_rebalanced=live.group.group.epoch != before)
                 )
@@ -331,13 +331,12 @@ class ConsumerGroups:
         except NotMigratable as error:
             raise _not_found(group.group_id, str(error)) from error
 
-    def _is_downgrade(self, live: HeldConsumerGroup, leaver: str | None = None) -> bool:
+    def _is_downgrade(self, live: HeldConsumerGroup, leaving: Sequence[str]) -> bool:
         """Whether none but members of the classic protocol stay, and the group may become theirs.
 
         Source: validateOnlineDowngradeWithFencedMembers.
         """
         group = live.group.group
-        leaving = () if leaver is None else (leaver,)
         return (
             self._migration_policy in DOWNGRADING
             and len(group.members) - len(leaving) <= self._classic_size_max
@@ -417,21 +416,23 @@ class ConsumerGroups:
             self._agents_seen = agents
 
     def _expire(self, live: HeldConsumerGroup) -> None:
-        gone = live.group.expired(self._config(live.group_id), self._clock.monotonic_s())
+        group, now_s = live.group, self._clock.monotonic_s()
+        gone = group.expired(self._config(live.group_id), now_s) if now_s >= group.due_s else []
         if gone:
             log.info(
                 "members of a consumer group were silent for too long and are taken out",
                 extra={"group": live.group_id, "members": len(gone)},
             )
-            if len(gone) == 1 and self._is_downgrade(live, gone[0]):
+            if self._is_downgrade(live, gone):
                 self._downgrade(live, gone, is_rebalanced=True)
                 return
-            change = live.group.fence(gone, self._find_topic)
+            change = group.fence(gone, self._find_topic)
             if change is not None:
                 live.write(change)
-        change = live.group.assign(self._config(live.group_id), self._find_topic, self._clock.monotonic_s())
-        if change is not None:
-            live.write(change)
+        if group.group.epoch != group.group.target_epoch:
+            change = group.assign(self._config(live.group_id), self._find_topic, now_s)
+            if change is not None:
+                live.write(change)
         if live.is_idle:
             self._lose(live)
 
@@ -444,6 +445,8 @@ class ConsumerGroups:
                 self._names_number += 1
 
     def _regexes_due(self, live: HeldConsumerGroup) -> list[str]:
+        if not live.group.copy.has_regexes:
+            return []
         return live.group.regexes_due(
             self._config(live.group_id),
             self._clock.monotonic_s(),

@@ -79,6 +79,11 @@ class GroupCopy:
         """Whether any member speaks the classic protocol."""
         return any(member.classic is not None for member in self.group.members.values())
 
+    @property
+    def has_regexes(self) -> bool:
+        """Whether any member subscribes to an expression."""
+        return bool(self._regex_counts)
+
     def subscribed_regexes(self) -> list[str]:
         return sorted(self._regex_counts)
 

@@ -166,6 +166,21 @@ async def test_when_the_last_consumer_is_silent_the_rest_is_a_classic_group_too(
         assert [member.member_id for member in value(agent).members] == ["m"]
 
 
+async def test_consumers_that_are_silent_together_leave_a_classic_group_too() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await mixed(agent)
+        await agent.say(beat("b"))
+        joined = await (await agent.classic.join("g", ask("m")))
+        await (await agent.classic.sync("g", replace(SYNC, generation=joined.generation)))
+        for _ in range(5):
+            await agent.wait(9)
+            assert await agent.classic.heartbeat("g", "m", None, joined.generation) is ErrorCode.none
+        await agent.wait(1)
+        await agent.groups.look_after()
+        await agent.parts.metadata.barrier()
+        assert [member.member_id for member in value(agent).members] == ["m"]
+
+
 async def test_a_group_stays_a_consumer_group_where_it_may_not_go_back() -> None:
     async with one_agent(**SETTINGS | {"group.consumer.migration.policy": "upgrade"}) as agent:
         await mixed(agent)
