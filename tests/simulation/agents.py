@@ -332,7 +332,7 @@ def _broker_configs(plan: Plan) -> dict[str, str]:
         configs["group.consumer.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
         configs["group.consumer.min.heartbeat.interval.ms"] = "1"
     for group in plan.groups:
-        if group.kind is GroupKind.CONSUMER:
+        if group.kind in {GroupKind.CONSUMER, GroupKind.MIXED}:
             configs["group.consumer.session.timeout.ms"] = str(group.session_ms)
             configs["group.consumer.heartbeat.interval.ms"] = str(int(group.heartbeat_s * 1000))
     return configs

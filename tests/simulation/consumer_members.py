@@ -48,6 +48,8 @@ class ConsumerMember(GroupReader):
         """It was fenced: what it has is somebody else's, or will be."""
         self._reported: set[Place] | None = None
         """What it said last that it has; None where that may not have been heard."""
+        self._is_assigned_anew = False
+        """It was told what it should have since it last said what it has: it says so again, though it be the same."""
         self._has_news = asyncio.Event()
         """Its next heartbeat need not wait."""
 
@@ -130,7 +132,8 @@ class ConsumerMember(GroupReader):
         groups, epochs = self.world.groups, f"{self.group_id}/{self.identity.member_id}"
         at_least = groups.newest(epochs)
         is_full = who.generation == JOIN_EPOCH or self._reported is None
-        owned = None if self.owned == self._reported and not is_full else set(self.owned)
+        is_known = self.owned == self._reported and not self._is_assigned_anew and not is_full
+        owned = None if is_known else set(self.owned)
         try:
             told = await self._ask(connection, who, owned, is_full=is_full)
         except ConnectionLost:
@@ -145,8 +148,9 @@ class ConsumerMember(GroupReader):
         self.identity = replace(who, generation=told.epoch)
         groups.told_generation(self.name, epochs, told.epoch, at_least)
         if owned is not None:
-            self._reported = owned
+            self._reported, self._is_assigned_anew = owned, False
         if told.assignment is not None:
+            self._is_assigned_anew = True
             self._aim_at(self._places(told.assignment))
         if self.owned <= self._target:
             self.is_heard_of(asked_s)

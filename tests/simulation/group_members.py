@@ -258,7 +258,9 @@ class ClassicMember(GroupReader):
         """`places`: all that there is to divide."""
         super().__init__(world, name, group_id, plan, instance_id)
         self._places = sorted(places)
-        self._is_cooperative = plan.kind is GroupKind.COOPERATIVE
+        self._is_cooperative = plan.kind in {GroupKind.COOPERATIVE, GroupKind.MIXED}
+        self._is_mixed = plan.kind is GroupKind.MIXED
+        """Its generations may be epochs, which members have each for itself."""
         self._must_join = True
         self._is_lost = False
         """Its group has gone on without it: what it owned is nobody's, or somebody else's."""
@@ -325,10 +327,30 @@ class ClassicMember(GroupReader):
                 continue
             error = wire.read_heartbeat(told)
             if not error:
-                self.world.groups.told_alive(self.name, self.group_id, who.generation, asked_s)
+                if not self._is_mixed:
+                    self.world.groups.told_alive(self.name, self.group_id, who.generation, asked_s)
                 self.is_heard_of(asked_s)
             elif who == self.identity and not self._must_join:
                 self.fails(error, "a heartbeat")
+
+    @property
+    def _generations(self) -> str:
+        """By what name the auditor knows the line of generations that this member is told of."""
+        return f"{self.group_id}/{self.identity.member_id}" if self._is_mixed else self.group_id
+
+    def give_up(self, places: Collection[Place]) -> None:
+        self.world.groups.gives_up(self.identity.member_id, self.group_id, places)
+        super().give_up(places)
+
+    def hang_up(self) -> None:
+        super().hang_up()
+        self.give_up(set(self.owned))
+
+    def begins_commit(self, offsets: Mapping[Place, int]) -> Commit:
+        if not self._is_mixed:
+            return super().begins_commit(offsets)
+        who, epoch = self.identity.member_id, self.identity.generation
+        return self.world.groups.sends_commit_of_epoch(self.group_id, who, epoch, offsets)
 
     # Joining.
 
@@ -352,7 +374,7 @@ class ClassicMember(GroupReader):
         plan, connection = self.group_plan, await self.link.connection()
         if self._is_lost:
             return None
-        at_least = self.world.groups.newest(self.group_id)
+        at_least = self.world.groups.newest(self._generations)
         body = wire.join_group(
             self.identity,
             session_ms=plan.session_ms,
@@ -368,8 +390,8 @@ class ClassicMember(GroupReader):
         if joined.error:
             self.fails(joined.error, "JoinGroup")
             return None
-        self.world.groups.told_generation(self.name, self.group_id, joined.generation, at_least)
         self.identity = replace(self.identity, member_id=joined.member_id, generation=joined.generation)
+        self.world.groups.told_generation(self.name, self._generations, joined.generation, at_least)
         return joined
 
     def _subscription(self) -> Subscription:
@@ -380,7 +402,7 @@ class ClassicMember(GroupReader):
 
     async def _ask_to_sync(self, joined: Joined) -> list[Place] | None:
         connection = await self.link.connection()
-        at_least = self.world.groups.newest(self.group_id)
+        at_least = self.world.groups.newest(self._generations)
         assignments = self._assign(joined) if joined.leader == joined.member_id else {}
         body = wire.sync_group(self.identity, assignments)
         seconds = self.group_plan.rebalance_ms / 1000 + MORE_THAN_REBALANCE_SECONDS
@@ -390,8 +412,11 @@ class ClassicMember(GroupReader):
             self.fails(error, "SyncGroup")
             return None
         assigned = wire.read_assignment(assignment)
-        self.world.groups.told_generation(self.name, self.group_id, joined.generation, at_least)
-        self.world.groups.assigned(self.owner, self.group_id, joined.generation, assigned)
+        self.world.groups.told_generation(self.name, self._generations, joined.generation, at_least)
+        if self._is_mixed:
+            self.world.groups.given(self.identity.member_id, self.group_id, assigned)
+        else:
+            self.world.groups.assigned(self.owner, self.group_id, joined.generation, assigned)
         return assigned
 
     def _assign(self, joined: Joined) -> dict[str, bytes]:

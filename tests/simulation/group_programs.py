@@ -24,19 +24,19 @@ class Program:
     def __init__(
         self,
         world: ClientWorld,
-        name: str,
         group_id: str,
+        number: int,
         plan: GroupPlan,
         places: Collection[Place],
-        *,
-        is_static: bool,
     ) -> None:
+        """`number`: among the group's programs; the first of them are static members."""
         self._world = world
-        self._name = name
+        self._number = number
+        self._name = f"{group_id}-{number}"
         self._group_id = group_id
         self._plan = plan
         self._places = places
-        self._instance_id = name if is_static else None
+        self._instance_id = self._name if number < plan.static_members else None
         self._chance = world.chance
         self._lives_count = 0
         self._calm = asyncio.Event()
@@ -48,8 +48,7 @@ class Program:
     async def run(self) -> None:
         while True:
             self._lives_count += 1
-            kind = ConsumerMember if self._plan.kind is GroupKind.CONSUMER else ClassicMember
-            member = kind(
+            member = self._kind(
                 self._world,
                 f"{self._name}.{self._lives_count}",
                 self._group_id,
@@ -67,6 +66,13 @@ class Program:
                 life.result()
             down_s = RETRY_SECONDS if self._calm.is_set() else self._chance.random() ** 2 * DOWN_SECONDS_MAX
             await self._world.clock.sleep(down_s)
+
+    @property
+    def _kind(self) -> type[ConsumerMember] | type[ClassicMember]:
+        """What this life of it speaks; in groups of both protocols not what its neighbours do, nor its next life."""
+        if self._plan.kind is GroupKind.MIXED:
+            return ConsumerMember if (self._number + self._lives_count) % 2 else ClassicMember
+        return ConsumerMember if self._plan.kind is GroupKind.CONSUMER else ClassicMember
 
     async def _until_its_end(self, member: GroupReader, life: "asyncio.Task[None]") -> None:
         calm = asyncio.create_task(self._calm.wait())
@@ -106,14 +112,7 @@ class GroupWorld:
         self._places = places
         self._group_ids = group_ids(world.around.plan)
         self.programs = [
-            Program(
-                world,
-                f"{group_id}-{number}",
-                group_id,
-                plan,
-                places,
-                is_static=number < plan.static_members,
-            )
+            Program(world, group_id, number, plan, places)
             for group_id, plan in zip(self._group_ids, world.around.plan.groups, strict=True)
             for number in range(plan.members)
         ]

@@ -61,6 +61,13 @@ class GroupKind(StrEnum):
     """JoinGroup; only what moves is given up (KIP-429)."""
     CONSUMER = "consumer"
     """ConsumerGroupHeartbeat; the coordinator assigns (KIP-848)."""
+    MIXED = "mixed"
+    """One or the other, from life to life: the group migrates back and forth."""
+
+
+DRAWN_KINDS: Final = (GroupKind.EAGER, GroupKind.COOPERATIVE, GroupKind.CONSUMER)
+MIXED_SHARE: Final = 0.4
+"""Of the groups of the consumer protocol."""
 
 
 class Fate(StrEnum):
@@ -198,15 +205,16 @@ def _with_groups(plan: Plan, chance: random.Random) -> Plan:
     copied.random()
     if plan.ledger_loss is not None or copied.random() >= GROUPS_SHARE:
         return plan
-    groups = tuple(_draw_group(copied) for _ in range(copied.choice((1, 1, 2))))
-    groups = tuple(
-        replace(group, session_ms=groups[0].session_ms) if group.kind is GroupKind.CONSUMER else group
-        for group in groups
-    )
+    groups = [_draw_group(copied) for _ in range(copied.choice((1, 1, 2)))]
+    first_rebalance_delay_ms = copied.choice((0, 500))
+    for row, group in enumerate(groups):
+        if group.kind is GroupKind.CONSUMER:
+            kind = GroupKind.MIXED if group.members > 1 and copied.random() < MIXED_SHARE else GroupKind.CONSUMER
+            groups[row] = replace(group, kind=kind, session_ms=groups[0].session_ms)
     return replace(
         plan,
-        groups=groups,
-        first_rebalance_delay_ms=copied.choice((0, 500)),
+        groups=tuple(groups),
+        first_rebalance_delay_ms=first_rebalance_delay_ms,
         consumers=1,
         move_chance=min(plan.move_chance, 0.05),
     )
@@ -215,7 +223,7 @@ def _with_groups(plan: Plan, chance: random.Random) -> Plan:
 def _draw_group(chance: random.Random) -> GroupPlan:
     members = chance.choice((1, 2, 2, 3))
     return GroupPlan(
-        kind=chance.choice(tuple(GroupKind)),
+        kind=chance.choice(DRAWN_KINDS),
         members=members,
         static_members=chance.choice((0, 0, 1, members)),
         session_ms=chance.choice((2_000, 6_000, 15_000)),
