@@ -43,6 +43,7 @@ from protocol.limits import (
     GROUP_CHECK_INTERVAL_S,
     GROUP_IDS_PER_CLAIM_MAX,
     GROUP_LATE_SECONDS_MAX,
+    MEMBER_ID_PREFIX_CHARS_MAX,
 )
 from protocol.types import SessionId
 
@@ -128,7 +129,7 @@ class GroupCoordinator:
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
         """An id that nobody has had, for a member that joins without one."""
         begins_with = client_id if group_instance_id is None else group_instance_id
-        return f"{begins_with}-{uuid.UUID(bytes=self._ids.new_uuid())}"
+        return f"{begins_with[:MEMBER_ID_PREFIX_CHARS_MAX]}-{uuid.UUID(bytes=self._ids.new_uuid())}"
 
     async def sync(self, group_id: str, sync: Sync) -> asyncio.Future[SyncAnswer]:
         """The answer to a SyncGroup, which waits for the leader's."""

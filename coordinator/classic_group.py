@@ -20,7 +20,7 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager (classicGroup* m
 from collections.abc import Sequence
 from typing import Final
 
-from coordinator.classic_members import LiveMember, Members, bytes_of, member_of
+from coordinator.classic_members import LiveMember, Members, member_of, size_of
 from coordinator.classic_messages import (
     NO_ASSIGNMENT,
     NO_MEMBER_ID,
@@ -107,8 +107,8 @@ class LiveClassicGroup:
         """Whether there is room. During a rebalance those who have joined count, so that the last to come go."""
         most = self._limits.members_max
         member = self.members.by_id.get(join.member_id)
-        others_bytes = self.members.protocols_bytes - (0 if member is None else bytes_of(member.protocols))
-        if others_bytes + bytes_of(join.protocols) > CLASSIC_MEMBERS_BYTES_MAX:
+        others_size = self.members.size - (0 if member is None else size_of(member))
+        if others_size + size_of(join) > CLASSIC_MEMBERS_BYTES_MAX:
             return False
         if join.member_id == NO_MEMBER_ID and len(self.members.pending) >= CLASSIC_PENDING_MEMBERS_MAX:
             return False

@@ -90,9 +90,10 @@ def member_of(join: Join, member_id: str, deadline_s: float) -> LiveMember:
     )
 
 
-def bytes_of(protocols: Protocols) -> int:
-    """What a member's names and metadata take."""
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
+def size_of(told: Join | LiveMember) -> int:
+    """Characters and bytes of what a member tells of itself, its id apart."""
+    names = len(told.client_id) + len(told.group_instance_id or "")
+    return names + sum(len(name) + len(metadata) for name, metadata in told.protocols)
 
 
 class Members:
@@ -105,8 +106,8 @@ class Members:
         self.pending: dict[str, float] = {}
         """Ids that were given out, with the time until which their members may come."""
         self.leader = leader
-        self.protocols_bytes = 0
-        """Names and metadata of all members."""
+        self.size = 0
+        """What all members tell of themselves, by `size_of`."""
         self._supported: dict[str, int] = {}
         """How many members know each protocol."""
         for member in members:
@@ -155,7 +156,7 @@ class Members:
         self.pending.pop(member_id, None)
         member = self.by_id.pop(member_id, None)
         if member is not None:
-            self._count(member.protocols, -1)
+            self._count(member, -1)
             if member.group_instance_id is not None:
                 del self.static_ids[member.group_instance_id]
         if self.leader == member_id:
@@ -164,7 +165,7 @@ class Members:
 
     def replace(self, old: LiveMember, member_id: str) -> LiveMember:
         """Give a static member's place to its successor, with its assignment and, where it led, its lead."""
-        self._count(old.protocols, -1)
+        self._count(old, -1)
         del self.by_id[old.member_id]
         member = LiveMember(
             member_id=member_id,
@@ -184,9 +185,9 @@ class Members:
 
     def update(self, member: LiveMember, join: Join) -> None:
         """Take over what a member says of itself when it joins again."""
-        self._count(member.protocols, -1)
+        self._count(member, -1)
         member.update(join)
-        self._count(member.protocols, 1)
+        self._count(member, 1)
 
     def elect(self) -> bool:
         """Let somebody lead who has joined; False where nobody has, or there is nobody."""
@@ -261,13 +262,13 @@ class Members:
 
     def _keep(self, member: LiveMember) -> None:
         self.by_id[member.member_id] = member
-        self._count(member.protocols, 1)
+        self._count(member, 1)
         if member.group_instance_id is not None:
             self.static_ids[member.group_instance_id] = member.member_id
 
-    def _count(self, protocols: Protocols, by: int) -> None:
-        self.protocols_bytes += by * bytes_of(protocols)
-        for name in dict.fromkeys(name for name, _ in protocols):
+    def _count(self, member: LiveMember, by: int) -> None:
+        self.size += by * size_of(member)
+        for name in dict.fromkeys(name for name, _ in member.protocols):
             self._supported[name] = self._supported.get(name, 0) + by
             if not self._supported[name]:
                 del self._supported[name]

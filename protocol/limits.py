@@ -258,6 +258,8 @@ COORDINATORS_CACHED_MAX = 100_000
 """Groups whose coordinator an agent remembers; beyond it all are worked out again."""
 CLASSIC_MEMBERS_MAX = 2_000
 """Members of a classic group, whatever group.max.size says: all of them have to fit into one ledger entry."""
+MEMBER_ID_PREFIX_CHARS_MAX = 1_000
+"""What of a client id begins the member ids that are made of it: a name on the wire has 32,767 bytes at most."""
 CLASSIC_MEMBERS_BYTES_MAX = 4 * MIB
 """What all members of a classic group tell of themselves, before compression, for the same reason."""
 CLASSIC_PENDING_MEMBERS_MAX = 4_000

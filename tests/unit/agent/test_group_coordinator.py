@@ -17,7 +17,7 @@ from coordinator.commands import EndSession
 from coordinator.groups import ClassicGroup
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
-from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_SESSION_SECONDS
+from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_SESSION_SECONDS, MEMBER_ID_PREFIX_CHARS_MAX
 from tests.made_commands import start
 from tests.made_groups import JOINED
 from tests.unit.agent.ledger_parts import Parts, running_parts
@@ -133,6 +133,14 @@ async def test_what_a_member_is_told_is_in_the_ledger_already() -> None:
         assert assigned.assignment == b"part"
         assert written(parts).is_synced
         assert written(parts).members[0].assignment == b"part"
+
+
+async def test_a_member_id_begins_with_the_client_id_or_the_instance_id() -> None:
+    async with one_agent() as (_, groups):
+        assert groups.new_member_id("client", None).startswith("client-")
+        assert groups.new_member_id("client", "instance").startswith("instance-")
+        longest = groups.new_member_id("c" * 32_767, None)
+        assert len(longest) == MEMBER_ID_PREFIX_CHARS_MAX + len("-00000000-0000-0000-0000-000000000000")
 
 
 async def test_heartbeats_and_repeats_cost_no_entry() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.classic_members import LiveMember, Members, bytes_of, member_of
+from coordinator.classic_members import LiveMember, Members, member_of, size_of
 from coordinator.classic_messages import Join, Protocols, Ticket
 from protocol.errors import ErrorCode
 
@@ -100,16 +100,17 @@ def test_votes_go_to_what_all_know() -> None:
     assert found.vote() == "y", "among equals the newest member decides"
 
 
-def test_protocols_are_counted_as_members_change() -> None:
+def test_what_members_tell_is_counted_as_they_change() -> None:
     found = members(("a", join(protocols=(("x", b"12"),))), ("b", join(protocols=(("x", b""), ("x", b"1")))))
-    assert found.protocols_bytes == bytes_of((("x", b"12"), ("x", b""), ("x", b"1"))) == 6
+    assert found.size == 2 * len("client") + len("x12") + len("xx1")
+    assert size_of(join(instance="i", protocols=(("x", b"12"),))) == len("clientix12")
     found.update(found.by_id["a"], join(protocols=(("x", b""), ("y", b"123"))))
-    assert found.protocols_bytes == 8
+    assert found.size == 2 * len("client") + len("xy123") + len("xx1")
     assert found.support((("x", b""),))
     found.remove("b")
     assert found.support((("y", b""),))
     found.remove("a")
-    assert found.protocols_bytes == 0
+    assert found.size == 0
 
 
 def test_a_member_counts_as_gone_when_its_session_ends_unless_it_waits() -> None:
