@@ -7,9 +7,10 @@ after it (`Coordinated.take` compares them); and members that go on talking come
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.classic_messages import Join, Leaver
 from coordinator.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import (
     GroupPhase,
@@ -19,11 +20,14 @@ from coordinator.consumer_group_values import (
     partitions,
     without_epochs,
 )
+from protocol.consumer_protocol import read_assignment
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, TopicId
-from tests.made_consumer_groups import REBALANCE_TIMEOUT_MS, Coordinated, beat, topic_id
+from tests.made_consumer_groups import REBALANCE_TIMEOUT_MS, beat, topic_id
+from tests.unit.coordinator.test_consumer_group_classic import Mixed, ask
 
 MEMBERS = ("a", "b", "c", "d")
+CLASSIC_MEMBERS = ("k", "l")
 TOPICS = ("t", "u", "v")
 REGEXES = {"x": ("t", "v"), "y": ("u",), "z": ()}
 ROUNDS_TO_CONVERGE = 12
@@ -74,6 +78,24 @@ class Client:
         )
 
 
+@dataclass(slots=True)
+class ClassicClient:
+    """A member's client that speaks the classic protocol, cooperatively: it joins again with what it has."""
+
+    member_id: str
+    generation: int = -1
+    has: frozenset[tuple[str, int]] = frozenset()
+
+    def begin_anew(self) -> None:
+        self.generation, self.has = -1, frozenset()
+
+    def join(self) -> Join:
+        found: dict[str, list[int]] = {}
+        for topic, index in sorted(self.has):
+            found.setdefault(topic, []).append(index)
+        return ask(self.member_id, ("t", "u"), has=found)
+
+
 def pairs(found: Partitions) -> Iterator[tuple[TopicId, int]]:
     return ((topic, index) for topic, indexes in found for index in indexes)
 
@@ -82,8 +104,9 @@ class World:
     """A group and its clients."""
 
     def __init__(self, counts: dict[str, int]) -> None:
-        self.group = Coordinated(counts)
+        self.group = Mixed(counts)
         self.clients = {name: Client(name) for name in MEMBERS}
+        self.classic = {name: ClassicClient(name) for name in CLASSIC_MEMBERS}
         self.group_epoch = 0
 
     def speak(self, client: Client, *, is_answer_lost: bool = False) -> None:
@@ -121,6 +144,33 @@ class World:
         except GroupRefusal as refusal:
             return refusal.error_code, None
 
+    def speak_classic(self, client: ClassicClient) -> None:
+        """A heartbeat, and where that asks for it, a JoinGroup and a SyncGroup."""
+        error_code = ErrorCode.rebalance_in_progress
+        if client.generation >= 0:
+            error_code = self.group.report(client.member_id, client.generation)
+        self.check()
+        if error_code is ErrorCode.none:
+            return
+        if error_code is not ErrorCode.rebalance_in_progress:
+            client.begin_anew()
+        answer = self.group.join(client.join())
+        self.check()
+        synced = self.group.sync(client.member_id, answer.generation)
+        client.generation = answer.generation
+        if synced.error_code is ErrorCode.none:
+            told = read_assignment(synced.assignment).partitions
+            client.has = frozenset((topic, index) for topic, indexes in told for index in indexes)
+        else:
+            assert synced.error_code is ErrorCode.rebalance_in_progress
+        self.check()
+
+    def leave_classic(self, client: ClassicClient) -> None:
+        if client.member_id in self.group.group.members:
+            self.group.leave(Leaver(client.member_id, None))
+        client.begin_anew()
+        self.check()
+
     def check(self) -> None:
         group = self.group.group
         owners: dict[tuple[TopicId, PartitionIndex], str] = {}
@@ -135,6 +185,10 @@ class World:
             assert self.group.live.copy.owner(topic, index) == member_id
         members = (client for client in self.clients.values() if client.member_id in group.members and client.epoch > 0)
         used = [pair for client in members for pair in client.has]
+        others = (
+            client for client in self.classic.values() if client.member_id in group.members and client.generation > 0
+        )
+        used += [(topic_id(topic), index) for client in others for topic, index in client.has]
         assert len(used) == len(set(used)), "two clients use a partition"
         assert self.group_epoch <= group.epoch
         assert group.target_epoch <= group.epoch
@@ -159,6 +213,9 @@ class World:
             for client in self.clients.values():
                 if client.member_id in self.group.group.members or client.epoch > 0:
                     self.speak(client)
+            for classic in self.classic.values():
+                if classic.member_id in self.group.group.members:
+                    self.speak_classic(classic)
         group = self.group.group
         if not group.members:
             assert group.phase() is GroupPhase.EMPTY
@@ -167,7 +224,11 @@ class World:
         for member_id in group.members:
             assert is_reconciled(group.assignment(member_id), group.target_epoch)
             assert self.group.has(member_id) == group.targets.get(member_id, ())
-            assert self.clients[member_id].has == frozenset(pairs(self.group.has(member_id)))
+            if member_id in self.clients:
+                assert self.clients[member_id].has == frozenset(pairs(self.group.has(member_id)))
+            else:
+                has = {(topic_id(topic), index) for topic, index in self.classic[member_id].has}
+                assert has == set(pairs(self.group.has(member_id)))
         for name, count in self.group.topics.items():
             wanted = any(name in set(self.group.live.copy.names_of(member)) for member in group.members.values())
             given_to = [
@@ -189,6 +250,9 @@ steps = st.lists(
         st.tuples(st.just("assignor"), clients, st.sampled_from(["uniform", "range"])),
         st.tuples(st.just("leave"), clients, st.booleans()),
         st.tuples(st.just("forget"), clients),
+        st.tuples(st.just("beat"), st.sampled_from(CLASSIC_MEMBERS)),
+        st.tuples(st.just("leave"), st.sampled_from(CLASSIC_MEMBERS), st.booleans()),
+        st.tuples(st.just("forget"), st.sampled_from(CLASSIC_MEMBERS)),
         st.tuples(st.just("topic"), st.sampled_from(TOPICS), st.integers(0, 5)),
         st.tuples(st.just("wait"), st.sampled_from([1.0, 20.0, 46.0, 61.0])),
         st.tuples(st.just("resolve")),
@@ -198,7 +262,6 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300)
 @given(st.fixed_dictionaries({name: st.integers(1, 5) for name in TOPICS}), steps, st.booleans())
 def test_a_group_stays_sound_and_comes_to_its_target(
     counts: dict[str, int], plan: list[tuple[object, ...]], is_static: bool
@@ -211,6 +274,8 @@ def test_a_group_stays_sound_and_comes_to_its_target(
         match step:
             case (str(what), str(name), *rest) if name in MEMBERS:
                 client_step(world, what, world.clients[name], *rest)
+            case (str(what), str(name), *_) if name in CLASSIC_MEMBERS:
+                classic_step(world, what, world.classic[name])
             case ("topic", str(name), int(count)):
                 world.group.topics[name] = max(count, world.group.topics.get(name, 0))
                 if count == 0:
@@ -226,6 +291,17 @@ def test_a_group_stays_sound_and_comes_to_its_target(
                 if world.group.written is not None:
                     world.group.move_coordinator()
     world.converge()
+
+
+def classic_step(world: World, what: str, client: ClassicClient) -> None:
+    match what:
+        case "beat":
+            world.speak_classic(client)
+        case "leave":
+            world.leave_classic(client)
+        case _:
+            assert what == "forget"
+            client.begin_anew()
 
 
 def client_step(world: World, what: str, client: Client, *rest: object) -> None:
