@@ -170,7 +170,7 @@ class ClientTelemetry:
         """What the client is to push; without an id it gets one. Raises `TelemetryRefused`."""
         instance = await self._instance(self._new_id() if instance_id is None else instance_id, asker)
         if not instance.may_ask(self._clock.monotonic_s()) and instance.last_error not in MAY_ASK_AGAIN:
-            raise self._refused(ErrorCode.throttling_quota_exceeded)
+            raise TelemetryRefused(ErrorCode.throttling_quota_exceeded)
         instance.last_error = ErrorCode.none
         return instance
 

@@ -127,7 +127,7 @@ class Metrics:
         )
 
         self.client_pushes = self._counter(
-            "client_pushes", "Requests about metrics of clients (KIP-714), by how they ended.", ("outcome",)
+            "client_pushes", "Pushes of clients' metrics (KIP-714), by how they ended.", ("outcome",)
         )
         self.client_instances = self._gauge("client_instances", "Clients that ask which metrics to push.")
         self.client_series_dropped = self._counter(

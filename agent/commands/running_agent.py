@@ -24,9 +24,9 @@ class RunningAgent:
     listeners: Sequence[str]
 
     def is_of(self, settings: Settings) -> bool:
-        """Whether the settings are this agent's: its name, or that of its processes, on its bucket."""
-        names = {settings.name, *(each.name for each in settings_of_processes(settings) if settings.processes > 1)}
-        return self.name in names and self.store == settings.store_url
+        """Whether the settings are this agent's, by name and bucket. Of several processes the first is meant."""
+        name = settings.name if settings.processes == 1 else settings_of_processes(settings)[0].name
+        return (self.name, self.store) == (name, settings.store_url)
 
     def has_taken(self, address: HostPort) -> bool:
         """Whether the address is one of its ports."""
