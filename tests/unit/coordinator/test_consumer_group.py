@@ -4,27 +4,18 @@ Rules and their source: org.apache.kafka.coordinator.group.GroupMetadataManager 
 KIP-848; conversations that were recorded from Kafka 4.3.1 stand in tests/compat/protocol_diff as `live.*`.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
-from coordinator.consumer_group import LiveConsumerGroup, commit_error
-from coordinator.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, check_heartbeat
+from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_values import (
     ClassicProtocols,
     ConsumerGroup,
     GroupPhase,
-    MemberAssignment,
     MemberState,
 )
 from protocol.errors import ErrorCode
-from protocol.limits import CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX, CONSUMER_GROUP_MEMBER_BYTES_MAX
-from protocol.types import PartitionIndex, TopicId
+from protocol.limits import CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX
 from tests.made_consumer_groups import CONFIG, Coordinated, beat, owned
-
-ASSIGNORS = ("uniform", "range")
-GIVEN = TopicId(bytes(15) + b"\7")
 
 
 def one(partitions: int = 2) -> Coordinated:
@@ -43,57 +34,6 @@ def two() -> Coordinated:
     group.say(beat("b", 3))
     assert (group.has("a"), group.has("b")) == (owned(t=[0, 1]), owned(t=[2, 3]))
     return group
-
-
-class TestRequestsThatAreNonsense:
-    """Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid."""
-
-    @pytest.mark.parametrize(
-        "request_",
-        [
-            beat(""),
-            beat("", 3),
-            beat("", -1),
-            beat("a", -2),
-            beat("a", -3),
-            beat("a", instance=""),
-            beat("a", rack=""),
-            beat("a", rebalance_timeout_ms=NOT_SAID),
-            beat("a", said=owned(t=[0])),
-            replace(beat("a"), owned=None),
-            replace(beat("a"), names=None),
-            beat("a", names=["t" * 100] * (CONSUMER_GROUP_MEMBER_BYTES_MAX // 100 + 1)),
-        ],
-    )
-    def test_they_are_invalid(self, request_: ConsumerHeartbeat) -> None:
-        with pytest.raises(GroupRefusal) as caught:
-            check_heartbeat(request_, ASSIGNORS, is_id_required=True)
-        assert caught.value.error_code is ErrorCode.invalid_request
-
-    def test_an_assignor_that_is_not_there_is_told(self) -> None:
-        with pytest.raises(GroupRefusal, match="uniform, range") as caught:
-            check_heartbeat(beat("a", assignor="nosuch"), ASSIGNORS, is_id_required=True)
-        assert caught.value.error_code is ErrorCode.unsupported_assignor
-
-    @pytest.mark.parametrize(
-        "request_",
-        [
-            beat("a"),
-            beat("a", names=[]),
-            beat("a", regex=""),
-            beat("a", 7),
-            beat("a", -1),
-            beat("a", -2, instance="i"),
-            beat("a", assignor="range"),
-        ],
-    )
-    def test_others_are_let_through(self, request_: ConsumerHeartbeat) -> None:
-        check_heartbeat(request_, ASSIGNORS, is_id_required=True)
-
-    def test_before_version_1_the_coordinator_gives_a_joining_member_its_id(self) -> None:
-        check_heartbeat(beat(""), ASSIGNORS, is_id_required=False)
-        with pytest.raises(GroupRefusal):
-            check_heartbeat(beat("", 3), ASSIGNORS, is_id_required=False)
 
 
 class TestJoining:
@@ -504,66 +444,6 @@ class TestRegularExpressions:
         self.resolve(group, x=("t",))
         group.move_coordinator()
         assert self.resolve(group, x=("t",)) == ["x"]
-
-
-class TestCommits:
-    """Source: ConsumerGroup.validateOffsetCommit. Recorded: live.commit."""
-
-    def commit(
-        self,
-        group: ConsumerGroup,
-        member_id: str,
-        epoch: int,
-        version: int = 9,
-        partitions: Sequence[tuple[TopicId, PartitionIndex]] = ((GIVEN, PartitionIndex(0)),),
-    ) -> ErrorCode:
-        return commit_error(group, member_id=member_id, epoch=epoch, api_version=version, partitions=iter(partitions))
-
-    def test_a_member_commits_at_its_epoch(self) -> None:
-        group = one().group
-        assert self.commit(group, "a", 2) is ErrorCode.none
-        assert self.commit(group, "a", 1) is ErrorCode.stale_member_epoch
-        assert self.commit(group, "a", 3) is ErrorCode.stale_member_epoch
-        assert self.commit(group, "nobody", 2) is ErrorCode.unknown_member_id
-        assert self.commit(group, "", -1) is ErrorCode.unknown_member_id
-
-    def test_at_an_older_epoch_it_commits_what_it_had_by_then(self) -> None:
-        index = [PartitionIndex(number) for number in range(5)]
-        standing = MemberAssignment(
-            epoch=7,
-            previous_epoch=5,
-            state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=((GIVEN, ((index[0], 3), (index[1], 6))),),
-            revoking=((GIVEN, ((index[2], 4),)),),
-        )
-        group = one().group
-        group.assignments["a"] = standing
-        for epoch, had in {2: [], 3: [0], 4: [0, 2], 5: [0, 2], 6: [0, 1, 2]}.items():
-            for number in range(5):
-                told = self.commit(group, "a", epoch, partitions=[(GIVEN, index[number])])
-                assert (told is ErrorCode.none) == (number in had), (epoch, number)
-            assert self.commit(group, "a", epoch, partitions=[(GIVEN, index[n]) for n in had]) is ErrorCode.none
-            with_another = [*((GIVEN, index[n]) for n in had), (GIVEN, index[4])]
-            assert self.commit(group, "a", epoch, partitions=with_another) is ErrorCode.stale_member_epoch
-        assert self.commit(group, "a", 7, partitions=[(GIVEN, index[4])]) is ErrorCode.none
-        assert self.commit(group, "a", 8, partitions=[(GIVEN, index[0])]) is ErrorCode.stale_member_epoch
-
-    def test_before_version_9_a_member_cannot_say_its_epoch(self) -> None:
-        group = one().group
-        assert self.commit(group, "a", 2, version=8) is ErrorCode.unsupported_version
-        told = commit_error(group, member_id="a", epoch=2, api_version=3, partitions=(), is_transactional=True)
-        assert told is ErrorCode.none
-
-    def test_anybody_commits_for_an_empty_group(self) -> None:
-        assert self.commit(ConsumerGroup(), "", -1) is ErrorCode.none
-        assert self.commit(ConsumerGroup(), "a", 0) is ErrorCode.unknown_member_id
-
-    def test_a_member_of_the_classic_protocol_has_a_generation(self) -> None:
-        group = one().group
-        classic = ClassicProtocols(session_timeout_ms=1, protocols=())
-        group.members["a"] = replace(group.members["a"], classic=classic)
-        assert self.commit(group, "a", 2, version=2) is ErrorCode.none
-        assert self.commit(group, "a", 1, version=2) is ErrorCode.illegal_generation
 
 
 def test_a_group_never_begins_below_the_generation_that_it_follows() -> None:
