@@ -220,6 +220,8 @@ CONFIGS_BYTES_MAX = 256 * KIB
 """Names and values of all overrides of one topic, or other resource; they have to fit into one ledger entry."""
 CONFIG_RESOURCES_MAX = 10_000
 """Brokers, groups or telemetry subscriptions of a cluster that have configs of their own."""
+CONFIG_RESOURCES_DESCRIBED_MAX = 10_000
+"""Resources that one answer describes: a topic's configs take some 15 KB while it is made."""
 CONFIG_RESOURCE_NAME_CHARS_MAX = 1_000
 CONFIG_OPERATIONS_MAX = 1_000
 """Configs of one resource that one request may change; Kafka knows fewer than 300 of any."""

@@ -32,10 +32,13 @@ from coordinator.state import EVERY_BROKER
 from coordinator.topic_configs import TOPIC_CONFIGS
 from coordinator.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
-from protocol.limits import CREATIONS_PER_TURN
+from protocol.limits import CONFIG_RESOURCES_DESCRIBED_MAX, CREATIONS_PER_TURN
 from storage.object_store import Buffer
 
 API_KEY = 32
+TOO_MANY = (
+    f"One request describes at most {CONFIG_RESOURCES_DESCRIBED_MAX} resources: ask for the others in another one."
+)
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -55,6 +58,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         try:
             if unseen is not None:
                 raise ConfigError(unseen.error_code, unseen.message or "")
+            if len(results) >= CONFIG_RESOURCES_DESCRIBED_MAX:
+                raise ConfigError(ErrorCode.policy_violation, TOO_MANY)
             result["configs"] = _rows(
                 services, resource, with_synonyms=body.include_synonyms, with_documentation=with_documentation
             )

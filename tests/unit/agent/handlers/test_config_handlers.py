@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from agent.handlers import describe_configs
 from agent.services import Services
 from coordinator.log import LedgerUnavailable
 from protocol.errors import ErrorCode
@@ -158,6 +159,15 @@ async def test_loggers_are_described_in_every_version(version: int) -> None:
 async def test_what_cannot_be_described_is_refused(kind: int, name: str, error_code: ErrorCode) -> None:
     async with serving() as services:
         assert await described(services, kind, name) == (error_code, {})
+
+
+async def test_one_request_describes_no_more_than_an_answer_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe_configs, "CONFIG_RESOURCES_DESCRIBED_MAX", 2)
+    async with serving() as services:
+        resource = {"resource_type": TOPIC_TYPE, "resource_name": "t", "configuration_keys": None}
+        answer = await ask(services, DESCRIBE, 4, resources=[resource] * 3, include_synonyms=False)
+        assert [row.error_code for row in answer.results] == [0, 0, ErrorCode.policy_violation]
+        assert not answer.results[2].configs
 
 
 async def test_s4_while_the_ledger_is_away_nothing_is_told_or_altered(monkeypatch: pytest.MonkeyPatch) -> None:
