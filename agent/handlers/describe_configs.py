@@ -46,7 +46,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     with_documentation = request.frame.api_version >= 3 and body.include_documentation
     unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
     turns = Turns(services.clock, CREATIONS_PER_TURN)
-    results = []
+    results: list[dict[str, Any]] = []
     for resource in body.resources:
         result: dict[str, Any] = {
             "error_code": ErrorCode.none,
