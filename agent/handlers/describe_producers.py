@@ -1,7 +1,8 @@
 """DescribeProducers 0: which idempotent producers a partition remembers (KIP-664).
 
-The request takes a barrier first (safety rule S4). Any agent answers, as the state holds every partition. What a
-producer is told to have done last is the time of the cluster at which its newest batch was committed.
+The request takes a barrier first (safety rule S4). Any agent answers, as the state holds every partition; one that is
+named twice is told once, as it may have many producers. What a producer is told to have done last is the time of the
+cluster at which its newest batch was committed.
 Source: org.apache.kafka.server.KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState (4.3).
 """
 
@@ -13,7 +14,7 @@ from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
 from coordinator.state import PartitionState
 from protocol.errors import ErrorCode
-from protocol.types import SEQUENCE_END
+from protocol.types import SEQUENCE_END, PartitionIndex
 from storage.object_store import Buffer
 
 API_KEY = 61
@@ -25,17 +26,21 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     await services.metadata.barrier()
     turns = Turns(services.clock)
+    wanted: dict[str, dict[PartitionIndex, None]] = {}
+    for topic in body.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        await turns.row()
     topics = []
     row_count = 0
-    for wanted in body.topics:
-        topic = services.topics.known(wanted.name)
+    for name, indexes in wanted.items():
+        known = services.topics.known(name)
         partitions = []
-        for index in wanted.partition_indexes:
-            partition = None if topic is None else services.state.partition(topic.topic_id, index)
-            partitions.append(_unknown(index) if partition is None else _described(index, partition))
+        for index in indexes:
+            partition = None if known is None else services.state.partition(known.topic_id, index)
+            partitions.append(_unknown(index) if partition is None else await _described(index, partition, turns))
             row_count += 1 + len(partitions[-1]["active_producers"])
             await turns.row()
-        topics.append({"name": wanted.name, "partitions": partitions})
+        topics.append({"name": name, "partitions": partitions})
         await turns.row()
     return await work(row_count, answer, request.frame, {"topics": topics})
 
@@ -45,9 +50,10 @@ def _unknown(index: int) -> dict[str, Any]:
     return {"partition_index": index, "error_code": error_code, "error_message": None, "active_producers": []}
 
 
-def _described(index: int, partition: PartitionState) -> dict[str, Any]:
-    producers = [
-        {
+async def _described(index: int, partition: PartitionState, turns: Turns) -> dict[str, Any]:
+    producers = []
+    for producer_id, producer in list(partition.producers.items()):
+        told = {
             "producer_id": producer_id,
             "producer_epoch": producer.epoch,
             "last_sequence": (producer.sequence_next - 1) % SEQUENCE_END,
@@ -55,8 +61,8 @@ def _described(index: int, partition: PartitionState) -> dict[str, Any]:
             "coordinator_epoch": NO_COORDINATOR_EPOCH,
             "current_txn_start_offset": NO_TRANSACTION,
         }
-        for producer_id, producer in partition.producers.items()
-    ]
+        producers.append(told)
+        await turns.row()
     return {
         "partition_index": index,
         "error_code": ErrorCode.none,

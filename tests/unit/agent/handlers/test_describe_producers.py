@@ -4,6 +4,7 @@ import asyncio
 
 from agent.services import Services
 from protocol.errors import ErrorCode
+from protocol.limits import ROWS_PER_TURN
 from protocol.types import SEQUENCE_END, Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
 from tests.made_commands import TOPIC
 from tests.property.kio_bytes import KioEntity
@@ -48,3 +49,24 @@ async def test_a_partition_without_producers_has_none_and_one_that_is_not_there_
     assert (here.error_code, here.active_producers) == (ErrorCode.none, ())
     for unknown in (beyond, below, gone):
         assert (unknown.error_code, unknown.active_producers) == (ErrorCode.unknown_topic_or_partition, ())
+
+
+async def test_a_partition_that_is_named_again_and_again_is_told_once() -> None:
+    async with data_paths(partitions=2) as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        services.state.topics[TOPIC].partitions[0].producers[ProducerId(9)] = producer(6)
+        rows = [{"name": "t", "partition_indexes": [0, 1, 0]}, {"name": "t", "partition_indexes": [0] * 1_000}]
+        answer = await ask(services, DESCRIBE_PRODUCERS, 0, topics=rows)
+    (topic,) = answer.topics
+    assert [(row.partition_index, len(row.active_producers)) for row in topic.partitions] == [(0, 1), (1, 0)]
+
+
+async def test_others_have_their_turn_while_many_producers_are_told() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        clock = paths.parts.clock
+        services = services_of(paths, clock, tasks)
+        producers = services.state.topics[TOPIC].partitions[0].producers
+        producers.update({ProducerId(number): producer(1) for number in range(2 * ROWS_PER_TURN)})
+        (partition,) = await described(services, "t", 0)
+        assert len(partition.active_producers) == 2 * ROWS_PER_TURN
+        assert clock.slept.count(0) >= 2
