@@ -51,7 +51,7 @@ class UnreadableMetrics(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLabels:
-    """Who pushed: the labels that all of its series have."""
+    """Who pushed, in texts of bounded length: the labels that all of its series have."""
 
     instance_id: str
     client_id: str
@@ -60,8 +60,8 @@ class ClientLabels:
     def all(self) -> Mapping[str, str]:
         return {
             "client_instance_id": self.instance_id,
-            "client_id": self.client_id[:CLIENT_SERIES_TEXT_CHARS_MAX],
-            "client_software_name": self.software_name[:CLIENT_SERIES_TEXT_CHARS_MAX],
+            "client_id": self.client_id,
+            "client_software_name": self.software_name,
         }
 
 

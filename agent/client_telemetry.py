@@ -27,7 +27,12 @@ from coordinator.client_subscriptions import (
 from protocol.compression import Compression
 from protocol.crc import crc32c
 from protocol.errors import ErrorCode
-from protocol.limits import CLIENT_INSTANCES_MAX, CLIENT_SILENT_INTERVALS_MAX, CLIENT_SILENT_SECONDS_MIN
+from protocol.limits import (
+    CLIENT_INSTANCES_MAX,
+    CLIENT_SAID_CHARS_MAX,
+    CLIENT_SILENT_INTERVALS_MAX,
+    CLIENT_SILENT_SECONDS_MIN,
+)
 
 ACCEPTED_COMPRESSION: Sequence[Compression] = (
     Compression.ZSTD,
@@ -67,7 +72,7 @@ class Asker:
         host, _, port = self.address.rpartition(":")
         return {
             "client_instance_id": uuid_text(instance_id.bytes),
-            "client_id": self.client_id,
+            "client_id": self.client_id[:CLIENT_SAID_CHARS_MAX],
             "client_software_name": self.connection.software_name,
             "client_software_version": self.connection.software_version,
             "client_source_address": host,

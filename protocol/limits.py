@@ -454,6 +454,8 @@ CLIENT_SERIES_MAX = 5_000
 CLIENT_SERIES_LABELS_MAX = 16
 CLIENT_SERIES_TEXT_CHARS_MAX = 200
 """A label's value, a label's name, a metric's name."""
+CLIENT_SAID_CHARS_MAX = 200
+"""So much is kept of a client's id, and of the name and the version of its software."""
 METRIC_PARTITIONS_MAX = 5_000
 """Beyond it the log ends are not reported one by one: a scrape must stay small."""
 RETENTION_TOPICS_TOLD_MAX = 10

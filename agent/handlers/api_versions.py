@@ -13,6 +13,7 @@ from agent.handlers.entities import answer, entity, request_body
 from agent.services import Request, Services
 from protocol.api_versions import API_VERSIONS, range_of
 from protocol.errors import ErrorCode
+from protocol.limits import CLIENT_SAID_CHARS_MAX
 from protocol.messages import write_response
 from storage.object_store import Buffer
 
@@ -31,8 +32,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         body = request_body(request.frame)
         if not is_client_named(body.client_software_name, body.client_software_version):
             return answer(request.frame, {"error_code": ErrorCode.invalid_request, "api_keys": []})
-        request.client.software_name = body.client_software_name
-        request.client.software_version = body.client_software_version
+        request.client.software_name = body.client_software_name[:CLIENT_SAID_CHARS_MAX]
+        request.client.software_version = body.client_software_version[:CLIENT_SAID_CHARS_MAX]
     values = {
         "error_code": ErrorCode.none if is_served else ErrorCode.unsupported_version,
         "api_keys": [

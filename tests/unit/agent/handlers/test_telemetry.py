@@ -35,7 +35,10 @@ async def test_what_a_client_says_of_itself_is_known_to_its_later_requests() -> 
             assert client.software_name == name
         refused = {"client_software_name": "-", "client_software_version": "1"}
         await ask(services, API_VERSIONS, 3, client, **refused)
-    assert (client.software_name, client.software_version) == ("java", "4.3.1")
+        assert (client.software_name, client.software_version) == ("java", "4.3.1")
+        long = {"client_software_name": "j" * 5_000, "client_software_version": "1" * 5_000}
+        await ask(services, API_VERSIONS, 3, client, **long)
+    assert (len(client.software_name), len(client.software_version)) == (200, 200)
 
 
 async def test_a_push_is_answered_with_how_it_went() -> None:
