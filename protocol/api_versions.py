@@ -57,6 +57,7 @@ class ApiKey(IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -160,6 +161,7 @@ API_VERSIONS: Final[tuple[ApiRange, ...]] = (
     _row(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", (0, 1), flexible_first=1),
     _row(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", (0, 0), flexible_first=0),
     _row(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", (0, 0), flexible_first=0),
+    _row(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", (0, 2), flexible_first=0),
     _row(ApiKey.UPDATE_FEATURES, "UpdateFeatures", (0, 2), flexible_first=0),
     _row(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), flexible_first=0),
     _row(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), flexible_first=0),

@@ -1,0 +1,95 @@
+"""DescribeQuorum 0-2: how far the log of metadata has come, and which agent keeps house for it (KIP-595, KIP-836).
+
+The ledger stands where Kafka has the partition 0 of `__cluster_metadata`: its position is told as the high watermark,
+and the housekeeper, with its epoch, as the leader and only voter; the other agents read along and are observers, of
+which nobody knows how far each has come (-1). Copies of the ledger are etcd's: `etcdctl endpoint status` tells of
+them. The request takes a barrier first (safety rule S4). While nobody keeps house, or the ledger does not answer,
+clients are told to ask again.
+Source: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from coordinator.log import LedgerUnavailable
+from coordinator.state import SessionState
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+
+API_KEY = 55
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_PARTITION = 0
+UNKNOWN = -1
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = request_body(request.frame)
+    asked = [(topic.topic_name, [found.partition_index for found in topic.partitions]) for topic in body.topics]
+    if asked != [(METADATA_TOPIC, [METADATA_PARTITION])]:
+        refused = [
+            (name, [_partition(ErrorCode.unknown_topic_or_partition, index) for index in found])
+            for name, found in asked
+        ]
+        return _answer(request, refused, [])
+    try:
+        await services.metadata.barrier()
+    except LedgerUnavailable:
+        return _answer(request, [(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
+    state = services.state
+    if state.housekeeper is None:
+        return _answer(request, [(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
+    leader = state.sessions[state.housekeeper]
+    observers = [session for session_id, session in state.sessions.items() if session_id != state.housekeeper]
+    now_ms = services.clock.now_ms()
+    described = _partition(ErrorCode.none) | {
+        "leader_id": leader.node_id,
+        "leader_epoch": state.housekeeper_epoch,
+        "high_watermark": state.position,
+        "current_voters": [_replica(leader, state.position, now_ms)],
+        "observers": [_replica(observer, UNKNOWN, UNKNOWN) for observer in observers],
+    }
+    return _answer(request, [(METADATA_TOPIC, [described])], [leader])
+
+
+def _answer(
+    request: Request, topics: Sequence[tuple[str, list[dict[str, Any]]]], voters: Sequence[SessionState]
+) -> Sequence[Buffer]:
+    return answer(
+        request.frame,
+        {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "topics": [{"topic_name": name, "partitions": partitions} for name, partitions in topics],
+            "nodes": [_node(voter) for voter in voters],
+        },
+    )
+
+
+def _partition(error_code: ErrorCode, index: int = METADATA_PARTITION) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": error_code,
+        "error_message": None,
+        "leader_id": UNKNOWN,
+        "leader_epoch": UNKNOWN,
+        "high_watermark": UNKNOWN,
+        "current_voters": [],
+        "observers": [],
+    }
+
+
+def _replica(session: SessionState, log_end_offset: int, caught_up_ms: int) -> dict[str, Any]:
+    return {
+        "replica_id": session.node_id,
+        "replica_directory_id": None,
+        "log_end_offset": log_end_offset,
+        "last_fetch_timestamp": UNKNOWN,
+        "last_caught_up_timestamp": caught_up_ms,
+    }
+
+
+def _node(session: SessionState) -> dict[str, Any]:
+    listeners = [{"name": point.listener, "host": point.host, "port": point.port} for point in session.endpoints]
+    return {"node_id": session.node_id, "listeners": listeners}
