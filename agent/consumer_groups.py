@@ -295,10 +295,11 @@ class ConsumerGroups:
         return live
 
     def _hold(self, group: GroupState, *, may_begin: bool) -> HeldConsumerGroup:
-        """Go on with a group that is claimed, or begin one where there is none with members."""
-        live = self._current(group.group_id)
-        if live is not None:
+        """Go on with a group that is claimed, once all changes of it are applied, or begin one."""
+        if (live := self._current(group.group_id)) is not None:
             return live
+        if self._ledger.is_ahead(group.group_id):
+            raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
         is_new = not isinstance(group.value, ConsumerGroup)
         value = self._begin(group, may_begin=may_begin) if is_new else group.value
         assert value is None or isinstance(value, ConsumerGroup)

@@ -192,7 +192,10 @@ class GroupCoordinator:
         if group.is_vacant and group_id not in self._live and generation >= 0:
             is_told = api_version >= GROUP_ID_NOT_FOUND_SINCE
             return ErrorCode.group_id_not_found if is_told else ErrorCode.illegal_generation
-        live = self._hold(group)
+        try:
+            live = self._hold(group)
+        except NotCoordinator as not_yet:
+            return not_yet.error_code
         if live is None:
             return ErrorCode.unknown_member_id
         now_s = self._clock.monotonic_s()
@@ -305,13 +308,18 @@ class GroupCoordinator:
         return live
 
     def _hold(self, group: GroupState) -> LiveGroup | None:
-        """Go on with a group that is claimed; None where it has members of the consumer protocol."""
+        """Go on with a group that is claimed; None where it has members of the consumer protocol.
+
+        Raises `NotCoordinator` where what was decided of it before is not applied yet.
+        """
         live = self._current(group.group_id)
         if live is not None:
             return live
         value = _classic_value(group)
         if value is None or self._consumers_of(group.group_id) is not None:
             return None
+        if self._ledger.is_ahead(group.group_id):
+            raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
         machine = LiveClassicGroup(value, self._limits, self._clock.monotonic_s())
         live = self._live[group.group_id] = LiveGroup(group.group_id, group.claim_epoch, machine, self._ledger)
         self._changed(live)

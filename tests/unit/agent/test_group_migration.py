@@ -132,6 +132,17 @@ async def test_an_empty_consumer_group_is_followed_by_higher_generations() -> No
         assert joined.generation > epoch
 
 
+async def test_a_group_is_held_by_nobody_before_what_was_decided_of_it_is_applied() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await write(agent, generation(5))
+        written = agent.ledger.write("g", generation(6))
+        joined = await (await agent.classic.join("g", ask("", needs_known_id=False)))
+        assert joined.error_code is ErrorCode.coordinator_load_in_progress
+        assert await agent.refused(beat("a")) is ErrorCode.coordinator_load_in_progress
+        assert await written == Done()
+        assert (await agent.say(beat("a"))).epoch == 7
+
+
 async def mixed(agent: Agent) -> None:
     """The consumer `a` and the classic member `m`, with one partition each, at epoch 6."""
     await write(agent, generation(5, classic("m", [0])))
