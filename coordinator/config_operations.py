@@ -35,5 +35,5 @@ def _elements(configs: Mapping[str, str], operation: ConfigOperation) -> list[st
     held = split_list(configs.get(operation.name, operation.list_default))
     named = split_list(operation.value)
     if operation.kind is OperationKind.APPEND:
-        return list(dict.fromkeys([*held, *named]))
+        return held + [element for element in dict.fromkeys(named) if element not in held]
     return [element for element in held if element not in named]

@@ -39,6 +39,7 @@ def test_what_is_deleted_is_gone_and_need_not_have_been_there() -> None:
         ("delete", OperationKind.APPEND, "delete", "delete"),
         ("a, b", OperationKind.APPEND, "c,b,c", "a,b,c"),
         ("", OperationKind.APPEND, "a", "a"),
+        ("a,a", OperationKind.APPEND, "b,a", "a,a,b"),
         ("delete,compact", OperationKind.SUBTRACT, "delete", "compact"),
         ("delete", OperationKind.SUBTRACT, "compact,delete", ""),
         ("", OperationKind.SUBTRACT, "a", ""),
