@@ -371,7 +371,9 @@ class TestRegularExpressions:
         assert (answer.epoch, group.has("a")) == (3, owned(t=[0, 1]))
 
     def test_where_there_is_none_nothing_is_looked_up(self) -> None:
-        assert self.resolve(one(), are_topics_new=True) == []
+        group = one()
+        assert not group.live.copy.has_regexes
+        assert self.resolve(group, are_topics_new=True) == []
 
     def test_names_and_an_expression_are_put_together(self) -> None:
         group = Coordinated({"t": 2, "u": 1})
