@@ -18,6 +18,7 @@ import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
 import org.apache.kafka.clients.admin.ScramMechanism;
 import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
@@ -83,7 +84,10 @@ public final class AdminAnswers {
     private static void cluster(Admin admin) {
         DescribeClusterOptions all = new DescribeClusterOptions().includeFencedBrokers(true);
         tell("brokers", () -> done(admin.describeCluster(all).nodes()).size());
-        tell("quorum", () -> done(admin.describeMetadataQuorum().quorumInfo()));
+        tell("quorum", () -> {
+            QuorumInfo quorum = done(admin.describeMetadataQuorum().quorumInfo());
+            return quorum.voters().size() + " and " + quorum.observers().size();
+        });
     }
 
     private static void sizes(Admin admin, String topic) {
