@@ -15,7 +15,7 @@ help: ## this list
 setup: ## install the broker alone into .venv (no Java, Go or Spark)
 	@$(PYTHON) -m tools.environment
 
-setup-test: setup ## add what the tests need: Python packages, Java, Spark's and Kafka's jars, MinIO, etcd
+setup-test: setup ## add what the tests need: Python packages, Java, Spark's and Kafka's jars, MinIO, etcd, other people's tests
 	@$(PYTHON) -m tools.setup_test
 
 run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.0.1:19092 --data-dir /tmp/data"
@@ -42,7 +42,7 @@ bench: setup-test ## Penstock beside Apache Kafka on this machine: forty minutes
 bench-micro: setup-test ## codecs, ledger entries and the Parquet path alone, each on one core; ARGS="--quick apply" chooses
 	@$(BIN)/python -m benchmarks.micro $(ARGS)
 
-compat: setup-test ## how far answers are those of Apache Kafka 4.3.1, with a report
+compat: setup-test ## other people's tests on one agent and on three, with a report; ARGS="librdkafka --agents 1" for less
 	@$(BIN)/python -m tests.compat $(ARGS)
 
 torture: setup-test ## twenty minutes of every fault under three clients, with a report; ARGS="--minutes 2 --seed 7" for less

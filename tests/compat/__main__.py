@@ -2,7 +2,7 @@
 
     python -m tests.compat [SUITE...] [--agents 1] [--only WORDS] [--folder PATH] [--kafka | --bootstrap HOST:PORT]
 
---kafka runs them against Apache Kafka, for the baseline. A whole run of a suite is recorded, and docs/COMPATIBILITY.md
+--kafka runs them against Apache Kafka, for the baseline. What came of each test is recorded, and docs/COMPATIBILITY.md
 written anew. Exit status 1 where a test failed that the suite's known_failures.txt does not name, or one passed that it
 names.
 """
@@ -34,7 +34,7 @@ def main() -> int:
     is_passed = True
     try:
         for suite in [suite for suite in SUITES if suite.name in options.suites]:
-            for agents_count in [options.agents] if options.agents else AGENTS:
+            for agents_count in [suite.kafka_brokers_count] if options.kafka else options.agents:
                 is_passed &= _run_suite(suite, agents_count, folder / f"{suite.name}-{agents_count}", options)
     except KeyboardInterrupt:
         print("interrupted: everything is ended", file=sys.stderr)
@@ -54,8 +54,8 @@ def _run_suite(suite: Suite, agents_count: int, folder: Path, options: argparse.
                 outcomes.append(outcome)
     verdict = judge(outcomes, {} if options.kafka else suite.known_failures(agents_count))
     print("\n".join(verdict.lines()), flush=True)
-    if not options.only and peer in PEERS:
-        suite.record(peer, verdict.outcomes)
+    if peer in PEERS:
+        suite.record(peer, verdict.outcomes, is_whole=not options.only)
         write_card(SUITES)
         print(f"written: {CARD}", flush=True)
     return verdict.is_passed or options.kafka
@@ -78,15 +78,14 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     names = [suite.name for suite in SUITES]
     parser.add_argument("suites", nargs="*", default=names, metavar="SUITE", help=", ".join(names))
-    parser.add_argument("--agents", type=int, choices=list(AGENTS), help="with so many agents alone")
+    parser.add_argument("--agents", type=int, action="append", choices=list(AGENTS), help="with so many agents alone")
     parser.add_argument("--only", default="", metavar="WORDS", help="tests whose names begin with one of these: a,b")
     parser.add_argument("--folder", type=Path, help="where data and logs go, a temporary folder by default")
     parser.add_argument("--bootstrap", default="", help="a broker that runs already, instead of Penstock")
-    parser.add_argument("--kafka", action="store_true", help="run against three brokers of Apache Kafka")
+    parser.add_argument("--kafka", action="store_true", help="run against Apache Kafka, and record the baseline")
     parser.add_argument("--card", action="store_true", help="only write docs/COMPATIBILITY.md anew")
     options = parser.parse_args(arguments)
-    if not options.agents and (options.bootstrap or options.kafka):
-        options.agents = 3 if options.kafka else 1
+    options.agents = options.agents or ([1] if options.bootstrap else list(AGENTS))
     return options
 
 

@@ -103,7 +103,7 @@ def read_recorded(file: Path) -> dict[str, State]:
     return {name: State(state) for state, name in rows}
 
 
-def write_recorded(outcomes: Sequence[Outcome], file: Path) -> None:
+def write_recorded(outcomes: Mapping[str, State], file: Path) -> None:
     """Writes what `read_recorded` reads, in the order of names."""
-    rows = sorted((outcome.name, outcome.state.value) for outcome in outcomes)
-    file.write_text("".join(f"{state} {name}\n" for name, state in rows), encoding="utf-8")
+    rows = sorted(outcomes.items())
+    file.write_text("".join(f"{state.value} {name}\n" for name, state in rows), encoding="utf-8")

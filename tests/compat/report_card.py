@@ -15,7 +15,7 @@ CARD = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"
 HEAD = """\
 # Other people's tests of Kafka's protocol, on Penstock
 
-Written by `make compat` from what its last whole runs recorded; not by hand. Each suite is fetched from its package
+Written by `make compat` from what its last runs recorded; not by hand. Each suite is fetched from its package
 registry at a pinned version, and run against Penstock with its embedded store, against three agents over etcd and
 MinIO, and, as the baseline, against Apache Kafka. What is behind each failure: `tests/compat/FINDINGS.md`.
 
@@ -55,6 +55,6 @@ def _exceptions(suite: Suite) -> Iterator[str]:
     yield "|---|" + "---|" * len(PEERS) + "---|"
     for name in sorted({name for outcomes in found for name in outcomes}):
         states = [outcomes.get(name) for outcomes in found]
-        if any(state is not State.PASSED for state in states):
+        if any(state is not State.PASSED for state, outcomes in zip(states, found, strict=True) if outcomes):
             words = (NOT_RUN if state is None else _WORDS[state] for state in states)
             yield f"| `{name}` | {' | '.join(words)} | {reasons.get(name, '')} |"

@@ -40,6 +40,8 @@ class Suite:
     version: str
     folder: Path
     parts: tuple[Part, ...]
+    kafka_brokers_count: int = 1
+    """How many brokers of Apache Kafka give the baseline."""
     told_elsewhere: str = ""
     """Where its failures are told, if not in the report card."""
 
@@ -48,13 +50,14 @@ class Suite:
         return read_known(self.folder / "known_failures.txt", agents_count)
 
     def recorded(self, peer: str) -> dict[str, State]:
-        """What its last whole run with a peer came to, by test; empty where there was none."""
+        """What the last runs with a peer came to, by test; empty where there was none."""
         file = self._recording(peer)
         return read_recorded(file) if file.exists() else {}
 
-    def record(self, peer: str, outcomes: Sequence[Outcome]) -> None:
-        """Keeps what a whole run with a peer came to."""
-        write_recorded(outcomes, self._recording(peer))
+    def record(self, peer: str, outcomes: Sequence[Outcome], *, is_whole: bool) -> None:
+        """Keeps what a run with a peer came to; one that is not whole leaves the other tests as they were recorded."""
+        others = {} if is_whole else self.recorded(peer)
+        write_recorded({**others, **{each.name: each.state for each in outcomes}}, self._recording(peer))
 
     def _recording(self, peer: str) -> Path:
         return self.folder / f"{peer.lower().replace(' ', '-')}.txt"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.outcomes import Outcome, State, judge, read_known, read_recorded, write_recorded
+from tests.compat.suites import KAFKA, Suite
 
 PASSED = Outcome(name="a", state=State.PASSED, seconds=0.25)
 FAILED = Outcome(name="b", state=State.FAILED, seconds=1, note="\x1b[31mtoo\n late")
@@ -74,6 +75,17 @@ def test_a_known_failure_is_named_once(tmp_path: Path) -> None:
 
 def test_what_was_recorded_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "one-agent.txt"
-    write_recorded([SKIPPED, PASSED, FAILED], file)
+    states = {"b": State.FAILED, "c": State.SKIPPED, "a": State.PASSED}
+    write_recorded(states, file)
     assert file.read_text() == "PASS a\nFAIL b\nSKIP c\n"
-    assert read_recorded(file) == {"a": State.PASSED, "b": State.FAILED, "c": State.SKIPPED}
+    assert read_recorded(file) == states
+
+
+def test_a_run_of_some_tests_leaves_the_others_as_they_were_recorded(tmp_path: Path) -> None:
+    suite = Suite(name="s", title="A suite", version="1", folder=tmp_path, parts=())
+    assert suite.recorded(KAFKA) == {}
+    suite.record(KAFKA, [PASSED, FAILED], is_whole=True)
+    suite.record(KAFKA, [SKIPPED, Outcome(name="b", state=State.PASSED)], is_whole=False)
+    assert suite.recorded(KAFKA) == {"a": State.PASSED, "b": State.PASSED, "c": State.SKIPPED}
+    suite.record(KAFKA, [PASSED], is_whole=True)
+    assert suite.recorded(KAFKA) == {"a": State.PASSED}

@@ -47,5 +47,5 @@ KAFKA_JAVA = Suite(
     title="Kafka's Java tools and verifiable clients",
     version="4.3.1",
     folder=Path(__file__).parent,
-    parts=(Part(run=run_conversations),),
+    parts=(Part(run=run_conversations, has_racks=True),),
 )

@@ -111,9 +111,11 @@ LIBRDKAFKA = Suite(
     title="librdkafka's tests of a broker",
     version="2.15.1",
     folder=Path(__file__).parent,
+    kafka_brokers_count=3,
     parts=(
         Part(run=partial(run_scenario, Scenario.DEFAULT), has_racks=True),
-        Part(run=partial(run_scenario, Scenario.SOCKETS)),
+        Part(run=partial(run_scenario, Scenario.SOCKETS), has_racks=True),
+        Part(run=partial(run_scenario, Scenario.PATIENT), settings={"group.initial.rebalance.delay.ms": "3000"}),
         Part(run=partial(run_scenario, Scenario.NO_AUTO_CREATE), settings={"auto.create.topics.enable": "false"}),
     ),
 )
