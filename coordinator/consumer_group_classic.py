@@ -26,6 +26,7 @@ from coordinator.consumer_group_values import (
 from coordinator.group_migration import assigned_bytes, by_id
 from protocol.consumer_protocol import PROTOCOL_TYPE, ConsumerSubscription, NotConsumerProtocol, read_subscription
 from protocol.errors import ErrorCode
+from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX
 from protocol.types import TopicId
 
 
@@ -36,6 +37,11 @@ def join(
     is_unknown = request.member_id == NO_MEMBER_ID
     member_id = request.member_id_new if is_unknown else request.member_id
     live.check_room(member_id, config)
+    if sum(len(metadata) for _, metadata in request.protocols) > CONSUMER_GROUP_MEMBER_BYTES_MAX:
+        raise GroupRefusal(
+            ErrorCode.group_max_size_reached,
+            f"a member's subscriptions may take {CONSUMER_GROUP_MEMBER_BYTES_MAX} bytes in all its protocols together",
+        )
     subscription = _subscription(live.group, request)
     if is_unknown and request.needs_known_id and request.group_instance_id is None:
         return JoinAnswer(error_code=ErrorCode.member_id_required, member_id=member_id), None

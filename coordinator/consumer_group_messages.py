@@ -86,8 +86,8 @@ def check_heartbeat(request: ConsumerHeartbeat, assignors: tuple[str, ...], *, i
         if request.names is None and request.regex is None:
             raise _invalid("SubscribedTopicNames or SubscribedTopicRegex must be set when (re-)joining")
     texts = (request.member_id, request.instance_id, request.rack_id, request.regex, *(request.names or ()))
-    if sum(len(text) for text in texts if text is not None) > CONSUMER_GROUP_MEMBER_BYTES_MAX:
-        raise _invalid(f"a member may tell {CONSUMER_GROUP_MEMBER_BYTES_MAX} characters of itself, topics included")
+    if sum(len(text.encode()) for text in texts if text is not None) > CONSUMER_GROUP_MEMBER_BYTES_MAX:
+        raise _invalid(f"a member may tell {CONSUMER_GROUP_MEMBER_BYTES_MAX} bytes of itself, topics included")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise GroupRefusal(
             ErrorCode.unsupported_assignor,

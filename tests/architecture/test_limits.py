@@ -200,6 +200,12 @@ def test_committed_offsets_of_one_entry_fit_into_it() -> None:
     assert of_ids + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
 
 
+def test_what_a_member_of_a_consumer_group_tells_fits_into_an_entry() -> None:
+    with_its_topics_once_more = 2 * limits.CONSUMER_GROUP_MEMBER_BYTES_MAX
+    assert with_its_topics_once_more < limits.LEDGER_ENTRY_BYTES_MAX
+    assert limits.CONSUMER_GROUP_REGEX_CHARS_MAX < limits.CONSUMER_GROUP_MEMBER_BYTES_MAX
+
+
 def test_a_group_can_be_told_all_that_it_committed() -> None:
     assert limits.PARTITIONS_MAX <= limits.OFFSETS_TOLD_MAX <= limits.ARRAY_LENGTH_MAX
 

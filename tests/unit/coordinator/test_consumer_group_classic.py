@@ -13,6 +13,7 @@ from coordinator.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAns
 from coordinator.consumer_group_messages import GroupRefusal
 from protocol.consumer_protocol import read_assignment
 from protocol.errors import ErrorCode
+from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX
 from protocol.types import TopicId
 from tests.made_consumer_groups import CONFIG, Coordinated, beat, owned, subscription, topic_id
 
@@ -145,6 +146,10 @@ class TestJoining:
         group.config = replace(CONFIG, max_size=2)
         assert group.join_refused(ask("c")) is ErrorCode.group_max_size_reached
         assert group.join(ask("b")).error_code is ErrorCode.none
+
+    def test_a_member_that_says_too_much_is_not_let_in(self) -> None:
+        large = ask("c", ["t" * 200 + str(number) for number in range(CONSUMER_GROUP_MEMBER_BYTES_MAX // 200)])
+        assert mixed().join_refused(large) is ErrorCode.group_max_size_reached
 
     def test_a_consumer_member_may_go_on_as_a_classic_one_and_back(self) -> None:
         group = mixed()
