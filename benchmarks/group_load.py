@@ -33,8 +33,8 @@ TICK_SECONDS = 0.01
 TICKS_PER_LOOK = 20
 """Ticks between two looks at whether all groups are formed."""
 RETRY_SECONDS = 0.3
-REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
-RETRIED = {14, 15, 16, 22, 25, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED}
+UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 25, 27, 79
+RETRIED = {14, 15, 16, 22, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS}
 """Answers upon which a member joins again: the coordinator loads, is elsewhere, or the generation is another."""
 
 
@@ -138,6 +138,8 @@ class Member:
     async def _wait_again(self, error_code: int) -> None:
         if error_code not in RETRIED:
             raise RuntimeError(f"a member of {self.group} was answered {error_code}")
+        if error_code == UNKNOWN_MEMBER_ID:
+            self.member_id = ""
         await asyncio.sleep(RETRY_SECONDS)
 
     def _settle(self, generation: int) -> None:
@@ -262,7 +264,8 @@ async def run(options: argparse.Namespace) -> None:
             _, connection = await asyncio.get_running_loop().create_connection(Connection, host, int(port))
         return Member(group=f"bench-group-{group}", topic=options.topic, partition=partition, connection=connection)
 
-    places = [(group, row) for row in range(options.members) for group in range(options.groups)]
+    # A group's members begin together: one that came when the others have a generation would begin another.
+    places = [(group, row) for group in range(options.groups) for row in range(options.members)]
     members = await asyncio.gather(*(connected(*place) for place in places))
     await wait_for_coordinator(members[0])
     load = Load(members=members, beats=Pace(members, HEARTBEAT_SECONDS))
