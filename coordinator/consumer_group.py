@@ -380,12 +380,16 @@ class LiveConsumerGroup:
     def put_resolved(
         self, found: dict[str, tuple[str, ...]], find_topic: FindTopic, now_s: float
     ) -> ConsumerGroupChange | None:
-        """Take in what expressions match. The group epoch rises where it is something else than before."""
+        """Take in what expressions match. The group epoch rises where it is something else than before.
+
+        Differs from Kafka: also where an expression that is new matches nothing. Its members may have had another one
+        before, and what that gave them would else be nobody's.
+        """
         self.regexes_resolved_s = now_s
         has_changed = False
         for regex, names in sorted(found.items()):
             if self.copy.regex_count(regex):
-                has_changed |= self.group.regexes.get(regex, ()) != names
+                has_changed |= self.group.regexes.get(regex) != names
                 self.copy.put_regex(regex, names)
         topics_hash = self.copy.topics_hash(find_topic)
         if has_changed or topics_hash != self.group.topics_hash:

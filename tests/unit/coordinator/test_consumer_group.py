@@ -410,6 +410,21 @@ class TestRegularExpressions:
         group.say(beat("a", 3, said=()))
         assert group.has("a") == ()
 
+    def test_what_an_expression_gave_goes_to_others_where_the_next_one_matches_nothing(self) -> None:
+        group = Coordinated({"t": 2})
+        group.say(beat("a"))
+        group.say(beat("b", regex="x", names=[]))
+        self.resolve(group, x=("t",))
+        group.say(beat("a", 2, said=owned(t=[0])))
+        group.say(beat("b", 2))
+        assert group.has("b") == owned(t=[1])
+        group.say(beat("b", 3, regex="nothing"))
+        group.say(beat("b", 3, said=()))
+        group.now_s = 11
+        self.resolve(group)
+        group.say(beat("a", 3))
+        assert group.has("a") == owned(t=[0, 1])
+
     def test_it_is_looked_up_again_when_there_are_other_topics(self) -> None:
         group = Coordinated({"t": 1})
         group.say(beat("a", regex="x"))
