@@ -65,6 +65,8 @@ class LiveClassicGroup:
         self._sync_deadline_s: float | None = None
         self._unsynced: dict[str, None] = {}
         """Members that have not asked for their assignment in this generation."""
+        self._is_past_known = not value.members
+        """Whether this coordinator would know of a rebalance that was going on: it began this generation itself."""
         self._first_delay: FirstJoinDelay | None = None
         """Of a rebalance that began with nobody; None in any other."""
         if self.state is State.COMPLETING:
@@ -173,7 +175,7 @@ class LiveClassicGroup:
         self.members.update(member, join)
         member.heard_of(now_s)
         self._work.told.append(f"member {member.member_id} takes the place of {old.member_id}")
-        if self.state is State.STABLE and self.members.vote() == self.protocol:
+        if self.state is State.STABLE and self._is_past_known and self.members.vote() == self.protocol:
             # What is assigned stays, whoever has it: no rebalance, but the new id has to be kept.
             self._write()
             is_leader = self.members.leader == member.member_id
@@ -187,7 +189,8 @@ class LiveClassicGroup:
         if self.state is State.PREPARING:
             self._complete_if_all_joined(now_s)
         else:
-            # The leader may be assigning to the old id just now.
+            # The leader may be assigning to the old id just now. Or the old one gave partitions up for a rebalance
+            # that the last coordinator had begun (KIP-429), and nobody else would ask for it. Differs from Kafka.
             self._rebalance(f"static member {member.member_id} came back: {join.reason}", now_s)
 
     # SyncGroup
@@ -376,6 +379,7 @@ class LiveClassicGroup:
             self._join_deadline_s = now_s + max(self.members.rebalance_timeout_s, CLASSIC_REBALANCE_SECONDS_MIN)
             return
         self.generation += 1
+        self._is_past_known = True
         if not self.members:
             self.protocol = None
             self._move_to(State.EMPTY)

@@ -171,8 +171,14 @@ def test_an_instance_that_the_group_does_not_know_is_unknown(member_id: str) -> 
     assert room.error(room.join(member_id, instance="nobody")) is ErrorCode.unknown_member_id
 
 
-def test_the_next_coordinator_knows_the_instances() -> None:
+def test_the_next_coordinator_knows_the_instances_and_begins_anew_when_one_comes_back() -> None:
+    """It gave partitions up, perhaps, for a rebalance that the last coordinator had begun, and asked for it in vain."""
     room = Room(stable_static("a", "b").written[-1])
     assert room.heartbeat("b", instance="i-a") is ErrorCode.fenced_instance_id
-    told = room.joined[room.join(new="b2", instance="i-b", version=5)]
-    assert (told.generation, told.member_id) == (1, "b2")
+    waiting = room.join(new="b2", instance="i-b", version=5)
+    assert room.is_in(State.PREPARING)
+    room.join("a", instance="i-a")
+    assert (room.joined[waiting].generation, room.joined[waiting].member_id) == (2, "b2")
+    room.sync("a", ("a", b"a"), ("b2", b"b"), generation=2, instance="i-a")
+    room.join(new="b3", instance="i-b", version=5)
+    assert room.is_in(State.STABLE)
