@@ -1,4 +1,4 @@
-"""What a mutation is, and the list of all: `tests.simulation.mutations` and `tests.simulation.loss_mutations` fill it.
+"""What a mutation is, and the list of all, which `tests.simulation.mutations` and its likes of losses and groups fill.
 
 Rule: one is entered where it is defined, under its function's name.
 """

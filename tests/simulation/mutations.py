@@ -39,6 +39,7 @@ from coordinator.snapshot import Frozen
 from coordinator.state import NO_TIME, ClusterState, DigestComparison, PartitionState, TopicState
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
 from storage.gc_plan import ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
+from tests.simulation import group_mutations as _of_groups  # noqa: F401
 from tests.simulation import loss_mutations as _entered  # noqa: F401
 from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.loop import NODE

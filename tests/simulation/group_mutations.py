@@ -1,0 +1,209 @@
+"""What guards groups, switched off: safety rule S13, and what members rely on.
+
+Rule: as `tests.simulation.mutations`, which has them from here.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from agent import consumer_groups
+from agent.group_coordinator import GroupCoordinator
+from agent.group_ledger import GroupLedger
+from agent.live_group import LiveGroup
+from coordinator import apply_groups
+from coordinator.classic_group import NO_GROUP, LiveClassicGroup
+from coordinator.consumer_group import LiveConsumerGroup
+from coordinator.consumer_group_copy import GroupCopy
+from coordinator.consumer_group_values import ConsumerGroup
+from coordinator.groups import GroupState
+from coordinator.state import ClusterState
+from protocol.errors import ErrorCode
+from protocol.types import SessionId
+from tests.simulation.mutation import mutation
+from tests.simulation.patches import patched
+from tests.simulation.plan import Fate, FaultName, GroupKind, Plan
+
+MOVES = (FaultName.CRASH, FaultName.RESTART, FaultName.PAUSE, FaultName.LEDGER_CUT)
+"""What gives groups other coordinators."""
+CLASSIC_KINDS = {GroupKind.EAGER, GroupKind.COOPERATIVE}
+
+
+def has_classic(plan: Plan) -> bool:
+    return any(group.kind in CLASSIC_KINDS for group in plan.groups)
+
+
+def wakes_up_late(plan: Plan) -> bool:
+    """Whether classic members are paused for longer than their sessions, and then commit."""
+    return any(
+        group.kind in CLASSIC_KINDS
+        and group.members > 1
+        and Fate.PAUSE in group.fates
+        and group.session_ms <= 2_000
+        and group.commit_chance == 1.0
+        for group in plan.groups
+    )
+
+
+def has_consumer(plan: Plan) -> bool:
+    return any(group.kind is GroupKind.CONSUMER and group.members > 1 for group in plan.groups)
+
+
+def commits_often(plan: Plan) -> bool:
+    return any(group.commit_chance >= 0.5 for group in plan.groups)
+
+
+def _any_claim(
+    state: ClusterState, session_id: SessionId, group_id: str, claim_epoch: int, **others: Any
+) -> GroupState:
+    return state.groups[group_id]
+
+
+@mutation(*MOVES, where=commits_often)
+def s13_offsets_are_committed_under_any_claim() -> Iterator[None]:
+    """Apply takes what a coordinator of before commits."""
+
+    def commit(state: ClusterState, session_id: SessionId, command: Any) -> Any:
+        with patched(apply_groups, "_claimed", _any_claim):
+            return commit_right(state, session_id, command)
+
+    commit_right = apply_groups.commit_offsets
+    with patched(apply_groups, "commit_offsets", commit):
+        yield
+
+
+@mutation(*MOVES, where=has_classic)
+def s13_generations_are_written_under_any_claim() -> Iterator[None]:
+    """Apply takes the generations that a coordinator of before decides."""
+
+    def write(state: ClusterState, session_id: SessionId, command: Any) -> Any:
+        with patched(apply_groups, "_claimed", _any_claim):
+            return write_right(state, session_id, command)
+
+    write_right = apply_groups.write_classic_group
+    with patched(apply_groups, "write_classic_group", write):
+        yield
+
+
+@mutation(where=lambda plan: bool(plan.groups))
+def s13_a_claim_is_given_to_anybody() -> Iterator[None]:
+    """Whoever is asked coordinates the group, and apply lets it."""
+
+    def coordinator(self: GroupLedger, group_id: str) -> SessionId | None:
+        return self._writer.session
+
+    def claim_error(state: ClusterState, session_id: SessionId, group_id: str) -> ErrorCode:
+        return ErrorCode.none
+
+    with patched(GroupLedger, "coordinator", coordinator), patched(apply_groups, "_claim_error", claim_error):
+        yield
+
+
+@mutation(*MOVES, FaultName.LEDGER_LAG, where=has_classic)
+def s13_a_coordinator_does_not_notice_that_its_claim_is_over() -> Iterator[None]:
+    """It answers members from its memory for ever."""
+
+    def is_mine(self: GroupLedger, group_id: str) -> bool:
+        return group_id in self._versions
+
+    def current(self: GroupCoordinator, group_id: str) -> LiveGroup | None:
+        live = self._live.get(group_id)
+        return None if live is None or live.is_lost or not self._ledger.is_mine(group_id) else live
+
+    with patched(GroupLedger, "is_mine", is_mine), patched(GroupCoordinator, "_current", current):
+        yield
+
+
+@mutation(where=wakes_up_late)
+def s13_commits_of_any_generation_are_taken() -> Iterator[None]:
+    """Whoever was a member may commit."""
+
+    def check_commit(self: LiveClassicGroup, *args: Any, **others: Any) -> ErrorCode:
+        return ErrorCode.none
+
+    with patched(LiveClassicGroup, "check_commit", check_commit):
+        yield
+
+
+@mutation(*MOVES, where=has_classic)
+def a_generation_is_restored_one_too_low() -> Iterator[None]:
+    """The next coordinator counts on from the generation before."""
+
+    def init(self: LiveClassicGroup, value: Any, limits: Any, now_s: float) -> None:
+        init_right(self, value, limits, now_s)
+        self.generation = max(0, self.generation - 1)
+
+    init_right = LiveClassicGroup.__init__
+    with patched(LiveClassicGroup, "__init__", init):
+        yield
+
+
+@mutation(*MOVES, where=has_classic)
+def members_are_forgotten_with_their_coordinator() -> Iterator[None]:
+    """The next coordinator knows the generation, and nobody in it."""
+
+    def init(self: LiveClassicGroup, value: Any, limits: Any, now_s: float) -> None:
+        init_right(self, NO_GROUP, limits, now_s)
+        self.generation = value.generation
+
+    init_right = LiveClassicGroup.__init__
+    with patched(LiveClassicGroup, "__init__", init):
+        yield
+
+
+@mutation(FaultName.LEDGER_SHAKY, FaultName.LEDGER_CUT, where=has_classic)
+def a_generation_is_told_before_it_is_applied() -> Iterator[None]:
+    """Answers do not wait for the ledger."""
+
+    def release(self: LiveGroup) -> None:
+        while self._held:
+            self._held.popleft()[1]()
+
+    with patched(LiveGroup, "_release", release):
+        yield
+
+
+@mutation(where=commits_often)
+def a_commit_is_acknowledged_before_it_is_applied() -> Iterator[None]:
+    """The coordinator takes its own word for it."""
+
+    def commit(self: GroupLedger, group_id: str, rows: Any) -> "asyncio.Future[Any]":
+        commit_right(self, group_id, rows)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_result([ErrorCode.none] * len(rows))
+        return future
+
+    commit_right = GroupLedger.commit
+    with patched(GroupLedger, "commit", commit):
+        yield
+
+
+@mutation(where=has_consumer)
+def a_partition_is_given_before_another_member_gave_it_up() -> Iterator[None]:
+    """The target assignment is what everybody has, at once."""
+
+    def owner(self: GroupCopy, topic_id: Any, index: Any) -> None:
+        return None
+
+    with patched(GroupCopy, "owner", owner):
+        yield
+
+
+@mutation(where=lambda plan: has_consumer(plan) and commits_often(plan))
+def s13_commits_of_any_member_epoch_are_taken() -> Iterator[None]:
+    """Whoever was a member of a consumer group may commit."""
+    with patched(consumer_groups, "commit_error", lambda *args, **others: ErrorCode.none):
+        yield
+
+
+@mutation(*MOVES, where=has_consumer)
+def members_of_consumer_groups_are_forgotten_with_their_coordinator() -> Iterator[None]:
+    """The next coordinator begins with nobody."""
+
+    def init(self: LiveConsumerGroup, group_id: str, group: Any, now_s: float, **others: Any) -> None:
+        forgotten = None if group is None else ConsumerGroup(epoch=group.epoch, target_epoch=group.target_epoch)
+        init_right(self, group_id, forgotten, now_s, **others)
+
+    init_right = LiveConsumerGroup.__init__
+    with patched(LiveConsumerGroup, "__init__", init):
+        yield
