@@ -24,7 +24,7 @@ OPTIONS = (
     "--enable-zstd",
 )
 LIBRARY_FLAGS = ("--CFLAGS=-O1", "--CXXFLAGS=-O1")
-TEST_FLAGS = ("CFLAGS=-O0 -I../src", "CXXFLAGS=-O0 -I../src -I../src-cpp")
+TEST_FLAGS = ("CFLAGS=-O0 -fPIC -I../src", "CXXFLAGS=-O0 -fPIC -I../src -I../src-cpp")
 """The tests are compiled once and run for seconds: not optimised they take a fifth of the time to compile."""
 SETTINGS = ("MKL_NO_SELFCONTAINED_STATIC_LIB=y", "WITH_LDS=n")
 """Of the build: without the script for the linker, which names symbols that this build does not have."""

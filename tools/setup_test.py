@@ -9,6 +9,8 @@ from tools.go_clients import ensure_torture_client
 from tools.go_servers import ensure_etcd, ensure_minio
 from tools.jars import TITLES, ensure_jars
 from tools.java_runtime import ensure_java
+from tools.kafka_python import ensure_kafka_python
+from tools.librdkafka import ensure_librdkafka
 from tools.steps import cache_folder, main, say
 
 
@@ -22,6 +24,8 @@ def _main() -> None:
     for version in (pins.ETCD, pins.ETCD_OLDEST):
         ensure_etcd(version)
     ensure_torture_client()
+    ensure_kafka_python()
+    ensure_librdkafka()
 
 
 if __name__ == "__main__":
