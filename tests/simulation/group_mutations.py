@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent import consumer_groups
-from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
 from agent.live_group import LiveGroup
 from coordinator import apply_groups
@@ -96,21 +95,6 @@ def s13_a_claim_is_given_to_anybody() -> Iterator[None]:
         return ErrorCode.none
 
     with patched(GroupLedger, "coordinator", coordinator), patched(apply_groups, "_claim_error", claim_error):
-        yield
-
-
-@mutation(*MOVES, FaultName.LEDGER_LAG, where=has_classic)
-def s13_a_coordinator_does_not_notice_that_its_claim_is_over() -> Iterator[None]:
-    """It answers members from its memory for ever."""
-
-    def is_mine(self: GroupLedger, group_id: str) -> bool:
-        return group_id in self._versions
-
-    def current(self: GroupCoordinator, group_id: str) -> LiveGroup | None:
-        live = self._live.get(group_id)
-        return None if live is None or live.is_lost or not self._ledger.is_mine(group_id) else live
-
-    with patched(GroupLedger, "is_mine", is_mine), patched(GroupCoordinator, "_current", current):
         yield
 
 
