@@ -1,7 +1,7 @@
 """The columns of commands as little-endian array bytes, and back with everything checked.
 
-Rule: after `read_batches`, `read_chunks`, `read_log_starts` and `read_offsets` every index and every byte range is inside what it
-points into, so that applying needs no check of its own. They raise `LedgerCorrupt`.
+Rule: after `read_batches`, `read_chunks`, `read_log_starts` and `read_offsets` every index and every byte range is
+inside what it points into, so that applying needs no check of its own. They raise `LedgerCorrupt`.
 """
 
 import sys

@@ -31,8 +31,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     turns = Turns(services.clock)
     entries: dict[frozenset[Any], list[Any]] = {}
     for entry in body.entries:
-        named = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
-        entries.setdefault(named, []).append(entry)
+        alike_by = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+        entries.setdefault(alike_by, []).append(entry)
         await turns.row()
     rows = []
     for alike in entries.values():

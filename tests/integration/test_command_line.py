@@ -201,13 +201,13 @@ def test_the_doctor_is_content_with_the_ports_of_the_agent_that_it_is_asked_abou
     penstock: PenstockFactory, tmp_path: Path
 ) -> None:
     broker = penstock()
-    ports = {"listen": broker.bootstrap, "http": broker.http}
-    code, text = doctor("--data-dir", str(broker.data), env={}, **ports)
+    listen, http = broker.bootstrap, broker.http
+    code, text = doctor("--data-dir", str(broker.data), env={}, listen=listen, http=http)
     assert code == 0, text
     assert f"ok      port         --http {broker.http}: the agent penstock has it, which runs with these" in text
     assert f"ok      port         --listen {broker.bootstrap}: the agent penstock has it" in text
     for other in (["--data-dir", str(tmp_path)], ["--data-dir", str(broker.data), "--name", "other"]):
-        code, text = doctor(*other, env={}, **ports)
+        code, text = doctor(*other, env={}, listen=listen, http=http)
         assert (code, text.count("FAILED  port")) == (1, 2)
         assert text.count(f"the agent penstock on file://{broker.data}/store has it: give one of the two") == 2
     code, text = doctor("--data-dir", str(broker.data), env={}, listen=broker.bootstrap)

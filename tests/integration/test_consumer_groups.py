@@ -7,6 +7,7 @@ coordinator knew is known to the next one.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -196,7 +197,7 @@ def test_members_move_one_by_one_to_the_consumer_protocol(penstock: PenstockFact
         leaver.leave()
         new.append(members(Member(broker.bootstrap, "g", f"new for {leaver}")))
         staying = [*old[len(new) :], *new]
-        wait_until(lambda members=staying: shared_out(members, PARTITIONS), "everything with somebody")
+        wait_until(partial(shared_out, staying, PARTITIONS), "everything with somebody")
         log.write(60)
         wait_until_read(log, [*old, *new])
     assert sorted(member.member_type for member in described(broker.bootstrap).members) == [1, 1]

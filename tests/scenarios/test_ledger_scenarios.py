@@ -46,6 +46,7 @@ from coordinator.commands import (
     ReportTime,
     StartDrain,
 )
+from coordinator.group_commands import GroupsClaimed, OffsetsCommitted
 from coordinator.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, SessionId, TopicId
@@ -214,6 +215,11 @@ def describe(outcome: Outcome) -> str:
         case LogStartsAdvanced():
             starts = zip(outcome.error_codes, outcome.log_starts, strict=True)
             return " ".join(f"from={start}" if code == 0 else ErrorCode(code).name for code, start in starts)
+        case GroupsClaimed():
+            claims = zip(outcome.error_codes, outcome.claim_epochs, strict=True)
+            return " ".join(f"claim={epoch}" if code == 0 else ErrorCode(code).name for code, epoch in claims)
+        case OffsetsCommitted():
+            return " ".join("committed" if code == 0 else ErrorCode(code).name for code in outcome.error_codes)
 
 
 def describe_state(state: ClusterState) -> Iterator[str]:

@@ -234,7 +234,7 @@ def offset_of_no_partition(state: ClusterState) -> None:
 
 def late_commit(state: ClusterState) -> None:
     found = group(state).offsets[TOPIC]
-    found[PartitionIndex(0)] = replace(found[PartitionIndex(0)], commit_ms=FUTURE)
+    found[PartitionIndex(0)] = found[PartitionIndex(0)]._replace(commit_ms=FUTURE)
 
 
 def member_twice(state: ClusterState) -> None:
