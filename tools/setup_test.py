@@ -10,7 +10,6 @@ from tools.go_servers import ensure_etcd, ensure_minio
 from tools.jars import TITLES, ensure_jars
 from tools.java_runtime import ensure_java
 from tools.kafka_python import ensure_kafka_python
-from tools.librdkafka import ensure_librdkafka
 from tools.steps import cache_folder, main, say
 
 
@@ -25,7 +24,6 @@ def _main() -> None:
         ensure_etcd(version)
     ensure_torture_client()
     ensure_kafka_python()
-    ensure_librdkafka()
 
 
 if __name__ == "__main__":

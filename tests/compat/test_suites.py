@@ -32,7 +32,8 @@ PYTEST_REPORT = """\
     ("suite", "only"),
     [
         pytest.param(KAFKA_PYTHON, "", id="kafka-python"),
-        pytest.param(LIBRDKAFKA, QUICK_NUMBERS, id="librdkafka"),
+        # Slow: its first run builds librdkafka, which takes some minutes.
+        pytest.param(LIBRDKAFKA, QUICK_NUMBERS, id="librdkafka", marks=[pytest.mark.slow, pytest.mark.timeout(1_200)]),
         pytest.param(KAFKA_JAVA, QUICK_CONVERSATIONS, id="Kafka's tools"),
     ],
 )

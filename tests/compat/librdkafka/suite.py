@@ -16,8 +16,8 @@ from tests.compat.librdkafka.table import Planned, Scenario, broker_tests, plann
 from tests.compat.outcomes import Outcome, State
 from tests.compat.suites import Part, Suite
 from tests.compat.target import JavaHome, Target, provided_java
-from tests.processes import Process, ProcessFailed, provided
-from tools.librdkafka import librdkafka_folder
+from tests.processes import Process, ProcessFailed
+from tools.librdkafka import ensure_librdkafka
 
 AT_A_TIME = 3
 TEST_SECONDS_MAX = 400.0
@@ -91,7 +91,7 @@ def run_scenario(scenario: Scenario, target: Target, folder: Path, only: str) ->
 
 def make_runner(scenario: Scenario, target: Target, folder: Path, java: JavaHome) -> TestRunner:
     """Lays down what the test-runner reads: its configuration, Kafka's scripts, the schema of statistics."""
-    home = provided(librdkafka_folder())
+    home = ensure_librdkafka()
     folder.mkdir(parents=True)
     (folder / "src").symlink_to(home / "src")
     (folder / "test.conf").write_text(f"bootstrap.servers={target.bootstrap}\ntest.topic.random=true\n")
