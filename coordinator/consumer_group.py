@@ -444,7 +444,8 @@ def commit_error(
 ) -> ErrorCode:
     """Whether a member may commit offsets of these partitions.
 
-    It may at an older epoch, as long as that is not older than the one at which it was given each of them (KIP-1251).
+    One of the consumer protocol may at an older epoch, as long as that is not older than the one at which it was given
+    each of them (KIP-1251).
     Source: ConsumerGroup.validateOffsetCommit, createAssignmentEpochValidator.
     """
     if epoch < 0 and not group.members:
@@ -455,9 +456,11 @@ def commit_error(
     if not is_transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
         return ErrorCode.unsupported_version
     standing = group.assignment(member_id)
+    if member.classic is not None:
+        return ErrorCode.none if epoch == standing.epoch else ErrorCode.illegal_generation
     if epoch == standing.epoch or (epoch < standing.epoch and _had_all(standing, epoch, partitions)):
         return ErrorCode.none
-    return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
+    return ErrorCode.stale_member_epoch
 
 
 COMMIT_VERSION_MIN = 9

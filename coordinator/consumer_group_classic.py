@@ -73,14 +73,18 @@ def join(
 
 
 def _subscription(group: ConsumerGroup, request: Join) -> ConsumerSubscription:
-    """What the member subscribes to, where it speaks as the others do; see ConsumerGroup.supportsClassicProtocols."""
+    """What the member subscribes to, where it speaks as the others do; see ConsumerGroup.supportsClassicProtocols.
+
+    Differs from Kafka, which reads the first protocol alone: another one may be that of the group if it is downgraded.
+    """
     names = {name for name, _ in request.protocols}
     others = [member.classic for member in group.members.values() if member.classic is not None]
     supported = [{name for name, _ in classic.protocols} for classic in others]
     has_common = any(all(name in theirs for theirs in supported) for name in names)
     try:
         if request.protocol_type == PROTOCOL_TYPE and has_common:
-            return read_subscription(request.protocols[0][1])
+            first, *_ = [read_subscription(metadata) for _, metadata in request.protocols]
+            return first
     except NotConsumerProtocol as error:
         raise GroupRefusal(ErrorCode.inconsistent_group_protocol, str(error)) from error
     raise GroupRefusal(

@@ -60,8 +60,10 @@ def upgraded(group: ClassicGroup, find_topic: FindTopic) -> ConsumerGroup:
 
 
 def _upgrade_member(found: ConsumerGroup, group: ClassicGroup, member: ClassicMember, find_topic: FindTopic) -> None:
-    metadata = next((metadata for name, metadata in member.protocols if name == group.protocol), b"")
-    subscription = read_subscription(metadata)
+    subscriptions = {name: read_subscription(metadata) for name, metadata in member.protocols}
+    subscription = subscriptions.get(group.protocol or "")
+    if subscription is None:
+        raise NotMigratable(f"member {member.member_id!r} does not support {group.protocol!r}")
     assignment = read_assignment(member.assignment if group.is_synced else b"")
     if assignment.user_data:
         raise NotMigratable("an assignor of its own keeps data in the assignment, which would be lost")
@@ -151,9 +153,16 @@ def _downgrade_member(
 
 
 def assignment_bytes(has: Partitions, metadata: bytes, name_of: Callable[[TopicId], str | None]) -> bytes:
-    """What a classic member is told that it has, in the version of its subscription."""
+    """What a classic member is told that it has, in the version of its subscription.
+
+    In the first version, which every consumer reads, where the subscription cannot be read: it was let in all the same.
+    """
     named = {name: indexes for topic_id, indexes in has if (name := name_of(topic_id)) is not None}
-    return write_assignment(named, read_subscription(metadata).version)
+    try:
+        version = read_subscription(metadata).version
+    except NotConsumerProtocol:
+        version = 0
+    return write_assignment(named, version)
 
 
 def assigned_bytes(standing: MemberAssignment, metadata: bytes, name_of: Callable[[TopicId], str | None]) -> bytes:

@@ -136,6 +136,7 @@ class TestJoining:
             ask("c", protocols=()),
             ask("c", protocols=("sticky",)),
             replace(ask("c"), protocols=(("range", b"part"),)),
+            replace(ask("c"), protocols=(("range", subscription("t")), ("sticky", b"\xff"))),
         ],
     )
     def test_who_speaks_otherwise_is_not_let_in(self, request_: Join) -> None:

@@ -77,3 +77,6 @@ class TestCommits:
         group.members["a"] = replace(group.members["a"], classic=classic)
         assert self.commit(group, "a", 2, version=2) is ErrorCode.none
         assert self.commit(group, "a", 1, version=2) is ErrorCode.illegal_generation
+        (topic_id, rows), *_ = group.assignment("a").assigned
+        group.assignments["a"] = replace(group.assignment("a"), epoch=3)
+        assert self.commit(group, "a", 2, partitions=[(topic_id, rows[0][0])]) is ErrorCode.illegal_generation

@@ -80,6 +80,8 @@ class TestUpgrading:
             classic(member("a", []), protocol_type="connect"),
             classic(member("a", [], assignment=b"part")),
             classic(member("a", [], protocols=(("range", b"x"),))),
+            classic(member("a", [], protocols=(("range", subscription("t")), ("sticky", b"x")))),
+            classic(member("a", [], protocols=(("sticky", subscription("t")),))),
             classic(member("a", [], assignment=write_assignment({}, 0)[:-4] + b"\0\0\0\1x")),
             classic(member("a", [0]), member("b", [0])),
         ],
@@ -119,6 +121,14 @@ class TestDowngrading:
         group = upgraded(classic(member("a", [0])), TOPICS.find_topic)
         (found,) = downgraded(group, (), lambda _: None).members
         assert read_assignment(found.assignment).partitions == ()
+
+    def test_a_subscription_that_nobody_can_read_ends_nothing(self) -> None:
+        group = upgraded(classic(member("a", [0])), TOPICS.find_topic)
+        found = group.members["a"]
+        assert found.classic is not None
+        group.members["a"] = replace(found, classic=replace(found.classic, protocols=(("range", b"\xff"),)))
+        (found_back,) = downgraded(group, (), name_of).members
+        assert found_back.assignment == write_assignment({"t": [0]}, 0)
 
     def test_nobody_is_no_group(self) -> None:
         assert not is_classic_but_for(ConsumerGroup(), ())
