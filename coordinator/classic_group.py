@@ -93,9 +93,7 @@ class LiveClassicGroup:
     def join(self, join: Join, now_s: float) -> None:
         """Take a member in, or another time in. It is answered at once where it cannot be, else by the generation."""
         if not self._is_accepted(join):
-            self.members.remove(join.member_id)
-            self._refuse(join, ErrorCode.group_max_size_reached, NO_MEMBER_ID)
-            self._complete_if_all_joined(now_s)
+            self._turn_away(join, now_s)
         elif not self._supports(join):
             self._refuse(join, ErrorCode.inconsistent_group_protocol, join.member_id)
         elif join.member_id == NO_MEMBER_ID:
@@ -108,7 +106,7 @@ class LiveClassicGroup:
     def _is_accepted(self, join: Join) -> bool:
         """Whether there is room. During a rebalance those who have joined count, so that the last to come go."""
         most = self._limits.members_max
-        member = self.members.by_id.get(join.member_id)
+        member = self.members.known(join)
         others_size = self.members.size - (0 if member is None else size_of(member))
         if others_size + size_of(join) > CLASSIC_MEMBERS_BYTES_MAX:
             return False
@@ -120,6 +118,16 @@ class LiveClassicGroup:
             has_joined = member is not None and member.is_awaiting_join
             return has_joined or self.members.awaiting_join_count < most
         return member is not None or len(self.members) < most
+
+    def _turn_away(self, join: Join, now_s: float) -> None:
+        """There is no room: an id that was given out is one no more, and a member goes like one that leaves."""
+        self._refuse(join, ErrorCode.group_max_size_reached, NO_MEMBER_ID)
+        if self.members.check(join.member_id, join.group_instance_id) is ErrorCode.none:
+            self._remove(join.member_id)
+            self._rebalance_or_complete(f"there is no room for {join.member_id} any more", now_s)
+        elif join.member_id in self.members.pending:
+            self.members.remove(join.member_id)
+            self._complete_if_all_joined(now_s)
 
     def _supports(self, join: Join) -> bool:
         if self.state is State.EMPTY:

@@ -9,7 +9,15 @@ Source: org.apache.kafka.coordinator.group.classic.ClassicGroup and ClassicGroup
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coordinator.classic_messages import NO_ASSIGNMENT, DescribedMember, Join, JoinedMember, Protocols, Ticket
+from coordinator.classic_messages import (
+    NO_ASSIGNMENT,
+    NO_MEMBER_ID,
+    DescribedMember,
+    Join,
+    JoinedMember,
+    Protocols,
+    Ticket,
+)
 from coordinator.groups import ClassicMember
 from protocol.errors import ErrorCode
 
@@ -141,6 +149,12 @@ class Members:
             if known != member_id:
                 return ErrorCode.fenced_instance_id
         return ErrorCode.none if member_id in self.by_id else ErrorCode.unknown_member_id
+
+    def known(self, join: Join) -> LiveMember | None:
+        """The member that a JoinGroup is from, or, of a static one that has lost its id, whose place it takes."""
+        if join.member_id == NO_MEMBER_ID and join.group_instance_id is not None:
+            return self.by_id.get(self.static_ids.get(join.group_instance_id, NO_MEMBER_ID))
+        return self.by_id.get(join.member_id)
 
     def add(self, member: LiveMember) -> None:
         """Let a new member in; the first one leads."""

@@ -21,6 +21,7 @@ from tests.made_classic import (
     stable,
 )
 
+TOO_MUCH = (("range", bytes(CLASSIC_MEMBERS_BYTES_MAX)),)
 DELAY_S, SESSION_S, REBALANCE_S = DELAY_MS / 1000, SESSION_MS / 1000, REBALANCE_MS / 1000
 
 
@@ -216,6 +217,52 @@ class TestWhoIsTakenIn:
         room.join(new="a", protocols=half)
         assert room.error(room.join(new="b", protocols=half)) is ErrorCode.group_max_size_reached
         assert room.error(room.join("a", protocols=half)) is None
+
+    def test_a_member_for_which_there_is_no_room_any_more_goes_like_one_that_leaves(self) -> None:
+        room = stable("a", "b")
+        assert room.error(room.join("b", protocols=TOO_MUCH)) is ErrorCode.group_max_size_reached
+        assert room.is_in(State.PREPARING)
+        assert room.heartbeat("a") is ErrorCode.rebalance_in_progress
+        assert room.heartbeat("b") is ErrorCode.unknown_member_id
+        assert room.joined[room.join("a")].generation == 2
+        assert [member.member_id for member in room.written[-1].members] == ["a"]
+
+    def test_the_last_member_for_which_there_is_no_room_any_more_leaves_an_empty_group(self) -> None:
+        room = stable("a")
+        assert room.error(room.join("a", protocols=TOO_MUCH)) is ErrorCode.group_max_size_reached
+        assert room.is_in(State.EMPTY)
+        assert (room.written[-1].generation, room.written[-1].members) == (2, ())
+
+    def test_a_member_that_waits_is_answered_when_there_is_no_room_for_it_any_more(self) -> None:
+        room = stable("a", "b")
+        waiting = room.join("a")
+        assert room.error(room.join("a", protocols=TOO_MUCH)) is ErrorCode.group_max_size_reached
+        assert room.error(waiting) is ErrorCode.unknown_member_id
+        assert room.joined[room.join("b")].generation == 2
+
+    def test_an_id_for_which_there_is_no_room_is_waited_for_no_more(self) -> None:
+        room = stable("a")
+        room.join(new="b", version=4)
+        waiting = room.join("a")
+        assert room.error(waiting) is None
+        assert room.error(room.join("b", protocols=TOO_MUCH, version=4)) is ErrorCode.group_max_size_reached
+        assert room.joined[waiting].generation == 2
+
+    def test_who_speaks_for_another_member_does_not_send_it_away_by_its_size(self) -> None:
+        room = stable("a")
+        told = room.join("a", instance="nobody", protocols=TOO_MUCH)
+        assert room.error(told) is ErrorCode.group_max_size_reached
+        assert room.heartbeat("a") is ErrorCode.none
+
+    def test_a_static_member_that_comes_back_is_counted_once(self) -> None:
+        most = (("range", bytes(CLASSIC_MEMBERS_BYTES_MAX // 2)),)
+        room = Room(members_max=1)
+        room.join(new="a", instance="i", protocols=most)
+        room.wait(DELAY_S)
+        room.sync("a", ("a", b"part"))
+        assert room.error(room.join(new="b", instance="i", protocols=most)) is ErrorCode.none
+        assert room.error(room.join(new="c", instance="j")) is ErrorCode.group_max_size_reached
+        assert list(room.group.members.by_id) == ["b"]
 
 
 class TestJoiningAgain:
