@@ -108,7 +108,7 @@ class TestReopening:
 class TestRefusing:
     async def test_a_file_that_is_no_database(self, tmp_path: Path) -> None:
         (tmp_path / FILE).write_bytes(b"not a database, but long enough to be looked at" * 40)
-        with pytest.raises(LedgerCorrupt, match=r"ledger\.sqlite is damaged .* move it away"):
+        with pytest.raises(LedgerCorrupt, match=r"ledger\.sqlite is damaged .* move the file away"):
             await open_ledger(tmp_path)
 
     async def test_a_database_of_something_else_is_left_as_it_is(self, tmp_path: Path) -> None:
