@@ -39,6 +39,7 @@ from coordinator.classic_states import NEXT_STATES, FirstJoinDelay, State
 from coordinator.groups import ClassicGroup
 from protocol.errors import ErrorCode
 from protocol.limits import (
+    CLASSIC_ASSIGNMENTS_BYTES_MAX,
     CLASSIC_JOIN_SECONDS_MAX,
     CLASSIC_MEMBERS_BYTES_MAX,
     CLASSIC_PENDING_MEMBERS_MAX,
@@ -233,7 +234,11 @@ class LiveClassicGroup:
             return ErrorCode.illegal_generation
         if sync.protocol_type not in (None, self.protocol_type) or sync.protocol not in (None, self.protocol):
             return ErrorCode.inconsistent_group_protocol
-        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING else ErrorCode.none
+        if self.state is State.PREPARING:
+            return ErrorCode.rebalance_in_progress
+        size = sum(len(assignment) for _, assignment in sync.assignments)
+        # What Kafka tells of an entry that is too large.
+        return ErrorCode.unknown_server_error if size > CLASSIC_ASSIGNMENTS_BYTES_MAX else ErrorCode.none
 
     def _answer_sync(self, member: LiveMember, now_s: float) -> None:
         if member.sync_ticket is not None:

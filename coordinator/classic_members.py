@@ -20,6 +20,7 @@ from coordinator.classic_messages import (
 )
 from coordinator.groups import ClassicMember
 from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_PROTOCOL_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,9 +100,9 @@ def member_of(join: Join, member_id: str, deadline_s: float) -> LiveMember:
 
 
 def size_of(told: Join | LiveMember) -> int:
-    """Characters and bytes of what a member tells of itself, its id apart."""
+    """Characters and bytes of what a member tells of itself, its id apart, and something for each protocol."""
     names = len(told.client_id) + len(told.group_instance_id or "")
-    return names + sum(len(name) + len(metadata) for name, metadata in told.protocols)
+    return names + sum(CLASSIC_PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in told.protocols)
 
 
 class Members:

@@ -52,6 +52,11 @@ CREATIONS_PER_TURN = 20
 """The same for topics that are to be created: all their configs are worked out."""
 GROUPS_PER_TURN = 100
 """The same for groups: whose they are is worked out, in about 0.1 ms each."""
+GROUPS_ASKED_MAX = 10_000
+"""Groups whose coordinator one request may ask for."""
+GROUP_MEMBERS_TOLD_MAX = 20_000
+"""Members in one answer that describes groups, those of the group that comes to it included: clients ask again for the
+rest."""
 INLINE_ROWS_MAX = 2_000
 """Partitions or topics whose request is read, or whose answer is written, on the loop, in about 10 ms; more in a
 thread."""
@@ -264,6 +269,12 @@ MEMBER_ID_PREFIX_CHARS_MAX = 1_000
 """What of a client id begins the member ids that are made of it: a name on the wire has 32,767 bytes at most."""
 CLASSIC_MEMBERS_BYTES_MAX = 4 * MIB
 """What all members of a classic group tell of themselves, before compression, for the same reason."""
+CLASSIC_PROTOCOL_BYTES = 64
+"""What a protocol counts for in that beside its name and metadata: many empty ones are work too."""
+CLASSIC_PROTOCOLS_MAX = 1_000
+"""Protocols of one JoinGroup; clients bring fewer than ten."""
+CLASSIC_ASSIGNMENTS_BYTES_MAX = 4 * MIB
+"""What the leader of a classic group may assign to all members, before compression: it is in the same entry."""
 CLASSIC_PENDING_MEMBERS_MAX = 4_000
 """Member ids of a group that were given out and that nobody has joined with yet."""
 CLASSIC_JOIN_SECONDS_MAX = 300.0

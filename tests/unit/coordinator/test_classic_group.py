@@ -9,7 +9,12 @@ import pytest
 from coordinator.classic_messages import GroupLimits, JoinAnswer, JoinedMember
 from coordinator.classic_states import State
 from protocol.errors import ErrorCode
-from protocol.limits import CLASSIC_JOIN_SECONDS_MAX, CLASSIC_MEMBERS_BYTES_MAX, CLASSIC_PENDING_MEMBERS_MAX
+from protocol.limits import (
+    CLASSIC_JOIN_SECONDS_MAX,
+    CLASSIC_MEMBERS_BYTES_MAX,
+    CLASSIC_PENDING_MEMBERS_MAX,
+    CLASSIC_PROTOCOL_BYTES,
+)
 from tests.made_classic import (
     DELAY_MS,
     RANGE,
@@ -212,11 +217,18 @@ class TestWhoIsTakenIn:
         assert room.error(second) is None
 
     def test_what_members_tell_of_themselves_has_a_bound(self) -> None:
-        half = (("range", bytes(CLASSIC_MEMBERS_BYTES_MAX // 2)),)
+        half = (("range", bytes(CLASSIC_MEMBERS_BYTES_MAX // 2 - 100)),)
+        more = (("range", bytes(CLASSIC_MEMBERS_BYTES_MAX // 2)),)
         room = Room()
         room.join(new="a", protocols=half)
-        assert room.error(room.join(new="b", protocols=half)) is ErrorCode.group_max_size_reached
+        assert room.error(room.join(new="b", protocols=more)) is ErrorCode.group_max_size_reached
         assert room.error(room.join("a", protocols=half)) is None
+
+    def test_protocols_of_which_nothing_is_told_have_a_bound_too(self) -> None:
+        nothing = (("", b""),) * (CLASSIC_MEMBERS_BYTES_MAX // CLASSIC_PROTOCOL_BYTES)
+        room = Room()
+        assert room.error(room.join(protocols=nothing)) is ErrorCode.group_max_size_reached
+        assert room.error(room.join(protocols=nothing[:1_000])) is None
 
     def test_a_member_for_which_there_is_no_room_any_more_goes_like_one_that_leaves(self) -> None:
         room = stable("a", "b")
@@ -255,7 +267,7 @@ class TestWhoIsTakenIn:
         assert room.heartbeat("a") is ErrorCode.none
 
     def test_a_static_member_that_comes_back_is_counted_once(self) -> None:
-        most = (("range", bytes(CLASSIC_MEMBERS_BYTES_MAX // 2)),)
+        most = (("range", bytes(CLASSIC_MEMBERS_BYTES_MAX // 2 + 1)),)
         room = Room(members_max=1)
         room.join(new="a", instance="i", protocols=most)
         room.wait(DELAY_S)

@@ -10,6 +10,7 @@ from coordinator.classic_group import NO_GROUP, LiveClassicGroup
 from coordinator.classic_messages import GroupLimits
 from coordinator.classic_states import State
 from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_ASSIGNMENTS_BYTES_MAX
 from tests.made_classic import DELAY_MS, REBALANCE_MS, SESSION_MS, Room, completing, preparing, stable
 
 DELAY_S, SESSION_S, REBALANCE_S = DELAY_MS / 1000, SESSION_MS / 1000, REBALANCE_MS / 1000
@@ -27,6 +28,15 @@ class TestSync:
         assert room.assigned(waiting) == b"two"
         assert room.written[-1].is_synced
         assert [member.assignment for member in room.written[-1].members] == [b"one", b"two"]
+
+    def test_what_a_leader_assigns_has_a_bound(self) -> None:
+        room = completing("a", "b")
+        waiting = room.sync("b")
+        most = bytes(CLASSIC_ASSIGNMENTS_BYTES_MAX)
+        assert room.error(room.sync("a", ("a", most), ("b", b"more"))) is ErrorCode.unknown_server_error
+        assert room.is_in(State.COMPLETING)
+        assert room.error(waiting) is None
+        assert room.assigned(room.sync("a", ("a", most))) == most
 
     def test_who_is_assigned_nothing_gets_nothing(self) -> None:
         room = completing("a", "b")

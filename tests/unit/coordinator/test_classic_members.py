@@ -5,6 +5,7 @@ import pytest
 from coordinator.classic_members import LiveMember, Members, member_of, size_of
 from coordinator.classic_messages import Join, Protocols, Ticket
 from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_PROTOCOL_BYTES
 
 
 def join(ticket: int = 0, *, instance: str | None = None, protocols: Protocols = (("range", b"topics"),)) -> Join:
@@ -102,10 +103,10 @@ def test_votes_go_to_what_all_know() -> None:
 
 def test_what_members_tell_is_counted_as_they_change() -> None:
     found = members(("a", join(protocols=(("x", b"12"),))), ("b", join(protocols=(("x", b""), ("x", b"1")))))
-    assert found.size == 2 * len("client") + len("x12") + len("xx1")
-    assert size_of(join(instance="i", protocols=(("x", b"12"),))) == len("clientix12")
+    assert found.size == 2 * len("client") + 3 * CLASSIC_PROTOCOL_BYTES + len("x12") + len("xx1")
+    assert size_of(join(instance="i", protocols=(("x", b"12"),))) == CLASSIC_PROTOCOL_BYTES + len("clientix12")
     found.update(found.by_id["a"], join(protocols=(("x", b""), ("y", b"123"))))
-    assert found.size == 2 * len("client") + len("xy123") + len("xx1")
+    assert found.size == 2 * len("client") + 4 * CLASSIC_PROTOCOL_BYTES + len("xy123") + len("xx1")
     assert found.support((("x", b""),))
     found.remove("b")
     assert found.support((("y", b""),))
