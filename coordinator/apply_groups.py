@@ -24,7 +24,7 @@ from coordinator.group_commands import (
 )
 from coordinator.groups import ClassicGroup, CommittedOffset, GroupState, generation_of, group_key
 from coordinator.offset_expiry import due_offsets
-from coordinator.rendezvous import owner_of
+from coordinator.rendezvous import owners_of
 from coordinator.state import NO_TIME, ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_MAX
@@ -59,16 +59,16 @@ def claim_groups(state: ClusterState, session_id: SessionId, command: ClaimGroup
     """Let the session coordinate those of the groups that are its own to coordinate."""
     epochs: list[int] = []
     error_codes: list[int] = []
-    for group_id in command.group_ids:
-        error_code = _claim_error(state, session_id, group_id)
+    owners = owners_of([group_key(group_id) for group_id in command.group_ids], state.sessions)
+    for group_id, owner in zip(command.group_ids, owners, strict=True):
+        error_code = ErrorCode.not_coordinator if owner != session_id else _claim_error(state, group_id)
         epochs.append(_claim(state, session_id, group_id) if error_code is ErrorCode.none else NO_EPOCH)
         error_codes.append(int(error_code))
     return GroupsClaimed(claim_epochs=tuple(epochs), error_codes=tuple(error_codes))
 
 
-def _claim_error(state: ClusterState, session_id: SessionId, group_id: str) -> ErrorCode:
-    if owner_of(group_key(group_id), state.sessions) != session_id:
-        return ErrorCode.not_coordinator
+def _claim_error(state: ClusterState, group_id: str) -> ErrorCode:
+    """What keeps the group's coordinator from claiming it."""
     if group_id not in state.groups and len(state.groups) >= GROUPS_MAX:
         return ErrorCode.group_max_size_reached
     return ErrorCode.none

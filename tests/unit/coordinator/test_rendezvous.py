@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from coordinator import rendezvous
-from coordinator.rendezvous import Assignment, Placement, owner_of
+from coordinator.rendezvous import Assignment, Placement, owner_of, owners_of
 from coordinator.state import SessionState
 from protocol.types import SessionId, TopicId
 
@@ -45,6 +45,13 @@ class TestOwners:
         live = sessions("a", "b", "c")
         turned = dict(reversed(live.items()))
         assert [owner_of(bytes([n]), live) for n in range(99)] == [owner_of(bytes([n]), turned) for n in range(99)]
+
+    def test_many_keys_together_have_the_owners_that_each_has_alone(self) -> None:
+        keys = [f"key-{n}".encode() for n in range(99)]
+        live = sessions("a", "b", "c", draining="b")
+        assert list(owners_of(keys, live)) == [owner_of(key, live) for key in keys]
+        assert list(owners_of(keys, {})) == [None] * len(keys)
+        assert [list(owners_of((), among)) for among in (live, {})] == [[], []]
 
     def test_nobody_owns_anything_where_nobody_lives(self) -> None:
         assert owner_of(b"key", {}) is None
