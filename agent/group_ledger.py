@@ -9,7 +9,7 @@ other entries of their group.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from coordinator.group_commands import (
 from coordinator.groups import ClassicGroup, GroupState, group_key
 from coordinator.log import LedgerUnavailable
 from coordinator.rendezvous import owner_of
-from coordinator.state import SessionState
+from coordinator.state import NO_POSITION
 from protocol.errors import ErrorCode
 from protocol.limits import (
     COORDINATORS_CACHED_MAX,
@@ -45,6 +45,8 @@ from protocol.limits import (
 from protocol.types import Offset, PartitionIndex, SessionId, TopicId
 
 NO_RETENTION = -1
+NO_CLAIM = (0, 0)
+"""What is written about a group that is not held (any more): claims have larger epochs, so the ledger refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +86,41 @@ class GroupLedger:
         self._writer = writer
         self._clock = clock
         self._live: list[tuple[SessionId, bool]] = []
+        self._live_at = NO_POSITION
+        """As of which position that is."""
         self._owners: dict[str, SessionId | None] = {}
         self._versions: dict[str, tuple[int, int]] = {}
         """Of groups that were claimed: the claim's epoch, and the version that the group's next entry is made of."""
+        self._versions_max = GROUP_IDS_PER_CLAIM_MAX
         self._claims: dict[str, asyncio.Future[ErrorCode]] = {}
         self._claims_wanted: list[str] = []
         self._commits: list[_Commit] = []
 
     def coordinator(self, group_id: str) -> SessionId | None:
         """Whose group it is, as far as this agent knows; None while no agent lives."""
-        sessions = self._metadata.state.sessions
-        self._forget_owners_of_others(sessions)
+        self._forget_owners_of_others()
         try:
             return self._owners[group_id]
         except KeyError:
-            owner = self._owners[group_id] = owner_of(group_key(group_id), sessions)
+            owner = owner_of(group_key(group_id), self._metadata.state.sessions)
+            if not _is_too_long(group_id):
+                self._remember_owner(group_id, owner)
             return owner
 
-    def _forget_owners_of_others(self, sessions: Mapping[SessionId, SessionState]) -> None:
-        live = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-        if live != self._live or len(self._owners) >= COORDINATORS_CACHED_MAX:
+    def _forget_owners_of_others(self) -> None:
+        """Sessions come, drain and go by entries alone: while the position is the same, so are they."""
+        state = self._metadata.state
+        if state.position == self._live_at:
+            return
+        self._live_at = state.position
+        live = [(session_id, session.is_draining) for session_id, session in state.sessions.items()]
+        if live != self._live:
             self._live, self._owners = live, {}
+
+    def _remember_owner(self, group_id: str, owner: SessionId | None) -> None:
+        if len(self._owners) >= COORDINATORS_CACHED_MAX:
+            self._owners = {}
+        self._owners[group_id] = owner
 
     def is_mine(self, group_id: str) -> bool:
         """Whether this agent holds the claim, and nothing says that it is over.
@@ -123,22 +139,28 @@ class GroupLedger:
         return group is not None and held is not None and held[1] > group.version
 
     async def claim(self, group_id: str) -> GroupState:
-        """The group, claimed by this agent: at once where it is already, else by an entry. Raises `NotCoordinator`."""
-        if len(group_id.encode()) > GROUP_ID_BYTES_MAX:
+        """The group, claimed by this agent: at once where it is already, else by an entry.
+
+        Raises `NotCoordinator`: NOT_COORDINATOR only where the group is another agent's, as far as this one knows.
+        """
+        if _is_too_long(group_id):
             raise NotCoordinator(ErrorCode.invalid_group_id)
         if not self.is_mine(group_id):
             error_code = await self._claim(group_id)
             if error_code is not ErrorCode.none:
                 raise NotCoordinator(error_code)
             if not self.is_mine(group_id):
-                raise NotCoordinator(ErrorCode.not_coordinator)
+                is_mine_to_claim = self._claim_error(group_id) is ErrorCode.none
+                # The claim may be there, and this agent not confirmed just now: then it is worth another try.
+                raise NotCoordinator(
+                    ErrorCode.coordinator_not_available if is_mine_to_claim else ErrorCode.not_coordinator
+                )
         return self._metadata.state.groups[group_id]
 
     async def _claim(self, group_id: str) -> ErrorCode:
-        if self._writer.session not in self._metadata.state.sessions:
-            return ErrorCode.coordinator_not_available
-        if self.coordinator(group_id) != self._writer.session:
-            return ErrorCode.not_coordinator
+        error_code = self._claim_error(group_id)
+        if error_code is not ErrorCode.none:
+            return error_code
         claim = self._claims.get(group_id)
         if claim is None:
             claim = self._claims[group_id] = asyncio.get_running_loop().create_future()
@@ -150,6 +172,12 @@ class GroupLedger:
                 return await asyncio.shield(claim)
         except TimeoutError:
             return ErrorCode.coordinator_not_available
+
+    def _claim_error(self, group_id: str) -> ErrorCode:
+        """Why this agent cannot ask for the group."""
+        if self._writer.session not in self._metadata.state.sessions:
+            return ErrorCode.coordinator_not_available
+        return ErrorCode.none if self.coordinator(group_id) == self._writer.session else ErrorCode.not_coordinator
 
     def _send_claims(self) -> None:
         wanted, self._claims_wanted = self._claims_wanted, []
@@ -170,6 +198,19 @@ class GroupLedger:
             if group is not None and group.claim_epoch == epoch:
                 self._versions[group_id] = epoch, group.version
             self._claims.pop(group_id).set_result(error_code)
+        self._forget_groups_that_are_gone()
+
+    def _forget_groups_that_are_gone(self) -> None:
+        """Those that expired, or that others claimed: once in so many claims that each of them costs little."""
+        if len(self._versions) < self._versions_max:
+            return
+        groups = self._metadata.state.groups
+        self._versions = {
+            group_id: held
+            for group_id, held in self._versions.items()
+            if (group := groups.get(group_id)) is not None and group.claim_epoch == held[0]
+        }
+        self._versions_max = 2 * len(self._versions) + GROUP_IDS_PER_CLAIM_MAX
 
     def write(self, group_id: str, group: ClassicGroup) -> asyncio.Future[Outcome]:
         """Write a generation of a group that is mine.
@@ -177,7 +218,7 @@ class GroupLedger:
         The future gets `Done` once it is applied, or `Refused`: then the claim is over, and the client should be told
         the error. Cancelling it changes nothing.
         """
-        claim_epoch, version = self._versions[group_id]
+        claim_epoch, version = self._versions.get(group_id, NO_CLAIM)
         return self._write(
             group_id,
             WriteClassicGroup(group_id=group_id, claim_epoch=claim_epoch, version=version, group=group),
@@ -185,7 +226,7 @@ class GroupLedger:
 
     def write_consumer(self, group_id: str, change: ConsumerGroupChange) -> asyncio.Future[Outcome]:
         """Like `write`, of a consumer group (KIP-848)."""
-        claim_epoch, version = self._versions[group_id]
+        claim_epoch, version = self._versions.get(group_id, NO_CLAIM)
         return self._write(
             group_id,
             WriteConsumerGroup(group_id=group_id, claim_epoch=claim_epoch, version=version, change=change),
@@ -199,13 +240,13 @@ class GroupLedger:
         self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]
     ) -> asyncio.Future[Outcome]:
         """Like `write`: drop committed offsets."""
-        claim_epoch, _ = self._versions[group_id]
+        claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         command = DeleteOffsets(group_id=group_id, claim_epoch=claim_epoch, partitions=tuple(partitions))
         return self._send(group_id, claim_epoch, command)
 
     def delete_group(self, group_id: str) -> asyncio.Future[Outcome]:
-        """Like `write`: drop the group, unless it has members. Either way the claim is over."""
-        claim_epoch, _ = self._versions[group_id]
+        """Like `write`: drop the group, unless it has members; then it is NON_EMPTY_GROUP, and the claim stays."""
+        claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         return self._send(group_id, claim_epoch, DeleteGroup(group_id=group_id, claim_epoch=claim_epoch))
 
     def _send(self, group_id: str, claim_epoch: int, command: Command) -> asyncio.Future[Outcome]:
@@ -215,7 +256,7 @@ class GroupLedger:
 
         def told(done: asyncio.Future[Outcome]) -> None:
             outcome = _outcome(done)
-            if not isinstance(outcome, Done):
+            if not _keeps_claim(command, outcome):
                 self._give_up(group_id, claim_epoch)
             if not answer.done():
                 answer.set_result(outcome)
@@ -225,7 +266,7 @@ class GroupLedger:
 
     def commit(self, group_id: str, rows: Sequence[OffsetRow]) -> asyncio.Future[Sequence[ErrorCode]]:
         """Commit offsets of a group that is mine. The future gets an error for each row once all are applied."""
-        claim_epoch, _ = self._versions[group_id]
+        claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         loop = asyncio.get_running_loop()
         commit = _Commit(group_id, claim_epoch, rows, loop.create_future())
         if not rows:
@@ -316,6 +357,17 @@ class GroupLedger:
             raise NotCoordinator(ErrorCode.not_coordinator)
         group = self._metadata.state.groups.get(group_id)
         return None if group is None or group.is_vacant else group
+
+
+def _is_too_long(group_id: str) -> bool:
+    return len(group_id.encode()) > GROUP_ID_BYTES_MAX
+
+
+def _keeps_claim(command: Command, outcome: Outcome) -> bool:
+    """What this agent has in memory of the group is right, and the group is there."""
+    if isinstance(command, DeleteGroup):
+        return isinstance(outcome, Refused) and outcome.error_code is ErrorCode.non_empty_group
+    return isinstance(outcome, Done)
 
 
 def _outcome(done: asyncio.Future[Outcome]) -> Outcome:

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from agent.group_ledger import GroupLedger, NotCoordinator, OffsetRow
+from agent.ledger_writer import LedgerWriter
 from coordinator.command_codec import decode
 from coordinator.commands import Done, EndSession, Refused, StartDrain
+from coordinator.group_commands import ClaimGroups, ExpireOffsets
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
@@ -214,6 +216,82 @@ async def test_s13_a_session_that_was_replaced_holds_no_claim_and_its_commits_ar
         assert not groups.is_mine("g")
         assert (await groups.claim("g")).offsets == {}
         assert list(await groups.commit("g", [row(1)])) == [ErrorCode.none]
+
+
+async def test_s4_a_claim_of_an_agent_that_is_not_confirmed_is_worth_another_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with one_agent() as (parts, groups):
+        monkeypatch.setattr(LedgerWriter, "is_confirmed", False)
+        assert await refusal(groups) is ErrorCode.coordinator_not_available
+        assert parts.metadata.state.groups["g"].claimed_by == parts.writer.session
+
+
+async def test_whose_a_group_is_with_an_id_that_is_too_long_is_not_remembered() -> None:
+    async with one_agent() as (parts, groups):
+        longest = "x" * GROUP_ID_BYTES_MAX
+        assert {groups.coordinator(longest + more) for more in ("", "x")} == {parts.writer.session}
+        assert list(groups._owners) == [longest]
+
+
+async def test_what_is_remembered_of_owners_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.group_ledger.COORDINATORS_CACHED_MAX", 2)
+    async with one_agent() as (_, groups):
+        for group_id in GROUPS:
+            groups.coordinator(group_id)
+        assert list(groups._owners) == GROUPS[-2:]
+
+
+async def test_who_lives_is_looked_up_again_only_where_an_entry_was_applied() -> None:
+    async with one_agent() as (parts, groups):
+        await groups.claim("g")
+        sessions = parts.metadata.state.sessions
+        parts.metadata.state.sessions = {}
+        assert groups.is_mine("g")
+        parts.metadata.state.sessions = sessions
+        await parts.writer.submit(EndSession(session=parts.writer.session))
+        assert groups.coordinator("g") is None
+
+
+async def test_s13_what_is_written_without_a_claim_is_refused() -> None:
+    async with one_agent() as (parts, groups):
+        told = [groups.write("g", GENERATION), groups.write_consumer("g", JOINED), groups.delete_group("g")]
+        assert [getattr(outcome, "error_code", None) for outcome in await asyncio.gather(*told)] == [
+            ErrorCode.not_coordinator
+        ] * 3
+        assert list(await groups.commit("g", [row(1)])) == [ErrorCode.not_coordinator]
+        assert parts.metadata.state.groups == {}
+        assert groups._versions == {}
+
+
+async def test_a_group_that_is_not_deleted_keeps_its_claim_and_one_that_is_leaves_nothing_behind() -> None:
+    async with one_agent() as (_, groups):
+        await groups.claim("g")
+        written, deleted = groups.write("g", generation(1, member())), groups.delete_group("g")
+        after = groups.write("g", generation(2))
+        outcome = await deleted
+        assert isinstance(outcome, Refused)
+        assert outcome.error_code is ErrorCode.non_empty_group
+        assert [await written, await after, groups.is_mine("g")] == [Done(), Done(), True]
+        assert await groups.delete_group("g") == Done()
+        assert groups._versions == {}
+
+
+async def test_groups_that_are_gone_or_another_agents_are_forgotten_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent.group_ledger.GROUP_IDS_PER_CLAIM_MAX", 3)
+    async with one_agent() as (parts, groups):
+        for group_id in ("a", "b"):
+            await groups.claim(group_id)
+        await parts.writer.submit(
+            ExpireOffsets(now_ms=parts.clock.now_ms(), retention_ms=1, group_ids=("a",)),
+        )
+        await parts.writer.submit(ClaimGroups(group_ids=("b",)))
+        assert list(groups._versions) == ["a", "b"]
+        await groups.claim("c")
+        assert list(groups._versions) == ["c"]
+        assert groups.is_mine("c")
 
 
 async def test_an_agent_that_drains_hands_its_groups_over_at_once() -> None:
