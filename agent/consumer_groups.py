@@ -11,11 +11,11 @@ Heartbeats that change nothing cost no entry. Regular expressions are looked up 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.group_ledger import GroupLedger, NotCoordinator
+from agent.group_migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
 from agent.held_consumer_group import HeldConsumerGroup, until_applied
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -35,48 +35,21 @@ from coordinator.consumer_group_messages import (
     check_heartbeat,
 )
 from coordinator.consumer_group_values import (
-    GROUP_EPOCH_FIRST,
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ConsumerGroup,
 )
 from coordinator.group_configs import group_value
-from coordinator.group_migration import (
-    DOWNGRADING,
-    UPGRADING,
-    NotMigratable,
-    downgraded,
-    is_classic_but_for,
-    upgraded,
-)
 from coordinator.groups import ClassicGroup, GroupState
-from protocol.consumer_protocol import PROTOCOL_TYPE
 from protocol.errors import ErrorCode
 from protocol.limits import (
-    CLASSIC_MEMBERS_MAX,
-    CONSUMER_GROUP_MEMBERS_MAX,
     GROUP_CHECK_INTERVAL_S,
     GROUP_IDS_PER_CLAIM_MAX,
+    GROUP_LATE_SECONDS_MAX,
 )
 from protocol.types import PartitionIndex, SessionId, TopicId
 
 log = logging.getLogger(__name__)
-
-
-class ClassicGroups(Protocol):
-    """What is asked of the groups of the other kind when a group changes its kind."""
-
-    def protocol_type(self, group_id: str) -> str | None:
-        """What the members of a group that is held speak; None where it is not, or has none."""
-        ...
-
-    def forget(self, group_id: str, error_code: ErrorCode) -> None:
-        """The group is of the other kind now: whoever waits is told the error."""
-        ...
-
-    def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
-        """The group is in the ledger as a classic one from now on."""
-        ...
 
 
 class ConsumerGroups:
@@ -94,14 +67,15 @@ class ConsumerGroups:
     ) -> None:
         self._metadata = metadata
         self._classic = classic
-        self._migration_policy = broker_value(broker_configs, "group.consumer.migration.policy")
-        self._classic_size_max = min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size")))
+        self._migrations = GroupMigrations(
+            broker_configs=broker_configs, classic=classic, find_topic=self._find_topic, name_of=self._name_of
+        )
         self._writer = writer
         self._ledger = ledger
         self._clock = clock
         self._broker_configs = broker_configs
         self._assignors = tuple(split_list(broker_value(broker_configs, "group.consumer.assignors")))
-        self._size_max = min(CONSUMER_GROUP_MEMBERS_MAX, int(broker_value(broker_configs, "group.consumer.max.size")))
+        self._size_max = consumers_max(broker_configs)
         self._regex_refresh_ms = int(broker_value(broker_configs, "group.consumer.regex.refresh.interval.ms"))
         self._live: dict[str, HeldConsumerGroup] = {}
         self._handed_over: set[str] = set()
@@ -112,6 +86,8 @@ class ConsumerGroups:
         self._is_stopped = False
         self._agents_seen: list[tuple[SessionId, bool]] = []
         """Those that groups were taken up from, or left to, last."""
+        self._is_take_up_due = False
+        """A group with members was lost: this agent may still be the one to go on with it."""
 
     @property
     def groups_count(self) -> int:
@@ -127,10 +103,12 @@ class ConsumerGroups:
         check_heartbeat(request, self._assignors, is_id_required=is_id_required)
         problem = await run_in_thread(regex_problem, request.regex) if request.regex else None
         live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
-        if request.epoch == LEAVE_EPOCH and self._is_downgrade(live, [leaver := live.group.leaver(request)]):
-            written = self._downgrade(live, [leaver], is_rebalanced=True)
-            await until_applied(self._clock, written)
-            return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
+        if request.epoch == LEAVE_EPOCH:
+            leaver = live.group.leaver(request)
+            classic = self._migrations.downgraded(live.group, [leaver], is_rebalance_due=True)
+            if classic is not None:
+                await until_applied(self._clock, self._downgrade(live, classic))
+                return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
         try:
             answer, change = live.group.heartbeat(
                 request, self._config(group_id), self._find_topic, lambda _: problem, self._clock.monotonic_s()
@@ -159,12 +137,12 @@ class ConsumerGroups:
             answer, change = classic_member.join(live.group, request, self._config(group_id), self._find_topic, now_s)
             if change is not None:
                 live.write(change)
-            if self._is_downgrade(live, []):
-                await until_applied(
-                    self._clock, self._downgrade(live, [], is_rebalanced=live.group.group.epoch != before)
-                )
-            else:
+            is_rebalance_due = live.group.group.epoch != before
+            classic = self._migrations.downgraded(live.group, [], is_rebalance_due=is_rebalance_due)
+            if classic is None:
                 await live.settled()
+            else:
+                await until_applied(self._clock, self._downgrade(live, classic))
         except (GroupRefusal, NotCoordinator) as error:
             return JoinAnswer(error_code=error.error_code, member_id=request.member_id)
         return answer
@@ -220,6 +198,10 @@ class ConsumerGroups:
         answer follows from.
         """
         live = self._current(group.group_id)
+        if self._is_stopped:
+            return ErrorCode.not_coordinator
+        if live is None and self._ledger.is_ahead(group.group_id):
+            return ErrorCode.coordinator_load_in_progress
         value = group.value if live is None else live.group.group
         assert isinstance(value, ConsumerGroup), f"group {group.group_id!r} is no consumer group"
         return commit_error(
@@ -270,7 +252,7 @@ class ConsumerGroups:
         if not may_begin:
             known = await self._ledger.check_readable(group_id)
             if known is None or not isinstance(known.value, ConsumerGroup):
-                raise _not_found(group_id)
+                raise group_not_found(group_id)
         group = await self._ledger.claim(group_id)
         if self._is_stopped:
             raise NotCoordinator(ErrorCode.not_coordinator)
@@ -301,58 +283,21 @@ class ConsumerGroups:
         if self._ledger.is_ahead(group.group_id):
             raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
         is_new = not isinstance(group.value, ConsumerGroup)
-        value = self._begin(group, may_begin=may_begin) if is_new else group.value
+        if is_new and not may_begin:
+            raise group_not_found(group.group_id)
+        value = self._migrations.begun(group) if is_new else group.value
         assert value is None or isinstance(value, ConsumerGroup)
         copy = LiveConsumerGroup(group.group_id, value, self._clock.monotonic_s(), is_new=is_new)
         live = self._live[group.group_id] = HeldConsumerGroup(group, copy, self._ledger, self._clock, self._lose)
         return live
 
-    def _begin(self, group: GroupState, *, may_begin: bool) -> ConsumerGroup | None:
-        """What begins where there was no consumer group; None where there was nothing. Raises `GroupRefusal`.
-
-        Source: GroupMetadataManager.getOrMaybeCreateConsumerGroup, validateOnlineUpgrade.
-        """
-        if not may_begin:
-            raise _not_found(group.group_id)
-        value = group.value
-        joining = self._classic.protocol_type(group.group_id)
-        if (group.has_members or joining is not None) and self._migration_policy not in UPGRADING:
-            raise _not_found(group.group_id, "online upgrade is switched off")
-        if joining not in (None, PROTOCOL_TYPE):
-            raise _not_found(group.group_id, f"its members are no consumers, but speak {joining!r}")
-        if not isinstance(value, ClassicGroup):
-            return None
-        if not value.members:
-            epoch = max(GROUP_EPOCH_FIRST, value.generation)
-            return ConsumerGroup(epoch=epoch, target_epoch=epoch)
-        if len(value.members) > self._size_max:
-            raise _not_found(group.group_id, f"it has {len(value.members)} members, {self._size_max} is the most")
-        try:
-            return upgraded(value, self._find_topic)
-        except NotMigratable as error:
-            raise _not_found(group.group_id, str(error)) from error
-
-    def _is_downgrade(self, live: HeldConsumerGroup, leaving: Sequence[str]) -> bool:
-        """Whether none but members of the classic protocol stay, and the group may become theirs.
-
-        Source: validateOnlineDowngradeWithFencedMembers.
-        """
-        group = live.group.group
-        return (
-            self._migration_policy in DOWNGRADING
-            and len(group.members) - len(leaving) <= self._classic_size_max
-            and is_classic_but_for(group, leaving)
-        )
-
-    def _downgrade(
-        self, live: HeldConsumerGroup, leaving: Sequence[str], *, is_rebalanced: bool
-    ) -> asyncio.Future[Outcome]:
-        """Write the group as a classic one of those who stay, and hand it over once that is applied.
+    def _downgrade(self, live: HeldConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
+        """Write the group as the classic one of those who stay, and hand it over once that is applied.
 
         Until then its members are sent to look for the coordinator, and find it where it was.
         """
         group_id = live.group_id
-        written = self._ledger.write(group_id, downgraded(live.group.group, leaving, self._name_of))
+        written = self._ledger.write(group_id, classic)
         self._lose(live)
         self._handed_over.add(group_id)
 
@@ -361,7 +306,7 @@ class ConsumerGroups:
             if isinstance(done.result(), Done):
                 log.info("a consumer group is a classic one from now on", extra={"group": group_id})
                 reason = "no member speaks the consumer protocol any more"
-                self._classic.take_over(group_id, reason, is_rebalanced=is_rebalanced)
+                self._classic.take_over(group_id, reason, is_rebalanced=classic.is_rebalance_due)
 
         written.add_done_callback(hand_over)
         return written
@@ -370,6 +315,7 @@ class ConsumerGroups:
         live.is_lost = True
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
+            self._is_take_up_due = self._is_take_up_due or not live.is_idle
 
     def _config(self, group_id: str) -> ConsumerGroupConfig:
         configs = self._metadata.state.group_configs.get(group_id, {})
@@ -407,14 +353,20 @@ class ConsumerGroups:
     async def look_after(self) -> None:
         """Mind time-outs and expressions, and take up and give up groups as agents have come and gone."""
         self._look_at_names()
+        due_s = min((live.group.due_s for live in self._live.values()), default=float("inf"))
+        if self._clock.monotonic_s() - due_s > GROUP_CHECK_INTERVAL_S + GROUP_LATE_SECONDS_MAX:
+            # This agent stood still: what members sent meanwhile has come, and was not looked at yet.
+            await self._clock.sleep(GROUP_LATE_SECONDS_MAX)
         for live in tuple(self._live.values()):
             if self._current(live.group_id) is live:
                 self._expire(live)
                 await self._resolve(live)
         sessions = self._metadata.state.sessions
         agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-        if agents != self._agents_seen and not self._is_stopped and await self._take_up():
-            self._agents_seen = agents
+        if (agents != self._agents_seen or self._is_take_up_due) and not self._is_stopped:
+            self._agents_seen, self._is_take_up_due = agents, False
+            if not await self._take_up():
+                self._is_take_up_due = True
 
     def _expire(self, live: HeldConsumerGroup) -> None:
         group, now_s = live.group, self._clock.monotonic_s()
@@ -424,8 +376,9 @@ class ConsumerGroups:
                 "members of a consumer group were silent for too long and are taken out",
                 extra={"group": live.group_id, "members": len(gone)},
             )
-            if self._is_downgrade(live, gone):
-                self._downgrade(live, gone, is_rebalanced=True)
+            classic = self._migrations.downgraded(group, gone, is_rebalance_due=True)
+            if classic is not None:
+                self._downgrade(live, classic)
                 return
             change = group.fence(gone, self._find_topic)
             if change is not None:
@@ -488,13 +441,9 @@ class ConsumerGroups:
     async def _take_up_one(self, group_id: str) -> bool:
         try:
             self._hold(await self._ledger.claim(group_id), may_begin=False)
-        except NotCoordinator as error:
-            return error.error_code is ErrorCode.not_coordinator
+        except NotCoordinator:
+            # An agent that is not confirmed just now is told the same as one that another has taken the place of.
+            return self._ledger.coordinator(group_id) != self._writer.session
         except GroupRefusal:
             return True
         return True
-
-
-def _not_found(group_id: str, why: str = "") -> GroupRefusal:
-    reason = f": {why}" if why else ""
-    return GroupRefusal(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}{reason}")

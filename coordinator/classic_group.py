@@ -72,6 +72,8 @@ class LiveClassicGroup:
         """Of a rebalance that began with nobody; None in any other."""
         if self.state is State.COMPLETING:
             self._await_syncs(now_s)
+        if value.is_rebalance_due:
+            self.rebalance("the members that left had partitions that nobody else was assigned", now_s)
 
     def take_work(self) -> Work:
         """What has come up since this was called last."""

@@ -29,6 +29,7 @@ from protocol.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
+from protocol.limits import CLASSIC_MEMBERS_BYTES_MAX
 from protocol.types import PartitionIndex, TopicId
 
 UPGRADING = ("bidirectional", "upgrade")
@@ -47,6 +48,7 @@ def upgraded(group: ClassicGroup, find_topic: FindTopic) -> ConsumerGroup:
     """
     if group.protocol_type != PROTOCOL_TYPE:
         raise NotMigratable(f"its members are no consumers, but speak {group.protocol_type!r}")
+    _check_size(group.members)
     found = ConsumerGroup(epoch=max(1, group.generation), target_epoch=max(1, group.generation))
     try:
         for member in group.members:
@@ -109,24 +111,44 @@ def is_classic_but_for(group: ConsumerGroup, leaving: Iterable[str]) -> bool:
     return bool(staying) and all(member.classic is not None for member in staying)
 
 
-def downgraded(group: ConsumerGroup, leaving: Iterable[str], name_of: Callable[[TopicId], str | None]) -> ClassicGroup:
+def downgraded(
+    group: ConsumerGroup,
+    leaving: Iterable[str],
+    name_of: Callable[[TopicId], str | None],
+    *,
+    is_rebalance_due: bool = False,
+) -> ClassicGroup:
     """The group as a classic one of those who stay, all of them members of the classic protocol.
 
-    They have what they were to have; who was not there yet is told to join again by the generation.
+    They have what they were to have; who was not there yet is told to join again by the generation. Raises
+    `NotMigratable`.
     """
     gone = set(leaving)
     staying = [member for member_id, member in sorted(group.members.items()) if member_id not in gone]
     protocol = _protocol_of_all(staying)
+    members = tuple(
+        _downgrade_member(member, group.targets.get(member.member_id, ()), protocol, name_of) for member in staying
+    )
+    _check_size(members)
     return ClassicGroup(
         generation=group.epoch,
         protocol_type=PROTOCOL_TYPE,
         protocol=protocol,
         leader=staying[0].member_id,
-        members=tuple(
-            _downgrade_member(member, group.targets.get(member.member_id, ()), protocol, name_of) for member in staying
-        ),
+        members=members,
         is_synced=True,
+        is_rebalance_due=is_rebalance_due,
     )
+
+
+def _check_size(members: Iterable[ClassicMember]) -> None:
+    """Raise `NotMigratable` where what members tell, and what they are assigned, does not fit into one entry."""
+    size = sum(
+        len(member.assignment) + sum(len(name) + len(metadata) for name, metadata in member.protocols)
+        for member in members
+    )
+    if size > CLASSIC_MEMBERS_BYTES_MAX:
+        raise NotMigratable(f"its members and their assignments take {size} bytes, more than one entry takes")
 
 
 def _protocol_of_all(members: Iterable[ConsumerMember]) -> str:

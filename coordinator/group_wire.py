@@ -71,6 +71,7 @@ class WireClassicGroup(Struct, array_like=True):
     leader: str | None
     members: list[WireClassicMember]
     is_synced: bool
+    is_rebalance_due: bool = False
 
     def group(self) -> ClassicGroup:
         member_ids = [member.member_id for member in self.members]
@@ -86,6 +87,7 @@ class WireClassicGroup(Struct, array_like=True):
             leader=self.leader,
             members=tuple(member.member() for member in self.members),
             is_synced=self.is_synced,
+            is_rebalance_due=self.is_rebalance_due,
         )
 
 
@@ -219,7 +221,13 @@ def _classic_group_to_wire(group: ClassicGroup) -> WireClassicGroup:
         for member in sorted(group.members, key=lambda member: member.member_id)
     ]
     return WireClassicGroup(
-        group.generation, group.protocol_type, group.protocol, group.leader, members, group.is_synced
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader,
+        members,
+        group.is_synced,
+        group.is_rebalance_due,
     )
 
 

@@ -46,6 +46,8 @@ class ClassicGroup:
     """In the order of their ids."""
     is_synced: bool
     """The leader's assignment is there (Stable); until then members may ask for it (CompletingRebalance)."""
+    is_rebalance_due: bool = False
+    """The members have to join again, whoever coordinates them: partitions of some that left are nobody's."""
 
 
 class CommittedOffset(NamedTuple):

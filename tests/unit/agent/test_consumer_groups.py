@@ -11,10 +11,11 @@ from agent.consumer_groups import ConsumerGroups
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.ids import SystemIds
-from coordinator.commands import ReportTime, StartDrain
+from coordinator.commands import Done, ReportTime, StartDrain
 from coordinator.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
-from coordinator.consumer_group_values import ConsumerGroup, GroupPhase, without_epochs
+from coordinator.consumer_group_values import ConsumerGroup, ConsumerGroupChange, GroupPhase, without_epochs
 from coordinator.group_commands import ClaimGroups
+from coordinator.groups import GroupState
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, TopicId
@@ -210,6 +211,44 @@ async def test_groups_that_fall_to_an_agent_are_taken_up_unasked_and_their_dead_
         assert second.groups.groups_count == 0
 
 
+async def test_a_group_that_was_lost_while_nobody_confirmed_the_session_is_taken_up_again() -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        await agent.groups.look_after()
+        agent.parts.clock.seconds += 20
+        assert not agent.groups.is_live("g")
+        await agent.wait(0)
+        await agent.groups.look_after()
+        assert agent.groups.is_live("g")
+
+
+async def test_a_take_up_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        restarted = Agent(agent.parts)
+
+        async def unconfirmed(_: str) -> GroupState:
+            raise NotCoordinator(ErrorCode.not_coordinator)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(restarted.ledger, "claim", unconfirmed)
+            await restarted.groups.look_after()
+        assert restarted.groups.groups_count == 0
+        await restarted.groups.look_after()
+        assert restarted.groups.groups_count == 1
+
+
+async def test_who_spoke_while_the_agent_stood_still_is_no_silent_member() -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        await agent.say(beat("b"))
+        await agent.groups.look_after()
+        await agent.wait(60)
+        await asyncio.gather(agent.groups.look_after(), agent.say(beat("b", 3)))
+        await agent.parts.metadata.barrier()
+        assert list(agent.group.members) == ["b"]
+
+
 async def test_an_expression_is_looked_up_and_followed() -> None:
     async with one_agent() as agent:
         assert (await agent.say(beat("a", regex="t|x.*"))).assigned == ()
@@ -254,6 +293,15 @@ async def test_commits_are_judged_by_what_the_coordinator_knows() -> None:
         assert judged("a", 1) is ErrorCode.stale_member_epoch
         agent.groups.forget("g")
         assert judged("b", 2) is ErrorCode.unknown_member_id
+        group = agent.group
+        written = agent.ledger.write_consumer(
+            "g", ConsumerGroupChange(epoch=3, target_epoch=2, topics_hash=group.topics_hash)
+        )
+        assert judged("a", 2) is ErrorCode.coordinator_load_in_progress
+        assert await written == Done()
+        assert judged("a", 2) is ErrorCode.none
+        agent.groups.stop()
+        assert judged("a", 2) is ErrorCode.not_coordinator
 
 
 async def test_an_agent_that_stops_coordinates_nothing() -> None:

@@ -165,6 +165,23 @@ async def test_when_the_last_consumer_leaves_the_rest_is_a_classic_group_that_re
         assert (joined.error_code, joined.generation, joined.leader) == (ErrorCode.none, 7, "m")
 
 
+async def test_the_next_coordinator_rebalances_what_a_consumer_left_behind() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await mixed(agent)
+        await agent.say(beat("a", -1))
+        agent.classic.stop()
+        restarted = Agent(agent.parts, **SETTINGS)
+        assert await restarted.classic.heartbeat("g", "m", None, 6) is ErrorCode.rebalance_in_progress
+
+
+async def test_a_group_stays_a_consumer_group_where_no_entry_takes_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await mixed(agent)
+        monkeypatch.setattr("coordinator.group_migration.CLASSIC_MEMBERS_BYTES_MAX", 10)
+        await agent.say(beat("a", -1))
+        assert list(agent.group.members) == ["m"]
+
+
 async def test_when_the_last_consumer_is_silent_the_rest_is_a_classic_group_too() -> None:
     async with one_agent(**SETTINGS) as agent:
         await mixed(agent)

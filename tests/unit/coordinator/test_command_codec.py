@@ -232,6 +232,11 @@ def test_commands_without_columns_come_back_equal() -> None:
             assert decode(encode(proposal)) == proposal
 
 
+def test_a_rebalance_that_is_due_is_kept() -> None:
+    proposal = Proposal(time_ms=None, command=write_classic(replace(CLASSIC, is_rebalance_due=True)))
+    assert decode(encode(proposal)) == proposal
+
+
 def test_small_entries_are_plain_and_large_ones_compressed() -> None:
     assert encode(Proposal(time_ms=None, command=COMMANDS["commit_chunks"]))[:2] == bytes([FORMAT_VERSION, 0])
     assert encode(Proposal(time_ms=None, command=COMMANDS["commit_many_chunks"]))[:2] == bytes([1, COMPRESSED])

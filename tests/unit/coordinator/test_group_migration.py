@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.classic_group import LiveClassicGroup
+from coordinator.classic_messages import GroupLimits
+from coordinator.classic_states import State
 from coordinator.consumer_group_values import ConsumerGroup, GroupPhase
 from coordinator.group_migration import (
     NotMigratable,
@@ -17,6 +20,7 @@ from coordinator.group_migration import (
 )
 from coordinator.groups import ClassicGroup, ClassicMember
 from protocol.consumer_protocol import read_assignment, write_assignment
+from protocol.limits import CLASSIC_MEMBERS_BYTES_MAX
 from protocol.types import TopicId
 from tests.made_consumer_groups import Coordinated, owned, subscription, topic_id
 
@@ -84,6 +88,7 @@ class TestUpgrading:
             classic(member("a", [], protocols=(("sticky", subscription("t")),))),
             classic(member("a", [], assignment=write_assignment({}, 0)[:-4] + b"\0\0\0\1x")),
             classic(member("a", [0]), member("b", [0])),
+            classic(member("a", [0], assignment=write_assignment({"t": [0]}, 1) + bytes(CLASSIC_MEMBERS_BYTES_MAX))),
         ],
     )
     def test_what_would_lose_something_stays_as_it_is(self, group: ClassicGroup) -> None:
@@ -129,6 +134,27 @@ class TestDowngrading:
         group.members["a"] = replace(found, classic=replace(found.classic, protocols=(("range", b"\xff"),)))
         (found_back,) = downgraded(group, (), name_of).members
         assert found_back.assignment == write_assignment({"t": [0]}, 0)
+
+    def test_whether_they_have_to_rebalance_is_part_of_it(self) -> None:
+        group = upgraded(BOTH, TOPICS.find_topic)
+        assert not downgraded(group, (), name_of).is_rebalance_due
+        due = downgraded(group, (), name_of, is_rebalance_due=True)
+        assert due.is_rebalance_due
+        limits = GroupLimits(initial_rebalance_delay_ms=0, members_max=2)
+        restored = LiveClassicGroup(due, limits, 1.0)
+        assert (restored.state, restored.deadline_s) == (State.PREPARING, 11.0)
+        assert not restored.value().is_rebalance_due
+        assert LiveClassicGroup(replace(due, is_rebalance_due=False), limits, 1.0).state is State.STABLE
+
+    def test_what_no_entry_takes_stays_as_it_is(self) -> None:
+        group = upgraded(BOTH, TOPICS.find_topic)
+        for member_id in ("a", "b"):
+            found = group.members[member_id]
+            assert found.classic is not None
+            protocols = (*found.classic.protocols, ("large", bytes(CLASSIC_MEMBERS_BYTES_MAX // 2)))
+            group.members[member_id] = replace(found, classic=replace(found.classic, protocols=protocols))
+        with pytest.raises(NotMigratable, match="more than one entry takes"):
+            downgraded(group, (), name_of)
 
     def test_nobody_is_no_group(self) -> None:
         assert not is_classic_but_for(ConsumerGroup(), ())
