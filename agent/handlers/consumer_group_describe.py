@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe 0-1: consumer groups with their members and assignments (KIP-848), as the ledger has them.
 
 The answer is as of a barrier (safety rule S4), by the group's coordinator. Version 1 tells which members still speak
-the classic protocol. A group of another kind does not exist here.
+the classic protocol. A group of another kind does not exist here. Each
+group is told once, however often it is asked for, and an answer has a bound: for those beyond, clients ask again.
 Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupDescribe, ConsumerGroup.asDescribedGroup, Kafka 4.3.
 """
 
@@ -16,7 +17,9 @@ from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
 from coordinator.consumer_group_values import ConsumerGroup, GroupPhase, Partitions, without_epochs
 from coordinator.log import LedgerUnavailable
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
+from protocol.limits import GROUP_MEMBERS_TOLD_MAX
 from storage.object_store import Buffer
 
 API_KEY = 69
@@ -36,17 +39,24 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        away = ErrorCode.coordinator_not_available
-        groups = [_error(group_id, away, "the ledger does not answer") for group_id in body.group_ids]
-        return answer(frame, {"groups": groups})
+        return await work(len(body.group_ids), _answer_away, frame, body.group_ids)
     turns = Turns(services.clock)
     groups = []
-    row_count = 0
-    for group_id in body.group_ids:
-        groups.append(_group(services, group_id, is_asked=body.include_authorized_operations))
-        row_count += 1 + len(groups[-1]["members"])
-        await turns.row()
-    return await work(row_count, answer, frame, {"groups": groups})
+    members_count = 0
+    for group_id in dict.fromkeys(body.group_ids):
+        if members_count >= GROUP_MEMBERS_TOLD_MAX:
+            groups.append(_error(group_id, ErrorCode.coordinator_load_in_progress, "Ask for fewer groups at once."))
+        else:
+            groups.append(_group(services, group_id, is_asked=body.include_authorized_operations))
+            members_count += len(groups[-1]["members"])
+        for _ in range(1 + len(groups[-1]["members"])):
+            await turns.row()
+    return await work(len(groups) + members_count, answer, frame, {"groups": groups})
+
+
+def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buffer]:
+    away = ErrorCode.coordinator_not_available
+    return answer(frame, {"groups": [_error(group_id, away, "the ledger does not answer") for group_id in group_ids]})
 
 
 def _group(services: Services, group_id: str, *, is_asked: bool) -> dict[str, Any]:

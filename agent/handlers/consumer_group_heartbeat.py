@@ -16,6 +16,7 @@ from agent.group_ledger import NotCoordinator
 from agent.handlers.entities import Values, answer, request_body
 from agent.ids import uuid_text
 from agent.services import Request, Services
+from agent.turns import rows_at_most, work
 from coordinator.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import JOIN_EPOCH, Partitions, partitions
 from protocol.errors import ErrorCode
@@ -30,7 +31,7 @@ _NO_TOPIC = bytes(16)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = request_body(frame)
+    body = await work(rows_at_most(frame.body), request_body, frame)
     is_id_required = frame.api_version >= FIRST_WITH_OWN_IDS
     member_id = body.member_id
     if not member_id and not is_id_required and body.member_epoch == JOIN_EPOCH:

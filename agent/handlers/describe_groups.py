@@ -1,8 +1,9 @@
 """DescribeGroups 0-6: the state of classic groups, with their members and what is assigned to them.
 
-A barrier is taken first (safety rule S4), and what the coordinator has not written yet is waited for. Metadata and
-assignments are told while a group is stable. A group that does not exist, or is not a classic one, is Dead; from
-version 6 on it is GROUP_ID_NOT_FOUND too (KIP-1043).
+Each group is told once, however often it is asked for, and an answer has a bound: for groups beyond it, clients are
+to ask again. A barrier is taken first (safety rule S4), and what the coordinator has not written yet is waited for.
+Metadata and assignments are told while a group is stable. A group that does not exist, or is not a classic one, is
+Dead; from version 6 on it is GROUP_ID_NOT_FOUND too (KIP-1043).
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups (Kafka 4.3).
 """
 
@@ -16,7 +17,9 @@ from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
 from coordinator.classic_messages import DescribedMember, Description
 from coordinator.log import LedgerUnavailable
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
+from protocol.limits import GROUP_MEMBERS_TOLD_MAX
 from storage.object_store import Buffer
 
 API_KEY = 15
@@ -27,19 +30,30 @@ NOTHING = Description(state="")
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body, version = request_body(request.frame), request.frame.api_version
+    frame, version = request.frame, request.frame.api_version
+    body = await work(rows_at_most(frame.body), request_body, frame)
     is_asked = version >= FIRST_WITH_OPERATIONS and body.include_authorized_operations
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        away = ErrorCode.coordinator_not_available
-        return answer(request.frame, {"groups": [_row(group_id, NOTHING, away) for group_id in body.groups]})
+        return await work(len(body.groups), _answer_away, frame, body.groups)
     turns = Turns(services.clock)
     groups = []
-    for group_id in body.groups:
-        groups.append(await _described(services, group_id, version, is_asked=is_asked))
-        await turns.row()
-    return await work(rows_at_most(request.frame.body), answer, request.frame, {"groups": groups})
+    members_count = 0
+    for group_id in dict.fromkeys(body.groups):
+        if members_count >= GROUP_MEMBERS_TOLD_MAX:
+            groups.append(_row(group_id, NOTHING, ErrorCode.coordinator_load_in_progress))
+        else:
+            groups.append(await _described(services, group_id, version, is_asked=is_asked))
+            members_count += len(groups[-1]["members"])
+        for _ in range(1 + len(groups[-1]["members"])):
+            await turns.row()
+    return await work(len(groups) + members_count, answer, frame, {"groups": groups})
+
+
+def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buffer]:
+    away = ErrorCode.coordinator_not_available
+    return answer(frame, {"groups": [_row(group_id, NOTHING, away) for group_id in group_ids]})
 
 
 async def _described(services: Services, group_id: str, version: int, *, is_asked: bool) -> Mapping[str, Any]:

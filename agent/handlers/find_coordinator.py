@@ -2,16 +2,19 @@
 
 A group's coordinator is the agent that rendezvous hashing names over the live ones (`GroupLedger.coordinator`), as this
 agent knows them: one that is asked and is not, says so. Transactions are not served: for them the agent names itself.
-Version 4 and later ask for many keys at once (KIP-699). Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.3).
+Version 4 and later ask for many keys at once (KIP-699), up to a bound.
+Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from agent.cluster_view import agent_of
-from agent.handlers.entities import answer, request_body
+from agent.handlers.entities import Values, answer, request_body
 from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
+from protocol.limits import GROUP_ID_BYTES_MAX, GROUPS_ASKED_MAX, GROUPS_PER_TURN
 from storage.object_store import Buffer
 
 API_KEY = 10
@@ -20,37 +23,35 @@ TRANSACTION = 1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     version = request.frame.api_version
     key_type = body.key_type if version >= 1 else GROUP
     keys = body.coordinator_keys if version >= 4 else (body.key,)
-    found = [_coordinator(services, request, key_type, key) for key in keys]
+    turns = Turns(services.clock, GROUPS_PER_TURN)
+    found = []
+    for key in keys[:GROUPS_ASKED_MAX]:
+        found.append(_coordinator(services, request, key_type, key))
+        await turns.row()
     if version >= 4:
-        return answer(request.frame, {"coordinators": found})
+        return await work(len(keys), _answer_all, request.frame, found, keys[GROUPS_ASKED_MAX:])
     return answer(request.frame, found[0])
 
 
-def _coordinator(services: Services, request: Request, key_type: int, key: str) -> dict[str, Any]:
+def _answer_all(frame: RequestFrame, found: Sequence[Values], too_many: Sequence[str]) -> Sequence[Buffer]:
+    why = f"Ask for at most {GROUPS_ASKED_MAX} coordinators at once."
+    return answer(frame, {"coordinators": [*found, *(_error(key, ErrorCode.invalid_request, why) for key in too_many)]})
+
+
+def _coordinator(services: Services, request: Request, key_type: int, key: str) -> Values:
     if key_type not in (GROUP, TRANSACTION):
-        return {
-            "key": key,
-            "node_id": -1,
-            "host": "",
-            "port": -1,
-            "error_code": ErrorCode.invalid_request,
-            "error_message": f"Coordinator type {key_type} is not served; ask for 0 (group) or 1 (transaction).",
-        }
+        why = f"Coordinator type {key_type} is not served; ask for 0 (group) or 1 (transaction)."
+        return _error(key, ErrorCode.invalid_request, why)
+    if key_type == GROUP and len(key.encode()) > GROUP_ID_BYTES_MAX:
+        return _error(key, ErrorCode.invalid_group_id, f"The id of a group has at most {GROUP_ID_BYTES_MAX} bytes.")
     session = services.group_ledger.coordinator(key) if key_type == GROUP else services.writer.session
     broker = None if session is None else agent_of(services.state, session, request.listener)
     if broker is None:
-        return {
-            "key": key,
-            "node_id": -1,
-            "host": "",
-            "port": -1,
-            "error_code": ErrorCode.coordinator_not_available,
-            "error_message": "No agent is ready for it; ask again.",
-        }
+        return _error(key, ErrorCode.coordinator_not_available, "No agent is ready for it; ask again.")
     return {
         "key": key,
         "node_id": broker.node_id,
@@ -59,3 +60,7 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
         "error_code": ErrorCode.none,
         "error_message": None,
     }
+
+
+def _error(key: str, error_code: ErrorCode, message: str) -> Values:
+    return {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": error_code, "error_message": message}

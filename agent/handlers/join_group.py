@@ -15,8 +15,11 @@ from agent.handlers.entities import answer, request_body
 from agent.handlers.later import later
 from agent.live_group import next_ticket
 from agent.services import Answer, Request, Services
+from agent.turns import rows_at_most, work
 from coordinator.classic_messages import Join, JoinAnswer
 from protocol.connection import RequestFrame
+from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_PROTOCOLS_MAX
 from storage.object_store import Buffer
 
 API_KEY = 11
@@ -31,8 +34,10 @@ MILLISECOND = timedelta(milliseconds=1)
 
 async def handle(services: Services, request: Request) -> Answer:
     frame = request.frame
-    body = request_body(frame)
+    body = await work(rows_at_most(frame.body), request_body, frame)
     frame.leave_body()
+    if len(body.protocols) > CLASSIC_PROTOCOLS_MAX:
+        return _answer(frame, JoinAnswer(error_code=ErrorCode.inconsistent_group_protocol, member_id=body.member_id))
     told = await services.groups.join(body.group_id, _join(services, request, body))
     return later(told, lambda join_answer: _answer(frame, join_answer))
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
+from agent.turns import rows_at_most, work
 from coordinator.classic_messages import Leaver
 from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_MEMBERS_MAX
 from storage.object_store import Buffer
 
 API_KEY = 13
@@ -19,10 +21,12 @@ FIRST_WITH_REASON = 5
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body, version = request_body(request.frame), request.frame.api_version
+    body, version = await work(rows_at_most(request.frame.body), request_body, request.frame), request.frame.api_version
     if version < FIRST_WITH_MEMBERS:
         error_code, error_codes = await services.groups.leave(body.group_id, [Leaver(body.member_id, None)])
         return answer(request.frame, {"error_code": error_codes[0] if error_code is ErrorCode.none else error_code})
+    if len(body.members) > CLASSIC_MEMBERS_MAX:
+        return answer(request.frame, {"error_code": ErrorCode.invalid_request, "members": []})
     leavers = [
         Leaver(
             member.member_id,

@@ -11,7 +11,7 @@ from typing import Any
 from agent.group_ledger import NotCoordinator
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
-from agent.turns import Turns, work
+from agent.turns import Turns, rows_at_most, work
 from coordinator.consumer_group_values import ConsumerGroup
 from coordinator.log import LedgerUnavailable
 from protocol.errors import ErrorCode
@@ -25,21 +25,22 @@ CONSUMER = "consumer"
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body, version = request_body(request.frame), request.frame.api_version
+    frame, version = request.frame, request.frame.api_version
+    body = await work(rows_at_most(frame.body), request_body, frame)
     states = _names(body.states_filter) if version >= FIRST_WITH_STATES else frozenset[str]()
     types = _names(body.types_filter) if version >= FIRST_WITH_TYPES else frozenset[str]()
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return answer(request.frame, {"error_code": ErrorCode.coordinator_not_available, "groups": []})
+        return answer(frame, {"error_code": ErrorCode.coordinator_not_available, "groups": []})
     turns = Turns(services.clock)
     rows: list[Mapping[str, Any]] = []
-    for group_id in (*services.state.groups, *services.groups.unwritten()):
+    for group_id in dict.fromkeys((*services.state.groups, *services.groups.unwritten())):
         row = await _row(services, group_id)
         if row is not None and _is_wanted(row["group_state"], states) and _is_wanted(row["group_type"], types):
             rows.append(row)
         await turns.row()
-    return await work(len(rows), answer, request.frame, {"error_code": ErrorCode.none, "groups": rows})
+    return await work(len(rows), answer, frame, {"error_code": ErrorCode.none, "groups": rows})
 
 
 def _names(wanted: Sequence[str]) -> frozenset[str]:

@@ -13,9 +13,11 @@ from agent.handlers.entities import answer, request_body
 from agent.handlers.later import later
 from agent.live_group import next_ticket
 from agent.services import Answer, Request, Services
+from agent.turns import rows_at_most, work
 from coordinator.classic_messages import Sync, SyncAnswer
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_MEMBERS_MAX
 from storage.object_store import Buffer
 
 API_KEY = 14
@@ -25,10 +27,12 @@ FIRST_WITH_PROTOCOL = 5
 
 async def handle(services: Services, request: Request) -> Answer:
     frame = request.frame
-    body = request_body(frame)
+    body = await work(rows_at_most(frame.body), request_body, frame)
     frame.leave_body()
     if frame.api_version >= FIRST_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
         return _answer(frame, SyncAnswer(error_code=ErrorCode.inconsistent_group_protocol))
+    if len(body.assignments) > CLASSIC_MEMBERS_MAX:
+        return _answer(frame, SyncAnswer(error_code=ErrorCode.invalid_request))
     told = await services.groups.sync(body.group_id, _sync(frame.api_version, body))
     return later(told, lambda sync_answer: _answer(frame, sync_answer))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import typing
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 
@@ -60,6 +60,16 @@ async def ask_for_bytes(
     assert served is not None
     header_bytes = CORRELATION_ID_BYTES + served.response_header_version(version)
     return b"".join(bytes(part) for part in answer)[header_bytes:]
+
+
+async def turns_of_others(asked: Coroutine[object, object, KioEntity]) -> tuple[KioEntity, int]:
+    """The answer, and how often another task had its turn before it came."""
+    turns_count = 0
+    task = asyncio.ensure_future(asked)
+    while not task.done():
+        turns_count += 1
+        await asyncio.sleep(0)
+    return task.result(), turns_count - 1
 
 
 def _response_type(api_key: int, version: int) -> type:

@@ -1,23 +1,26 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups and ListGroups: what each version tells."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
+from agent.handlers import consumer_group_describe, describe_groups
 from agent.services import Services
 from coordinator.groups import ClassicGroup
 from coordinator.memory_log import MemoryLedger
 from protocol.api_versions import range_of
 from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_MEMBERS_MAX, CLASSIC_PROTOCOLS_MAX
 from tests.made_groups import GENERATION, JOINED
 from tests.property.kio_bytes import KioEntity
 from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from tests.unit.agent.handlers.asking import ask, turns_of_others
 
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 11, 12, 13, 14, 15, 16
+CONSUMER_HEARTBEAT, CONSUMER_DESCRIBE = 68, 69
 NONE = ErrorCode.none
 ON_GROUP = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what Kafka 4.3.1 tells (3400)."""
@@ -184,11 +187,97 @@ async def test_operations_are_told_to_who_asks(is_asked: bool, told_operations: 
         assert told.groups[0].authorized_operations == told_operations
 
 
-async def listed(services: Services, version: int, **filters: object) -> set[tuple[str, ...]]:
+LONG = "m" * 30_000
+
+
+LARGE: Sequence[tuple[int, int, Mapping[str, object], ErrorCode]] = [
+    (
+        JOIN,
+        3,
+        {
+            "session_timeout": timedelta(seconds=10),
+            "rebalance_timeout": timedelta(seconds=10),
+            "member_id": "",
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": bytes(30)}] * (CLASSIC_PROTOCOLS_MAX + 1),
+        },
+        ErrorCode.inconsistent_group_protocol,
+    ),
+    (
+        SYNC,
+        3,
+        {
+            "generation_id": 1,
+            "member_id": "a",
+            "assignments": [{"member_id": "a", "assignment": bytes(9)}] * (CLASSIC_MEMBERS_MAX + 1),
+        },
+        ErrorCode.invalid_request,
+    ),
+    (LEAVE, 3, {"members": [{"member_id": "a member"}] * (CLASSIC_MEMBERS_MAX + 1)}, ErrorCode.invalid_request),
+    (HEARTBEAT, 3, {"group_id": "", "generation_id": 1, "member_id": LONG}, ErrorCode.invalid_group_id),
+    (
+        CONSUMER_HEARTBEAT,
+        1,
+        {
+            "group_id": "",
+            "member_id": LONG,
+            "member_epoch": 0,
+            "subscribed_topic_names": None,
+            "topic_partitions": None,
+        },
+        ErrorCode.invalid_request,
+    ),
+]
+
+
+@pytest.mark.parametrize(("api_key", "version", "values", "error_code"), LARGE)
+async def test_a_large_request_is_read_beside_the_loop_and_has_bounds(
+    api_key: int, version: int, values: Mapping[str, object], error_code: ErrorCode
+) -> None:
+    async with serving() as services:
+        told, turns_count = await turns_of_others(ask(services, api_key, version, **{"group_id": "g", **values}))
+        assert told.error_code is error_code
+        assert turns_count > 0
+        assert "g" not in services.state.groups
+
+
+async def test_each_group_is_described_once() -> None:
+    async with serving() as services:
+        await services.group_ledger.claim("g")
+        await services.group_ledger.write("g", GENERATION)
+        await services.group_ledger.claim("next")
+        await services.group_ledger.write_consumer("next", JOINED)
+        told = await described(services, 6, "g", "nobody", "g", "g")
+        assert [each.group_id for each in told.groups] == ["g", "nobody"]
+        told = await ask(
+            services, CONSUMER_DESCRIBE, 1, group_ids=["next", "nobody", "next"], include_authorized_operations=False
+        )
+        assert [each.group_id for each in told.groups] == ["next", "nobody"]
+        assert len(told.groups[0].members) == len(JOINED.members)
+
+
+async def test_groups_beyond_what_an_answer_holds_are_to_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (describe_groups, consumer_group_describe):
+        monkeypatch.setattr(module, "GROUP_MEMBERS_TOLD_MAX", 1)
+    async with serving() as services:
+        for group_id in ("g", "h"):
+            await services.group_ledger.claim(group_id)
+            await services.group_ledger.write(group_id, GENERATION)
+            await services.group_ledger.claim(f"next {group_id}")
+            await services.group_ledger.write_consumer(f"next {group_id}", JOINED)
+        told = await described(services, 6, "g", "h")
+        assert [each.error_code for each in told.groups] == [NONE, ErrorCode.coordinator_load_in_progress]
+        told = await ask(
+            services, CONSUMER_DESCRIBE, 1, group_ids=["next g", "next h"], include_authorized_operations=False
+        )
+        assert [each.error_code for each in told.groups] == [NONE, ErrorCode.coordinator_load_in_progress]
+
+
+async def listed(services: Services, version: int, **filters: object) -> list[tuple[str, ...]]:
     told = await ask(services, LIST, version, **filters)
     assert told.error_code is NONE
     names = ("group_id", "protocol_type", "group_state", "group_type")
-    return {tuple(getattr(each, name) for name in names if hasattr(each, name)) for each in told.groups}
+    return sorted(tuple(getattr(each, name) for name in names if hasattr(each, name)) for each in told.groups)
 
 
 async def test_groups_are_listed_by_state_and_type() -> None:
@@ -205,13 +294,13 @@ async def test_groups_are_listed_by_state_and_type() -> None:
         classic = ("g", "consumer", "Stable", "classic")
         consumer = ("next", "consumer", "Assigning", "consumer")
         joining = ("joining", "consumer", "PreparingRebalance", "classic")
-        assert await listed(services, 5) == {classic, consumer, joining}
-        assert await listed(services, 4) == {classic[:3], consumer[:3], joining[:3]}
-        assert await listed(services, 0) == {classic[:2], consumer[:2], joining[:2]}
-        assert await listed(services, 5, states_filter=["stable", " PREPARINGREBALANCE "]) == {classic, joining}
-        assert await listed(services, 5, types_filter=["Consumer"]) == {consumer}
-        assert await listed(services, 5, types_filter=["classic"], states_filter=["Stable"]) == {classic}
-        assert await listed(services, 5, types_filter=["share"]) == set()
+        assert await listed(services, 5) == [classic, joining, consumer]
+        assert await listed(services, 4) == [classic[:3], joining[:3], consumer[:3]]
+        assert await listed(services, 0) == [classic[:2], joining[:2], consumer[:2]]
+        assert await listed(services, 5, states_filter=["stable", " PREPARINGREBALANCE "]) == [classic, joining]
+        assert await listed(services, 5, types_filter=["Consumer"]) == [consumer]
+        assert await listed(services, 5, types_filter=["classic"], states_filter=["Stable"]) == [classic]
+        assert await listed(services, 5, types_filter=["share"]) == []
         waiting.cancel()
 
 
@@ -223,8 +312,8 @@ async def test_another_agent_lists_and_describes_none_of_them() -> None:
         owner, stranger = (one, two) if one.group_ledger.coordinator("g") == one.writer.session else (two, one)
         await owner.group_ledger.claim("g")
         await owner.group_ledger.write("g", GENERATION)
-        assert {row[0] for row in await listed(owner, 5)} == {"g"}
-        assert await listed(stranger, 5) == set()
+        assert [row[0] for row in await listed(owner, 5)] == ["g"]
+        assert await listed(stranger, 5) == []
         (told,) = (await described(stranger, 6, "g")).groups
         assert (told.error_code, told.group_state, told.members) == (ErrorCode.not_coordinator, "", ())
 
