@@ -1,15 +1,18 @@
 """Has groups forget offsets that they need not keep any longer, and drops groups of which nothing is left.
 
-Rule: the housekeeper alone proposes it, with a time from a checked clock; without one nothing goes (safety rule S2).
+Rule: the housekeeper alone proposes it, with a time from a checked clock; without one no offset goes (safety rule S2).
 What goes is worked out where the entry is applied (`coordinator.offset_expiry`), by the state's time or the proposed
 one, whichever is less. Nothing is written while nothing is due. An entry is small, and the next one is written when it
 was applied: applying one holds up every agent. A group that has neither members nor offsets may just be joined: it goes
-once it was found like this twice, with nothing changed in between.
+once it was found like this twice, with nothing changed in between. That needs no time: as long as no clock is checked,
+such groups are proposed with none, and nothing else is due then. One that is nothing but a claim, which is what is left
+of a request for an invented id, is looked for more often: there is room for so many groups.
 Time and interval: offsets.retention.minutes, offsets.retention.check.interval.ms, as this agent was given them.
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.cleanupGroupMetadata (Kafka 4.3).
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.clock import Clock
@@ -22,10 +25,13 @@ from coordinator.commands import Refused
 from coordinator.group_commands import ExpireOffsets
 from coordinator.groups import GroupState, count_offsets
 from coordinator.offset_expiry import due_offsets
+from coordinator.state import NO_TIME
 from protocol.limits import (
     EXPIRING_GROUP_CHARS_PER_ENTRY_MAX,
     EXPIRING_GROUPS_PER_ENTRY_MAX,
     OFFSETS_PER_COMMIT_ENTRY_MAX,
+    VACANT_GROUP_SECONDS,
+    VACANT_GROUPS_LOOK_SECONDS_MAX,
 )
 from protocol.types import Milliseconds
 
@@ -54,32 +60,61 @@ class OffsetExpiry:
         self._proposed_time = proposed_time
         self._retention_ms = int(broker_value(broker_configs, "offsets.retention.minutes")) * MINUTE_MS
         self._interval_s = int(broker_value(broker_configs, "offsets.retention.check.interval.ms")) / 1000
+        joining_s = int(broker_value(broker_configs, "group.initial.rebalance.delay.ms")) / 1000
+        self._vacant_s = max(VACANT_GROUP_SECONDS, joining_s)
         self._bare: dict[str, tuple[int, int]] = {}
         """Claim and version of groups that had neither members nor offsets when it was last looked."""
+        self._vacant: dict[str, tuple[int, float]] = {}
+        """Of groups that were nothing but a claim: which one, and since when that is known."""
 
     async def run(self) -> None:
         """Look again and again, for ever."""
+        looks_count = max(1, math.ceil(self._interval_s / VACANT_GROUPS_LOOK_SECONDS_MAX))
         while True:
-            await self._clock.sleep(self._interval_s)
-            if self._housekeeper.is_mine:
-                await self.expire()
+            for look in range(looks_count):
+                await self._clock.sleep(self._interval_s / looks_count)
+                if not self._housekeeper.is_mine:
+                    continue
+                if look < looks_count - 1:
+                    await self.drop_vacant()
+                else:
+                    await self.expire()
 
     async def expire(self) -> int:
         """Propose to drop what is due; returns in how many groups something was."""
         now_ms = self._proposed_time()
-        if now_ms is None:
-            return 0
         due = await self._due(now_ms)
+        await self._propose(NO_TIME if now_ms is None else now_ms, due)
+        if due:
+            log.info("dropped offsets that groups kept for long enough", extra={"groups": len(due)})
+        return len(due)
+
+    async def drop_vacant(self) -> int:
+        """Propose to drop groups that are nothing but a claim; returns how many."""
+        turns = Turns(self._clock)
+        now_s = self._clock.monotonic_s()
+        found: dict[str, tuple[int, float]] = {}
+        for group_id, group in list(self._metadata.state.groups.items()):
+            if group.is_vacant:
+                epoch, since_s = self._vacant.get(group_id, (group.claim_epoch, now_s))
+                found[group_id] = group.claim_epoch, since_s if epoch == group.claim_epoch else now_s
+            await turns.row()
+        self._vacant = found
+        due = [(group_id, 0) for group_id, (_, since_s) in found.items() if now_s - since_s >= self._vacant_s]
+        await self._propose(NO_TIME, due)
+        if due:
+            log.info("dropped groups that nobody joined, nor committed offsets for", extra={"groups": len(due)})
+        return len(due)
+
+    async def _propose(self, now_ms: Milliseconds, due: Sequence[tuple[str, int]]) -> None:
+        """At `NO_TIME` no offset is due (but for one that says itself that it is not kept), so only groups go."""
         for share in _shares(due):
             command = ExpireOffsets(now_ms=now_ms, retention_ms=self._retention_ms, group_ids=tuple(share))
             outcome = await self._writer.submit(command)
             if isinstance(outcome, Refused):
                 log.warning("offsets that are due stay until the next time", extra={"reason": outcome.reason})
-        if due:
-            log.info("dropped offsets that groups kept for long enough", extra={"groups": len(due)})
-        return len(due)
 
-    async def _due(self, now_ms: Milliseconds) -> list[tuple[str, int]]:
+    async def _due(self, now_ms: Milliseconds | None) -> list[tuple[str, int]]:
         """The groups of which something has to go, with how many offsets each has."""
         turns = Turns(self._clock)
         found: list[tuple[str, int]] = []
@@ -88,7 +123,8 @@ class OffsetExpiry:
             offsets_count = count_offsets([group])
             if not offsets_count and not group.has_members:
                 bare[group_id] = group.claim_epoch, group.version
-            if self._is_due(group, now_ms) or (group_id in bare and bare[group_id] == self._bare.get(group_id)):
+            is_aged = now_ms is not None and self._is_due(group, now_ms)
+            if is_aged or (group_id in bare and bare[group_id] == self._bare.get(group_id)):
                 found.append((group_id, offsets_count))
             for _ in range(1 + offsets_count):
                 await turns.row()

@@ -83,7 +83,8 @@ class DeleteGroup:
 class ExpireOffsets:
     """Drop what the named groups need not keep (`coordinator.offset_expiry`), and those of which nothing is left.
 
-    `now_ms` is from a checked clock; the smaller of it and the state's time counts (S2).
+    `now_ms` is from a checked clock; the smaller of it and the state's time counts (S2). `NO_TIME` where there is none:
+    then no offset is old, and groups alone go of which nothing is left.
     """
 
     now_ms: Milliseconds

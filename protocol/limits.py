@@ -253,6 +253,10 @@ OFFSETS_TOLD_MAX = ARRAY_LENGTH_MAX
 """Committed offsets in one answer: a request that names groups, and no partitions, is short however many they have."""
 EXPIRING_GROUPS_PER_ENTRY_MAX = 500
 """Groups that one entry looks through for offsets that are kept for long enough."""
+VACANT_GROUPS_LOOK_SECONDS_MAX = 60.0
+"""How often, at least, whoever keeps house looks for groups that are nothing but a claim: any client can make them."""
+VACANT_GROUP_SECONDS = 120.0
+"""How long such a group stays, unless its first members are waited for longer (group.initial.rebalance.delay.ms)."""
 EXPIRING_GROUP_CHARS_PER_ENTRY_MAX = 128 * KIB
 """Their ids together; a single one may be longer."""
 GROUP_ID_BYTES_MAX = KIB

@@ -1,7 +1,7 @@
 """Offsets go by a checked clock, with groups of which nothing is left; nothing is written while none is due."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
@@ -9,7 +9,12 @@ import pytest
 from agent.offset_expiry import OffsetExpiry
 from coordinator.group_commands import ClaimGroups, CommitOffsets, GroupsClaimed, WriteClassicGroup
 from coordinator.groups import ClassicGroup
-from protocol.limits import EXPIRING_GROUPS_PER_ENTRY_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
+from protocol.limits import (
+    EXPIRING_GROUPS_PER_ENTRY_MAX,
+    OFFSETS_PER_COMMIT_ENTRY_MAX,
+    VACANT_GROUP_SECONDS,
+    VACANT_GROUPS_LOOK_SECONDS_MAX,
+)
 from protocol.types import Milliseconds
 from tests.made_commands import TOPIC, create
 from tests.made_groups import generation, member
@@ -20,14 +25,14 @@ CHECK_S = 10.0
 SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "10000"}
 
 
-def expiry(parts: Parts) -> OffsetExpiry:
+def expiry(parts: Parts, more: Mapping[str, str] | None = None) -> OffsetExpiry:
     return OffsetExpiry(
         metadata=parts.metadata,
         writer=parts.writer,
         housekeeper=parts.housekeeper,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
-        broker_configs=SETTINGS,
+        broker_configs={**SETTINGS, **(more or {})},
     )
 
 
@@ -113,6 +118,63 @@ async def test_a_group_that_is_nothing_goes_when_it_is_found_so_twice_without_a_
         assert await looking.expire() == 0
         assert await looking.expire() == 1
         assert parts.metadata.state.groups == {}
+
+
+async def test_a_group_that_is_nothing_goes_without_a_checked_clock_too() -> None:
+    async with cluster() as parts:
+        parts.is_clock_checked = False
+        looking = expiry(parts)
+        await claim(parts, "g")
+        await commit(parts, "kept")
+        assert [await looking.expire(), await looking.expire()] == [0, 1]
+        assert list(parts.metadata.state.groups) == ["kept"]
+
+
+async def test_a_group_that_is_nothing_but_a_claim_goes_soon_and_needs_no_clock() -> None:
+    async with cluster() as parts:
+        parts.is_clock_checked = False
+        looking = expiry(parts)
+        await claim(parts, "g", "again")
+        await commit(parts, "kept")
+        await write(parts, generation(1))
+        await claim(parts, "invented")
+        assert await looking.drop_vacant() == 0
+        parts.clock.seconds += VACANT_GROUP_SECONDS - 1
+        await claim(parts, "again")
+        assert await looking.drop_vacant() == 0
+        parts.clock.seconds += 1
+        assert await looking.drop_vacant() == 1
+        assert sorted(parts.metadata.state.groups) == ["again", "g", "kept"]
+
+
+async def test_a_group_whose_first_members_are_waited_for_is_left_alone() -> None:
+    delay_s = 2 * VACANT_GROUP_SECONDS
+    async with cluster() as parts:
+        looking = expiry(parts, {"group.initial.rebalance.delay.ms": str(int(delay_s * 1000))})
+        await claim(parts, "g")
+        assert await looking.drop_vacant() == 0
+        parts.clock.seconds += delay_s - 1
+        assert await looking.drop_vacant() == 0
+        parts.clock.seconds += 1
+        assert await looking.drop_vacant() == 1
+
+
+async def test_vacant_groups_are_looked_for_at_least_once_a_minute() -> None:
+    interval_s = 9.5 * VACANT_GROUPS_LOOK_SECONDS_MAX
+    async with cluster() as parts, asyncio.TaskGroup() as tasks:
+        assert await parts.housekeeper.claim()
+        looking = expiry(parts, {"offsets.retention.check.interval.ms": str(int(interval_s * 1000))})
+        await claim(parts, "g")
+        parts.clock.slept.clear()
+        began_s = parts.clock.seconds
+        running = tasks.create_task(looking.run())
+        try:
+            while parts.metadata.state.groups:
+                await parts.clock.sleep(0)
+        finally:
+            running.cancel()
+        assert {slept for slept in parts.clock.slept if slept} == {interval_s / 10}
+        assert parts.clock.seconds - began_s < interval_s
 
 
 async def test_nothing_is_written_while_nothing_is_due() -> None:

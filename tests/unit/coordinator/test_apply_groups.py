@@ -18,6 +18,7 @@ from coordinator.group_commands import (
 from coordinator.groups import ClassicGroup, CommittedOffset, GroupState, count_offsets, group_key
 from coordinator.rendezvous import owner_of
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
+from coordinator.state import NO_TIME
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
@@ -302,6 +303,18 @@ class TestExpiry:
         assert (found.commit_ms, groups.group().empty_since_ms) == (99 * HOUR_MS, 99 * HOUR_MS)
         groups.expire(100 * HOUR_MS, time_ms=100 * HOUR_MS)
         assert groups.state.groups == {}
+
+    def test_s2_where_no_time_is_proposed_groups_go_of_which_nothing_is_left_and_no_offset_ages(
+        self, groups: Groups
+    ) -> None:
+        groups.claim("g", "timed", "untimed", "vacant")
+        groups.write(EMPTY)
+        groups.commit(5, "timed", time_ms=2 * HOUR_MS)
+        groups.commit(5, "untimed")
+        before = [groups.committed("timed"), groups.committed("untimed")]
+        groups.expire(NO_TIME, time_ms=99 * HOUR_MS)
+        assert sorted(groups.state.groups) == ["timed", "untimed"]
+        assert [groups.committed("timed"), groups.committed("untimed")] == before
 
     def test_groups_that_are_not_there_are_passed_over(self, groups: Groups) -> None:
         command = ExpireOffsets(now_ms=Milliseconds(1), retention_ms=1, group_ids=("none",))
