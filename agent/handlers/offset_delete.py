@@ -1,8 +1,9 @@
 """OffsetDelete 0: has a group forget how far it came in some partitions (KIP-496).
 
-What members subscribe to now is GROUP_SUBSCRIBED_TO_TOPIC; a group whose members speak another protocol than consumers
-do is NON_EMPTY_GROUP. A barrier comes first (safety rule S4); what the group has not committed is no error. The answer
-comes once the entry is applied, under the coordinator's claim (safety rule S13).
+What members subscribe to now is GROUP_SUBSCRIBED_TO_TOPIC; while a change of the group is on its way that is not known
+yet, and the client asks again (COORDINATOR_LOAD_IN_PROGRESS). A group whose members speak another protocol than
+consumers do is NON_EMPTY_GROUP. A barrier comes first (safety rule S4); what the group has not committed is no error.
+The answer comes once the entry is applied, under the coordinator's claim (safety rule S13).
 Source: org.apache.kafka.server.KafkaApis.handleOffsetDeleteRequest,
 org.apache.kafka.coordinator.group.OffsetMetadataManager.deleteOffsets (Kafka 4.3).
 """
@@ -51,6 +52,8 @@ async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
         group = await services.group_ledger.claim(group_id)
     except NotCoordinator as error:
         return error.error_code
+    if services.group_ledger.is_ahead(group_id):
+        return ErrorCode.coordinator_load_in_progress
     is_other = isinstance(group.value, ClassicGroup) and group.value.protocol_type != PROTOCOL_TYPE
     return ErrorCode.non_empty_group if is_other and group.has_members else group
 

@@ -332,6 +332,15 @@ class TestDelete:
             ]
             assert offsets_of(await told(services)) == {1: 6}
 
+    async def test_while_a_change_of_the_group_is_on_its_way_nothing_goes(self) -> None:
+        async with serving(clock=Impatient()) as services:
+            await commit(services, {0: 5})
+            ledger_of(services).fate_of_append = stalled
+            services.group_ledger.write("g", generation(1, SUBSCRIBED))
+            named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+            answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
+            assert (answer.error_code, answer.topics) == (ErrorCode.coordinator_load_in_progress, ())
+
     async def test_a_group_of_another_protocol_keeps_its_offsets_while_it_has_members(self) -> None:
         async with serving() as services:
             await commit(services, {0: 5})
