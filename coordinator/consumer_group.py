@@ -35,7 +35,11 @@ from coordinator.consumer_group_values import (
     Partitions,
 )
 from protocol.errors import ErrorCode
-from protocol.limits import CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX, CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN
+from protocol.limits import (
+    CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX,
+    CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN,
+    CONSUMER_GROUP_REGEXES_MAX,
+)
 from protocol.types import PartitionIndex, TopicId
 
 
@@ -96,6 +100,11 @@ class LiveConsumerGroup:
                 raise GroupRefusal(
                     ErrorCode.invalid_regular_expression,
                     f"SubscribedTopicRegex {member.subscribed_regex!r} cannot be read: {problem}",
+                )
+            if self.copy.regexes_count >= CONSUMER_GROUP_REGEXES_MAX:
+                raise GroupRefusal(
+                    ErrorCode.group_max_size_reached,
+                    f"group {self.group_id!r} subscribes to {CONSUMER_GROUP_REGEXES_MAX} expressions, that is the most",
                 )
         after = self.admit(before, member, standing, replaced, request.owned, config, find_topic, now_s)
         self.reset_session(member.member_id, config.session_timeout_ms, now_s)

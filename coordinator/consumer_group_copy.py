@@ -84,6 +84,11 @@ class GroupCopy:
         """Whether any member subscribes to an expression."""
         return bool(self._regex_counts)
 
+    @property
+    def regexes_count(self) -> int:
+        """How many different expressions members subscribe to."""
+        return len(self._regex_counts)
+
     def subscribed_regexes(self) -> list[str]:
         return sorted(self._regex_counts)
 

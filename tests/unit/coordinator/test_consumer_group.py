@@ -6,6 +6,8 @@ KIP-848; conversations that were recorded from Kafka 4.3.1 stand in tests/compat
 
 from dataclasses import replace
 
+import pytest
+
 from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_values import (
     ClassicProtocols,
@@ -386,6 +388,15 @@ class TestRegularExpressions:
         """Recorded: live.regex."""
         group = Coordinated({"t": 1}, problems={"(": "missing )"})
         assert group.refused(beat("a", regex="(")) is ErrorCode.invalid_regular_expression
+
+    def test_a_group_has_no_more_expressions_than_are_looked_up_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("coordinator.consumer_group.CONSUMER_GROUP_REGEXES_MAX", 2)
+        group = Coordinated({"t": 1})
+        group.say(beat("a", regex="x"))
+        group.say(beat("b", regex="y"))
+        assert group.refused(beat("c", regex="z")) is ErrorCode.group_max_size_reached
+        group.say(beat("c", regex="x"))
+        assert sorted(group.group.members) == ["a", "b", "c"]
 
     def test_an_expression_that_another_has_takes_effect_at_once(self) -> None:
         group = Coordinated({"t": 2})
