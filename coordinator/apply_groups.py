@@ -61,14 +61,15 @@ def claim_groups(state: ClusterState, session_id: SessionId, command: ClaimGroup
     error_codes: list[int] = []
     owners = owners_of([group_key(group_id) for group_id in command.group_ids], state.sessions)
     for group_id, owner in zip(command.group_ids, owners, strict=True):
-        error_code = ErrorCode.not_coordinator if owner != session_id else _claim_error(state, group_id)
+        error_code = _claim_error(state, session_id, group_id, owner)
         epochs.append(_claim(state, session_id, group_id) if error_code is ErrorCode.none else NO_EPOCH)
         error_codes.append(int(error_code))
     return GroupsClaimed(claim_epochs=tuple(epochs), error_codes=tuple(error_codes))
 
 
-def _claim_error(state: ClusterState, group_id: str) -> ErrorCode:
-    """What keeps the group's coordinator from claiming it."""
+def _claim_error(state: ClusterState, session_id: SessionId, group_id: str, owner: SessionId | None) -> ErrorCode:
+    if owner != session_id:
+        return ErrorCode.not_coordinator
     if group_id not in state.groups and len(state.groups) >= GROUPS_MAX:
         return ErrorCode.group_max_size_reached
     return ErrorCode.none

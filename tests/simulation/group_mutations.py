@@ -91,7 +91,7 @@ def s13_a_claim_is_given_to_anybody() -> Iterator[None]:
     def coordinator(self: GroupLedger, group_id: str) -> SessionId | None:
         return self._writer.session
 
-    def claim_error(state: ClusterState, session_id: SessionId, group_id: str) -> ErrorCode:
+    def claim_error(state: ClusterState, session_id: SessionId, group_id: str, owner: SessionId | None) -> ErrorCode:
         return ErrorCode.none
 
     with patched(GroupLedger, "coordinator", coordinator), patched(apply_groups, "_claim_error", claim_error):
