@@ -10,7 +10,6 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorService (Kafka 4.3).
 
 import asyncio
 import heapq
-import itertools
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -43,6 +42,7 @@ from protocol.limits import (
     GROUP_CHECK_INTERVAL_S,
     GROUP_IDS_PER_CLAIM_MAX,
     GROUP_LATE_SECONDS_MAX,
+    GROUPS_PER_TURN,
     MEMBER_ID_PREFIX_CHARS_MAX,
 )
 from protocol.types import SessionId
@@ -87,8 +87,8 @@ class GroupCoordinator:
         self.consumer_groups: ConsumerGroups | None = None
         """Groups of the other kind, which may have members of this one; wired before anybody asks."""
         self._live: dict[str, LiveGroup] = {}
-        self._timers: list[tuple[float, int, LiveGroup]] = []
-        self._timer_numbers = itertools.count()
+        self._timers: list[tuple[float, str]] = []
+        """By name: a group that was lost is not kept until its time has come."""
         self._earlier = asyncio.Event()
         self._is_stopped = False
         self._is_take_up_due = False
@@ -243,7 +243,11 @@ class GroupCoordinator:
         group = self._metadata.state.groups.get(group_id)
         if group is None or self._is_stopped or not self._ledger.is_mine(group_id):
             return
-        live = self._hold(group)
+        try:
+            live = self._hold(group)
+        except NotCoordinator:
+            self._is_take_up_due = True
+            return
         if live is not None and is_rebalanced:
             live.rebalance(reason, self._clock.monotonic_s())
             self._changed(live)
@@ -344,8 +348,9 @@ class GroupCoordinator:
         deadline_s = live.machine.deadline_s
         if deadline_s is not None and (live.timer_s is None or deadline_s < live.timer_s):
             live.timer_s = deadline_s
-            heapq.heappush(self._timers, (deadline_s, next(self._timer_numbers), live))
-            if self._timers[0][2] is live:
+            timer = (deadline_s, live.group_id)
+            heapq.heappush(self._timers, timer)
+            if self._timers[0] is timer:
                 self._earlier.set()
 
     async def run_timers(self) -> None:
@@ -358,8 +363,9 @@ class GroupCoordinator:
                 await self._clock.sleep(GROUP_LATE_SECONDS_MAX)
                 now_s = self._clock.monotonic_s()
             while self._timers and self._timers[0][0] <= now_s:
-                timer_s, _, live = heapq.heappop(self._timers)
-                if live.timer_s == timer_s and self._current(live.group_id) is live:
+                timer_s, group_id = heapq.heappop(self._timers)
+                live = self._current(group_id)
+                if live is not None and live.timer_s == timer_s:
                     live.timer_s = None
                     live.expire(now_s)
                     self._changed(live)
@@ -379,7 +385,7 @@ class GroupCoordinator:
         """Take up groups that fell to this agent, and give up those that did not stay, for ever."""
         seen: list[tuple[SessionId, bool]] = []
         while True:
-            self._give_up_lost()
+            await self._give_up_lost()
             sessions = self._metadata.state.sessions
             live = [(session_id, session.is_draining) for session_id, session in sessions.items()]
             if (live != seen or self._is_take_up_due) and not self._is_stopped:
@@ -387,15 +393,18 @@ class GroupCoordinator:
                 seen = live
             await self._clock.sleep(GROUP_CHECK_INTERVAL_S)
 
-    def _give_up_lost(self) -> None:
+    async def _give_up_lost(self) -> None:
         """What is not this agent's any more; and what is over, of which the ledger knows all."""
-        for group_id, live in tuple(self._live.items()):
-            if self._current(group_id) is not None and live.is_idle:
+        turns = Turns(self._clock)
+        for group_id in tuple(self._live):
+            live = self._current(group_id)
+            if live is not None and live.is_idle:
                 self._lose(live, ErrorCode.not_coordinator)
+            await turns.row()
 
     async def _take_up(self) -> bool:
         """Claim the groups with members that are this agent's now; False where that has to be tried again."""
-        turns = Turns(self._clock)
+        turns = Turns(self._clock, GROUPS_PER_TURN)
         wanted: list[str] = []
         for group_id in tuple(self._metadata.state.groups):
             await turns.row()
@@ -416,8 +425,9 @@ class GroupCoordinator:
     async def _take_up_one(self, group_id: str) -> bool:
         try:
             self._hold(await self._ledger.claim(group_id))
-        except NotCoordinator as error:
-            return error.error_code is ErrorCode.not_coordinator
+        except NotCoordinator:
+            # Also told where it is this agent's, which is not confirmed just now.
+            return self._ledger.coordinator(group_id) != self._writer.session
         return True
 
 

@@ -1,6 +1,8 @@
 """Classic groups on their coordinator: what is told and when, whose groups are held, and what ends that (S13)."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,12 +16,12 @@ from agent.ids import SystemIds
 from agent.live_group import next_ticket
 from coordinator.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer
 from coordinator.commands import EndSession
-from coordinator.groups import ClassicGroup
+from coordinator.groups import ClassicGroup, GroupState
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_SESSION_SECONDS, MEMBER_ID_PREFIX_CHARS_MAX
 from tests.made_commands import start
-from tests.made_groups import JOINED
+from tests.made_groups import GENERATION, JOINED
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
 SECONDS_MAX = 10.0
@@ -270,6 +272,39 @@ async def test_a_group_that_was_deleted_is_forgotten() -> None:
         groups.forget("g")
         assert (await waiting).error_code is ErrorCode.unknown_member_id
         assert groups.groups_count == 0
+
+
+async def test_a_group_that_was_lost_is_not_kept_until_its_time_has_come() -> None:
+    async with one_agent({**CONFIGS, "group.initial.rebalance.delay.ms": "60000"}) as (_, groups):
+        waiting = await groups.join("g", a_join(groups))
+        live = weakref.ref(groups._live["g"])
+        groups.forget("g")
+        await waiting
+        gc.collect()
+        assert live() is None
+
+
+async def test_a_group_whose_changes_are_on_their_way_is_taken_over_later() -> None:
+    async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
+        groups = coordinator_of(parts)
+        await groups._ledger.claim("g")
+        change = groups._ledger.write("g", GENERATION)
+        groups.take_over("g", "why", is_rebalanced=True)
+        assert (groups.groups_count, groups._is_take_up_due) == (0, True)
+        await change
+
+
+async def test_a_take_up_is_done_only_where_the_group_is_another_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
+        groups = coordinator_of(parts)
+
+        async def refused(group_id: str) -> GroupState:
+            raise NotCoordinator(ErrorCode.not_coordinator, group_id)
+
+        monkeypatch.setattr(groups._ledger, "claim", refused)
+        assert not await groups._take_up_one("g")
+        await parts.writer.submit(EndSession(session=parts.writer.session))
+        assert await groups._take_up_one("g")
 
 
 class TestNextCoordinator:
