@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
@@ -90,7 +91,7 @@ class MinioProcess:
         if self._certificates is not None:
             process.wait_until(lambda: is_listening(self.port), "MinIO")
             return
-        process.wait_until(lambda: _answers(f"{self.server.endpoint}/minio/health/ready"), "MinIO")
+        process.wait_until(lambda: _refuses_strangers(self.server.endpoint), "MinIO")
 
 
 @pytest.fixture(scope="session")
@@ -211,9 +212,12 @@ def spark(spark_session: "SparkSession") -> Iterator["SparkSession"]:
     gc.collect()
 
 
-def _answers(url: str) -> bool:
+def _refuses_strangers(url: str) -> bool:
+    """A server that serves refuses who has no credentials; one that begins says 503, also where it calls itself ready."""
     try:
-        with urlopen(url, timeout=2) as response:
-            return bool(response.status == 200)
+        with urlopen(url, timeout=2):
+            return True
+    except HTTPError as error:
+        return error.code != HTTPStatus.SERVICE_UNAVAILABLE
     except (URLError, OSError):
         return False

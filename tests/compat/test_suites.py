@@ -34,7 +34,7 @@ PYTEST_REPORT = """\
         pytest.param(KAFKA_PYTHON, "", id="kafka-python"),
         # Slow: its first run builds librdkafka, which takes some minutes.
         pytest.param(LIBRDKAFKA, QUICK_NUMBERS, id="librdkafka", marks=[pytest.mark.slow, pytest.mark.timeout(1_200)]),
-        pytest.param(KAFKA_JAVA, QUICK_CONVERSATIONS, id="Kafka's tools"),
+        pytest.param(KAFKA_JAVA, QUICK_CONVERSATIONS, id="Kafka's tools", marks=pytest.mark.slow),
     ],
 )
 def test_other_peoples_tests_pass(suite: Suite, only: str, tmp_path: Path) -> None:

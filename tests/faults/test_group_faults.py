@@ -23,6 +23,7 @@ def check(run: GroupRun) -> None:
     assert len(report.blows) == len(run.blows)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_groups_go_on_where_they_were_when_their_coordinators_fail(
     clusters: ClusterFactory, compile_java: Callable[[Path], JavaProgram], tmp_path: Path

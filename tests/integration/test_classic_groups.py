@@ -214,6 +214,7 @@ class TestChangesOfCoordinators:
         self._check_goes_on(here, members, shares)
         assert self._address(here) != before.bootstrap
 
+    @pytest.mark.slow
     def test_one_that_stands_still_for_longer_than_its_lease(
         self, cluster: Cluster, here: Scene, members: list[Member]
     ) -> None:
