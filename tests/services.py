@@ -213,7 +213,7 @@ def spark(spark_session: "SparkSession") -> Iterator["SparkSession"]:
 
 
 def _refuses_strangers(url: str) -> bool:
-    """A server that serves refuses who has no credentials; one that begins says 503, also where it calls itself ready."""
+    """One that serves refuses who has no credentials; one that begins says 503, even where it calls itself ready."""
     try:
         with urlopen(url, timeout=2):
             return True
