@@ -1,4 +1,7 @@
-"""A fast part of other people's tests against one agent, and what is known of all of them. The whole: `make compat`."""
+"""Other people's tests against one agent, in part, and what is known of all of them. The whole: `make compat`.
+
+Only kafka-python's are quick enough for every run; the parts of librdkafka's and of Kafka's tools are slow tests.
+"""
 
 import tomllib
 from pathlib import Path
