@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
-from agent.group_ledger import GroupLedger, NotCoordinator
+from agent.group_ledger import GroupLedger, NotCoordinator, heard_until_s
 from agent.group_migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
 from agent.held_consumer_group import HeldConsumerGroup, until_applied
 from agent.ledger_writer import LedgerWriter
@@ -287,7 +287,7 @@ class ConsumerGroups:
             raise group_not_found(group.group_id)
         value = self._migrations.begun(group) if is_new else group.value
         assert value is None or isinstance(value, ConsumerGroup)
-        copy = LiveConsumerGroup(group.group_id, value, self._clock.monotonic_s(), is_new=is_new)
+        copy = LiveConsumerGroup(group.group_id, value, heard_until_s(self._clock.monotonic_s()), is_new=is_new)
         live = self._live[group.group_id] = HeldConsumerGroup(group, copy, self._ledger, self._clock, self._lose)
         return live
 

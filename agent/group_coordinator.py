@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from agent.clock import Clock
 from agent.consumer_groups import ConsumerGroups
-from agent.group_ledger import GroupLedger, NotCoordinator
+from agent.group_ledger import GroupLedger, NotCoordinator, heard_until_s
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.live_group import LiveGroup
@@ -184,7 +184,8 @@ class GroupCoordinator:
         """Whether offsets may be committed in that name, for a group that this agent has claimed.
 
         What is committed upon it has to go to the ledger in the same turn: then it stands there behind all that the
-        answer follows from. Source: org.apache.kafka.coordinator.group.OffsetMetadataManager.validateOffsetCommit.
+        answer follows from. An error may follow from what is not applied yet either: it is told once that is
+        (`offset_commits.refusal`). Source: org.apache.kafka.coordinator.group.OffsetMetadataManager.validateOffsetCommit.
         """
         group = self._metadata.state.groups.get(group_id)
         if group is None or self._is_stopped or not self._ledger.is_mine(group_id):
@@ -324,7 +325,7 @@ class GroupCoordinator:
             return None
         if self._ledger.is_ahead(group.group_id):
             raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
-        machine = LiveClassicGroup(value, self._limits, self._clock.monotonic_s())
+        machine = LiveClassicGroup(value, self._limits, heard_until_s(self._clock.monotonic_s()))
         live = self._live[group.group_id] = LiveGroup(group.group_id, group.claim_epoch, machine, self._ledger)
         self._changed(live)
         return live

@@ -39,6 +39,7 @@ from protocol.limits import (
     GROUP_ID_BYTES_MAX,
     GROUP_IDS_PER_CLAIM_MAX,
     GROUP_LEDGER_SECONDS_MAX,
+    LEDGER_SESSION_SECONDS,
     OFFSET_METADATA_CHARS_PER_ENTRY_MAX,
     OFFSETS_PER_COMMIT_ENTRY_MAX,
 )
@@ -92,6 +93,8 @@ class GroupLedger:
         self._versions: dict[str, tuple[int, int]] = {}
         """Of groups that were claimed: the claim's epoch, and the version that the group's next entry is made of."""
         self._versions_max = GROUP_IDS_PER_CLAIM_MAX
+        self._newest: dict[str, asyncio.Future[Outcome]] = {}
+        """Of groups that are changing: the newest of their changes that are on their way."""
         self._claims: dict[str, asyncio.Future[ErrorCode]] = {}
         self._claims_wanted: list[str] = []
         self._commits: list[_Commit] = []
@@ -234,7 +237,34 @@ class GroupLedger:
 
     def _write(self, group_id: str, command: WriteClassicGroup | WriteConsumerGroup) -> asyncio.Future[Outcome]:
         self._versions[group_id] = command.claim_epoch, command.version + 1
-        return self._send(group_id, command.claim_epoch, command)
+        answer, newest = self._send(group_id, command.claim_epoch, command)
+        self._newest[group_id] = newest
+
+        def forget(done: asyncio.Future[Outcome]) -> None:
+            if self._newest[group_id] is done:
+                del self._newest[group_id]
+
+        newest.add_done_callback(forget)
+        return answer
+
+    def settled(self, group_id: str) -> asyncio.Future[ErrorCode]:
+        """NONE once all that changes the group by now is applied.
+
+        NOT_COORDINATOR where it was not: then what was said here of the group never was so. Cancelling it changes
+        nothing.
+        """
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def tell(done: asyncio.Future[Outcome]) -> None:
+            if not future.done():
+                future.set_result(ErrorCode.none if isinstance(_outcome(done), Done) else ErrorCode.not_coordinator)
+
+        newest = self._newest.get(group_id)
+        if newest is None:
+            future.set_result(ErrorCode.none)
+        else:
+            newest.add_done_callback(tell)
+        return future
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]
@@ -242,15 +272,20 @@ class GroupLedger:
         """Like `write`: drop committed offsets."""
         claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         command = DeleteOffsets(group_id=group_id, claim_epoch=claim_epoch, partitions=tuple(partitions))
-        return self._send(group_id, claim_epoch, command)
+        return self._send(group_id, claim_epoch, command)[0]
 
     def delete_group(self, group_id: str) -> asyncio.Future[Outcome]:
         """Like `write`: drop the group, unless it has members; then it is NON_EMPTY_GROUP, and the claim stays."""
         claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
-        return self._send(group_id, claim_epoch, DeleteGroup(group_id=group_id, claim_epoch=claim_epoch))
+        return self._send(group_id, claim_epoch, DeleteGroup(group_id=group_id, claim_epoch=claim_epoch))[0]
 
-    def _send(self, group_id: str, claim_epoch: int, command: Command) -> asyncio.Future[Outcome]:
-        """Submit a command behind the commits that were gathered; its answer, which nobody can take away."""
+    def _send(
+        self, group_id: str, claim_epoch: int, command: Command
+    ) -> tuple[asyncio.Future[Outcome], asyncio.Future[Outcome]]:
+        """Submit a command behind the commits that were gathered.
+
+        Its answer, which may be cancelled, and what the answer comes of, which may not.
+        """
         self._flush()
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -261,8 +296,9 @@ class GroupLedger:
             if not answer.done():
                 answer.set_result(outcome)
 
-        self._writer.submit(command).add_done_callback(told)
-        return answer
+        submitted = self._writer.submit(command)
+        submitted.add_done_callback(told)
+        return answer, submitted
 
     def commit(self, group_id: str, rows: Sequence[OffsetRow]) -> asyncio.Future[Sequence[ErrorCode]]:
         """Commit offsets of a group that is mine. The future gets an error for each row once all are applied."""
@@ -357,6 +393,15 @@ class GroupLedger:
             raise NotCoordinator(ErrorCode.not_coordinator)
         group = self._metadata.state.groups.get(group_id)
         return None if group is None or group.is_vacant else group
+
+
+def heard_until_s(now_s: float) -> float:
+    """Until when members of a group that is taken up `now_s` may be heard by the coordinator before.
+
+    That one goes on while its watch lags and has not told it of the new claim, at most for a lease (safety rule S4). So
+    the silence of members begins then: the next coordinator would else take for gone who was never silent.
+    """
+    return now_s + LEDGER_SESSION_SECONDS
 
 
 def _is_too_long(group_id: str) -> bool:

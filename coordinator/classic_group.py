@@ -54,7 +54,7 @@ class LiveClassicGroup:
     """One group on its coordinator. `value` is what the ledger has of it, or `NO_GROUP`."""
 
     def __init__(self, value: ClassicGroup, limits: GroupLimits, now_s: float) -> None:
-        """Go on where the last coordinator stopped: every member has a whole session time-out from now on."""
+        """Go on where the last coordinator stopped: every member has a whole session time-out from `now_s` on."""
         self._limits = limits
         self._work = Work()
         self.generation = value.generation
@@ -263,7 +263,7 @@ class LiveClassicGroup:
             return error
         if generation != self.generation:
             return ErrorCode.illegal_generation
-        self.members.by_id[member_id].heard_of(now_s)
+        self.members.by_id[member_id].still_heard_of(now_s)
         return ErrorCode.rebalance_in_progress if self.state is State.PREPARING else ErrorCode.none
 
     def leave(self, leavers: Sequence[Leaver], now_s: float) -> tuple[ErrorCode, ...]:
@@ -313,7 +313,7 @@ class LiveClassicGroup:
             return ErrorCode.none
         if self.state is State.COMPLETING:
             return ErrorCode.rebalance_in_progress
-        self.members.by_id[member_id].heard_of(now_s)
+        self.members.by_id[member_id].still_heard_of(now_s)
         return ErrorCode.none
 
     # Time

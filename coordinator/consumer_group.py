@@ -49,7 +49,7 @@ class LiveConsumerGroup:
     def __init__(self, group_id: str, group: ConsumerGroup | None, now_s: float, *, is_new: bool = False) -> None:
         """Of the group in the state; or of one that the ledger has nothing of yet, empty where it is None.
 
-        Members that nobody was heard of have a whole time-out from now on.
+        Members that nobody was heard of have a whole time-out from `now_s` on.
         """
         self.group_id = group_id
         self.copy = GroupCopy(group, is_new=is_new)

@@ -18,6 +18,7 @@ from coordinator.group_commands import ClaimGroups
 from coordinator.groups import GroupState
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
+from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import PartitionIndex, TopicId
 from tests.made_commands import TOPIC, create, start
 from tests.made_consumer_groups import beat
@@ -203,7 +204,12 @@ async def test_groups_that_fall_to_an_agent_are_taken_up_unasked_and_their_dead_
         await second.parts.metadata.barrier()
         await second.groups.look_after()
         assert second.groups.groups_count == 1
+        # The first one may have heard its members for a lease more, where its watch lagged (S4).
         await second.wait(46)
+        await second.groups.look_after()
+        await second.parts.metadata.barrier()
+        assert second.group.phase() is GroupPhase.STABLE
+        await second.wait(LEDGER_SESSION_SECONDS)
         await second.groups.look_after()
         await second.parts.metadata.barrier()
         assert second.group.phase() is GroupPhase.EMPTY
