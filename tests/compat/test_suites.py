@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat.__main__ import main
 from tests.compat.all_suites import SUITES
 from tests.compat.kafka_java.suite import KAFKA_JAVA
 from tests.compat.kafka_python.suite import KAFKA_PYTHON, read_report
@@ -63,6 +64,15 @@ def test_every_recorded_failure_is_known_and_every_known_one_was_recorded(suite:
 
 def test_the_report_card_tells_what_was_recorded() -> None:
     assert CARD.read_text(encoding="utf-8") == render(SUITES), "write it anew: python -m tests.compat --card"
+
+
+def test_a_suite_that_there_is_not_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["compat", "kafka-java"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "there is no suite kafka-java, but protocol_diff," in capsys.readouterr().err
 
 
 def test_a_report_of_pytest_is_read_test_by_test() -> None:
