@@ -11,6 +11,7 @@ Heartbeats that change nothing cost no entry. Regular expressions are looked up 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
@@ -27,6 +28,7 @@ from coordinator.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAns
 from coordinator.commands import Done, Outcome
 from coordinator.config_types import split_list
 from coordinator.consumer_group import LiveConsumerGroup, commit_error
+from coordinator.consumer_group_copy import FindTopic
 from coordinator.consumer_group_messages import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
@@ -41,6 +43,7 @@ from coordinator.consumer_group_values import (
 )
 from coordinator.group_configs import group_value
 from coordinator.groups import ClassicGroup, GroupState
+from coordinator.state import NO_POSITION
 from protocol.errors import ErrorCode
 from protocol.limits import (
     GROUP_CHECK_INTERVAL_S,
@@ -83,6 +86,10 @@ class ConsumerGroups:
         self._regexes_wanted = asyncio.Event()
         self._names: frozenset[str] = frozenset()
         self._names_number = 0
+        self._names_at = NO_POSITION
+        """As of which change of topics that is."""
+        self._topics_at = NO_POSITION
+        self._found_by: FindTopic = partial(self._find_topic)
         self._is_stopped = False
         self._agents_seen: list[tuple[SessionId, bool]] = []
         """Those that groups were taken up from, or left to, last."""
@@ -111,7 +118,7 @@ class ConsumerGroups:
                 return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
         try:
             answer, change = live.group.heartbeat(
-                request, self._config(group_id), self._find_topic, lambda _: problem, self._clock.monotonic_s()
+                request, self._config(group_id), self._topics, lambda _: problem, self._clock.monotonic_s()
             )
         except GroupRefusal:
             if live.group.copy.is_new:
@@ -134,7 +141,7 @@ class ConsumerGroups:
             live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
             before = live.group.group.epoch
-            answer, change = classic_member.join(live.group, request, self._config(group_id), self._find_topic, now_s)
+            answer, change = classic_member.join(live.group, request, self._config(group_id), self._topics, now_s)
             if change is not None:
                 live.write(change)
             is_rebalance_due = live.group.group.epoch != before
@@ -172,7 +179,7 @@ class ConsumerGroups:
         """The answer to a LeaveGroup, like `join`: an error of the whole request, else one for each of them."""
         try:
             live = await self._find_of_classic(group_id)
-            error_codes, change = classic_member.leave(live.group, leavers, self._find_topic)
+            error_codes, change = classic_member.leave(live.group, leavers, self._topics)
             if change is not None:
                 live.write(change)
             await live.settled()
@@ -328,6 +335,14 @@ class ConsumerGroups:
             assignment_interval_ms=int(group_value(configs, self._broker_configs, "consumer.assignment.interval.ms")),
         )
 
+    @property
+    def _topics(self) -> FindTopic:
+        """The topics as they are now: the same object as long as they are the same."""
+        topics_at = self._metadata.state.topics_at
+        if topics_at != self._topics_at:
+            self._topics_at, self._found_by = topics_at, partial(self._find_topic)
+        return self._found_by
+
     def _find_topic(self, name: str) -> tuple[TopicId, int] | None:
         state = self._metadata.state
         topic_id = state.topic_ids.get(name)
@@ -380,11 +395,11 @@ class ConsumerGroups:
             if classic is not None:
                 self._downgrade(live, classic)
                 return
-            change = group.fence(gone, self._find_topic)
+            change = group.fence(gone, self._topics)
             if change is not None:
                 live.write(change)
         if group.group.epoch != group.group.target_epoch:
-            change = group.assign(self._config(live.group_id), self._find_topic, now_s)
+            change = group.assign(self._config(live.group_id), self._topics, now_s)
             if change is not None:
                 live.write(change)
         if live.is_idle:
@@ -392,7 +407,9 @@ class ConsumerGroups:
 
     def _look_at_names(self) -> None:
         """Give another number to another set of topic names, where any expression wants to know."""
-        if any(live.group.group.regexes for live in self._live.values()):
+        topics_at = self._metadata.state.topics_at
+        if topics_at != self._names_at and any(live.group.group.regexes for live in self._live.values()):
+            self._names_at = topics_at
             names = frozenset(self._metadata.state.topic_ids)
             if names != self._names:
                 self._names = names
@@ -414,7 +431,7 @@ class ConsumerGroups:
         live.names_seen = self._names_number
         found = await run_in_thread(matching, regexes, list(self._metadata.state.topic_ids))
         if self._current(live.group_id) is live:
-            change = live.group.put_resolved(found, self._find_topic, self._clock.monotonic_s())
+            change = live.group.put_resolved(found, self._topics, self._clock.monotonic_s())
             if change is not None:
                 live.write(change)
 

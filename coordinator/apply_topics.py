@@ -50,6 +50,7 @@ def create_topic(state: ClusterState, command: CreateTopic) -> Outcome:
     state.topic_ids[command.name] = command.topic_id
     state.topic_shapes[shape(command.name)] = command.name
     state.partitions_count += command.partition_count
+    state.topics_at = state.position
     return Done()
 
 
@@ -102,6 +103,7 @@ def create_partitions(state: ClusterState, command: CreatePartitions) -> Outcome
     unknown_below = state.producers_before_deletion
     topic.partitions.extend(PartitionState(unknown_producers_below=unknown_below) for _ in range(added_count))
     state.partitions_count += added_count
+    state.topics_at = state.position
     return Done()
 
 
@@ -132,6 +134,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     del state.topic_ids[topic.name]
     del state.topic_shapes[shape(topic.name)]
     state.partitions_count -= len(topic.partitions)
+    state.topics_at = state.position
     state.producers_before_deletion = state.producer_id_next
     forget_topic(state, command.topic_id)
     release_references(state, chain.from_iterable(partition.index.object_ids for partition in topic.partitions))

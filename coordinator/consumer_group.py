@@ -144,7 +144,8 @@ class LiveConsumerGroup:
             self.copy.put_member(member)
             self.copy.put_target(member.member_id, target)
         self.copy.put_member(member)
-        has_other_names = member.subscribed_names != (() if before is None else before.subscribed_names)
+        names_before = () if before is None else before.subscribed_names
+        has_other_names = member.subscribed_names is not names_before and member.subscribed_names != names_before
         self.copy.drop_unused_regexes()
         self._update_target(
             config,

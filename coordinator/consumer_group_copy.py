@@ -22,7 +22,11 @@ from coordinator.consumer_group_values import (
 from protocol.types import PartitionIndex, TopicId
 
 FindTopic = Callable[[str], tuple[TopicId, int] | None]
-"""A topic's id and its number of partitions, by name; None where there is none."""
+"""A topic's id and its number of partitions, by name; None where there is none.
+
+The same object finds the same: where a topic came, went or grew, another one is given. So who has looked up thousands
+of names need not do so again.
+"""
 TOPICS_HASH_BYTES = 8
 
 
@@ -54,6 +58,7 @@ class GroupCopy:
         self._look: list[tuple[TopicId, int] | None] = []
         self._look_hash: bytes | None = None
         """What they looked like last, and the hash of that."""
+        self._looked_with: FindTopic | None = None
         for member in self.group.members.values():
             self._count(member, 1)
         self._owners: dict[tuple[TopicId, PartitionIndex], str] = {}
@@ -104,6 +109,8 @@ class GroupCopy:
 
     def topics_hash(self, find_topic: FindTopic) -> bytes:
         """What the topics look like to which members subscribe: another value where one came, went, or grew."""
+        if self._look_hash is not None and find_topic is self._looked_with:
+            return self._look_hash
         if self._all_names is None:
             found = (self.group.regexes.get(regex, ()) for regex in self._regex_counts)
             self._all_names = sorted({*self._names, *chain.from_iterable(found)})
@@ -112,6 +119,7 @@ class GroupCopy:
             rows = [(name, *found) for name, found in zip(self._all_names, look, strict=True) if found is not None]
             digest = hashlib.blake2b(repr(rows).encode(), digest_size=TOPICS_HASH_BYTES).digest()
             self._look, self._look_hash = look, digest if rows else NO_TOPICS_HASH
+        self._looked_with = find_topic
         return self._look_hash
 
     def preferred_assignor(self, default: str) -> str:

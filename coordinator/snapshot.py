@@ -342,6 +342,7 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         topic_shapes={shape(topic.name): topic.name for topic in topics.values()},
         object_ids={found.key: object_id for object_id, found in objects.items()},
         partitions_count=sum(len(topic.partitions) for topic in topics.values()),
+        topics_at=Position(wire.position),
         released_untimed=[key for key, released_ms in wire.released if released_ms == NO_TIME],
     )
     for topic in topics.values():

@@ -136,6 +136,9 @@ class ClusterState:
     """Derived: objects by key."""
     partitions_count: int = 0
     """Derived: partitions of all topics."""
+    topics_at: Position = field(default=NO_POSITION, compare=False)
+    """Derived: since this position, at least, no topic came, went or grew. Where a snapshot was loaded it may be later
+    than elsewhere: nothing that is applied goes by it."""
     released_untimed: list[str] = field(default_factory=list[str], compare=False)
     """Derived: what of `released` waits for a time."""
     is_time_told: bool = field(default=True, compare=False)

@@ -11,7 +11,8 @@ from agent.consumer_groups import ConsumerGroups
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.ids import SystemIds
-from coordinator.commands import Done, ReportTime, StartDrain
+from coordinator.admin_commands import CreatePartitions
+from coordinator.commands import DeleteTopic, Done, ReportTime, StartDrain
 from coordinator.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import ConsumerGroup, ConsumerGroupChange, GroupPhase, without_epochs
 from coordinator.group_commands import ClaimGroups
@@ -119,6 +120,33 @@ async def test_a_heartbeat_without_news_costs_no_entry() -> None:
             await agent.say(beat("a", 2))
             await agent.groups.look_after()
         assert agent.entries == before
+
+
+async def test_a_heartbeat_looks_up_no_topic_where_none_came_went_or_grew(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with one_agent() as agent:
+        looked_up: list[str] = []
+
+        def find_topic(name: str) -> tuple[TopicId, int] | None:
+            looked_up.append(name)
+            state = agent.parts.metadata.state
+            topic_id = state.topic_ids.get(name)
+            return None if topic_id is None else (topic_id, len(state.topics[topic_id].partitions))
+
+        monkeypatch.setattr(agent.groups, "_find_topic", find_topic)
+        await agent.say(beat("a", names="tu"))
+        changes = (
+            CreatePartitions(topic_id=TOPIC, partition_count=3),
+            replace(create(), topic_id=OTHER, name="u"),
+            DeleteTopic(topic_id=OTHER),
+        )
+        for epoch, command in enumerate(changes, start=2):
+            looked_up.clear()
+            assert (await agent.say(beat("a", epoch))).epoch == epoch
+            assert looked_up == []
+            await agent.parts.writer.submit(command)
+            await agent.say(beat("a", epoch))
+            assert agent.group.epoch == epoch + 1
+            assert set(looked_up) == {"t", "u"}
 
 
 async def test_members_that_come_together_are_in_one_order() -> None:

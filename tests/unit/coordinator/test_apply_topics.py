@@ -27,6 +27,19 @@ def refusal(outcome: Outcome) -> ErrorCode:
     return outcome.error_code
 
 
+def test_it_is_known_since_when_topics_are_what_they_are() -> None:
+    cluster = Cluster.started()
+    changes = [create("u", topic_id=OTHER), CreatePartitions(topic_id=TOPIC, partition_count=3)]
+    for command in (*changes, DeleteTopic(topic_id=TOPIC)):
+        cluster.do(ReportTime())
+        before = cluster.state.topics_at
+        assert before < cluster.state.position
+        assert cluster.do(command) == Done()
+        assert before < cluster.state.topics_at == cluster.state.position
+        assert isinstance(cluster.do(command), Refused)
+        assert cluster.state.topics_at < cluster.state.position
+
+
 class TestGrowth:
     def test_a_topic_has_its_new_partitions_behind_the_others(self) -> None:
         cluster = Cluster.started()

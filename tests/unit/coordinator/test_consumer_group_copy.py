@@ -110,6 +110,21 @@ class TestWhatTopicsLookLike:
         topics.clear()
         assert copy.topics_hash(group.find_topic) == NO_TOPICS_HASH
 
+    def test_nothing_is_looked_up_again_by_what_finds_the_same(self) -> None:
+        looked: list[str] = []
+
+        def counting(name: str) -> tuple[TopicId, int] | None:
+            looked.append(name)
+            return find_topic(name)
+
+        copy = GroupCopy(stable())
+        before = copy.topics_hash(counting)
+        assert (copy.topics_hash(counting), looked) == (before, ["t"])
+        copy.put_member(replace(copy.group.members["a"], subscribed_names=("t", "u")))
+        assert copy.topics_hash(counting) != before
+        assert looked == ["t", "t", "u"]
+        assert copy.topics_hash(lambda _: None) == NO_TOPICS_HASH
+
     def test_topics_of_expressions_count_too(self) -> None:
         group = Coordinated({"t": 1, "u": 1})
         group.say(beat("a", regex="x"))

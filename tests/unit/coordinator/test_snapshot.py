@@ -100,6 +100,7 @@ def test_a_state_is_its_snapshot() -> None:
     assert copy.topic_ids == state.topic_ids
     assert copy.object_ids == state.object_ids
     assert copy.partitions_count == 3
+    assert copy.topics_at == copy.position >= state.topics_at
 
 
 def test_an_empty_state_has_a_snapshot() -> None:
