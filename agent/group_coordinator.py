@@ -292,6 +292,10 @@ class GroupCoordinator:
             return live
         if self._is_stopped:
             raise NotCoordinator(ErrorCode.not_coordinator)
+        others = self.consumer_groups
+        if others is not None and others.is_live(group_id):
+            # This agent speaks for it: no barrier is needed, as none is where the group is held here.
+            return None
         if not is_made:
             known = await self._ledger.check_readable(group_id)
             if known is None or known.value is None:

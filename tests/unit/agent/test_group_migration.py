@@ -80,6 +80,30 @@ async def test_the_first_member_of_the_consumer_protocol_takes_the_group_with_it
         assert await agent.classic.heartbeat("g", "m", None, 6) is ErrorCode.none
 
 
+async def test_members_of_both_protocols_cost_no_barrier_while_their_group_is_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await write(agent, generation(5, classic("m", [0, 1])))
+        assert (await agent.say(beat("a"))).epoch == 6
+        barriers: list[str] = []
+
+        async def barrier() -> None:
+            barriers.append("barrier")
+
+        monkeypatch.setattr(agent.parts.metadata, "barrier", barrier)
+        assert await agent.classic.heartbeat("g", "m", None, 5) is ErrorCode.rebalance_in_progress
+        joined = await (await agent.classic.join("g", ask("m", has={"t": [0]})))
+        synced = await (await agent.classic.sync("g", SYNC))
+        assert (joined.generation, synced.error_code) == (6, ErrorCode.none)
+        assert (await agent.say(beat("a", 6))).epoch == 6
+        assert await agent.classic.leave("g", [Leaver("m", None)]) == (ErrorCode.none, (ErrorCode.none,))
+        assert barriers == []
+        agent.groups.forget("g")
+        assert await agent.classic.heartbeat("g", "a", None, 6) is ErrorCode.unknown_member_id
+        assert barriers
+
+
 async def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
     async with one_agent(**SETTINGS | {"group.initial.rebalance.delay.ms": "60000"}) as agent:
         waiting = await agent.classic.join("g", ask("", needs_known_id=False))
