@@ -1,6 +1,6 @@
 """kill -9 of the broker under load, again and again: exactly once, in order, started quickly, nothing left behind.
 
-KILL_ROUNDS=100 make test ARGS=tests/faults/test_kill.py      more rounds
+KILL_ROUNDS=100 make test-all ARGS=tests/faults/test_kill.py      more rounds
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.faults.load import Load, consume_all
 from tests.processes import free_port
 from tests.services import Minio, Penstock, PenstockFactory
 
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "25"))
+ROUNDS = [8, pytest.param(int(os.environ.get("KILL_ROUNDS", "25")), marks=pytest.mark.slow)]
 START_SECONDS_MAX = 3.0
 PARTITIONS = 4
 ACKNOWLEDGED_PER_ROUND_MAX = 3_000
@@ -56,7 +56,7 @@ def orphans(broker: Penstock, listing: Listing) -> set[str]:
     return found - known - {"cluster.json"} - set(snapshots[-2:]) - set(marks[-1:])
 
 
-def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, seed: int) -> None:
+def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, rounds: int, seed: int) -> None:
     chance = random.Random(seed)
     slowness: list[float] = []
 
@@ -71,7 +71,7 @@ def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, see
     broker = start()
     create_topic(broker.bootstrap)
     with Load(bootstrap=broker.bootstrap, topic="load", partitions=PARTITIONS) as load:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             load.wait_acknowledged(chance.randint(1, ACKNOWLEDGED_PER_ROUND_MAX))
             broker.process.kill()
             broker = timed_start()
@@ -90,15 +90,23 @@ def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, see
     assert broker.process.stop() == 0
 
 
-def test_embedded_broker_killed_under_load(penstock: PenstockFactory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_embedded_broker_killed_under_load(penstock: PenstockFactory, tmp_path: Path, rounds: int) -> None:
     listen, data = f"127.0.0.1:{free_port()}", tmp_path / "data"
 
     bucket = local_bucket(data / "store")
-    kill_again_and_again(lambda: penstock(data=data, listen=listen, options=OPTIONS), bucket.keys, seed=1)
+
+    def start() -> Penstock:
+        return penstock(data=data, listen=listen, options=OPTIONS)
+
+    kill_again_and_again(start, bucket.keys, rounds=rounds, seed=1)
 
 
-def test_broker_with_minio_killed_under_load(penstock: PenstockFactory, minio: Minio, tmp_path: Path) -> None:
-    listen, data, bucket = f"127.0.0.1:{free_port()}", tmp_path / "data", minio.make_bucket("kill")
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_broker_with_minio_killed_under_load(
+    penstock: PenstockFactory, minio: Minio, tmp_path: Path, rounds: int
+) -> None:
+    listen, data, bucket = f"127.0.0.1:{free_port()}", tmp_path / "data", minio.make_bucket(f"kill-{rounds}")
     store = S3Store(
         bucket,
         endpoint=minio.endpoint,
@@ -114,4 +122,4 @@ def test_broker_with_minio_killed_under_load(penstock: PenstockFactory, minio: M
         options = {**OPTIONS, "flush-interval-ms": "50"}
         return penstock(data=data, listen=listen, store=f"s3://{bucket}/p", env=minio.settings, options=options)
 
-    kill_again_and_again(start, listing, seed=2)
+    kill_again_and_again(start, listing, rounds=rounds, seed=2)
