@@ -1,8 +1,9 @@
 """Hands offsets that a group commits, or forgets, to its ledger, and says what became of them as clients are told.
 
 Rule: whether they may be committed is judged in the same turn of the loop in which they are handed over (safety rule
-S13 holds what was judged wrongly by then, where the entry is applied). Many rows go as several entries, and others have
-their turn in between; every row has its own answer.
+S13 holds what was judged wrongly by then, where the entry is applied). The coordinator judges ahead of the ledger, so a
+refusal is told once all that it may follow from is applied. Many rows go as several entries, and others have their turn
+in between; every row has its own answer.
 """
 
 import asyncio
@@ -77,7 +78,7 @@ async def commit_offsets(
         if error_code is ErrorCode.none:
             handed.append(services.group_ledger.commit(group_id, share))
         else:
-            handed.append(_refused(share, error_code))
+            handed.append(_refused(services, group_id, share, error_code))
     await _until_known(services, handed)
     told: list[ErrorCode] = []
     for future in handed:
@@ -87,13 +88,37 @@ async def commit_offsets(
     return told
 
 
-def _refused(rows: Sequence[OffsetRow], error_code: ErrorCode) -> asyncio.Future[Sequence[ErrorCode]]:
+async def refusal(services: Services, group_id: str, error_code: ErrorCode) -> ErrorCode:
+    """What a client is told of a commit that the group's coordinator refuses with `error_code`.
+
+    NOT_COORDINATOR where the changes that it may follow from were not made, COORDINATOR_NOT_AVAILABLE where nothing is
+    known of them within offsets.commit.timeout.ms: the client asks again.
+    """
+    settled = services.group_ledger.settled(group_id)
+    await _until_known(services, [settled])
+    return _once_settled(error_code, settled) if settled.done() else ErrorCode.coordinator_not_available
+
+
+def _once_settled(error_code: ErrorCode, settled: asyncio.Future[ErrorCode]) -> ErrorCode:
+    return error_code if settled.result() is ErrorCode.none else settled.result()
+
+
+def _refused(
+    services: Services, group_id: str, rows: Sequence[OffsetRow], error_code: ErrorCode
+) -> asyncio.Future[Sequence[ErrorCode]]:
+    """`refusal`, for each of some of the rows."""
     future: asyncio.Future[Sequence[ErrorCode]] = asyncio.get_running_loop().create_future()
-    future.set_result([error_code] * len(rows))
+
+    def tell(settled: asyncio.Future[ErrorCode]) -> None:
+        future.set_result([_once_settled(error_code, settled)] * len(rows))
+
+    services.group_ledger.settled(group_id).add_done_callback(tell)
     return future
 
 
-async def _until_known(services: Services, futures: Sequence[asyncio.Future[Sequence[ErrorCode]]]) -> None:
+async def _until_known(
+    services: Services, futures: Sequence[asyncio.Future[ErrorCode] | asyncio.Future[Sequence[ErrorCode]]]
+) -> None:
     """Return once all of them are done, or their time is over."""
     timeout_ms = int(broker_value(services.broker_configs, "offsets.commit.timeout.ms"))
     try:

@@ -4,7 +4,8 @@ Version 10 names topics by their ids (KIP-848); 2 to 4 may say how long the offs
 unknown only after a barrier (safety rule S4). Whoever belongs to the group says so by member id and generation or
 member epoch, and is judged by the group's coordinator; others may commit for a group without members (generation -1).
 The answer comes once the entry is applied, under the coordinator's claim (safety rule S13); what the ledger did not
-answer within offsets.commit.timeout.ms is COORDINATOR_NOT_AVAILABLE, and may still be committed.
+answer within offsets.commit.timeout.ms is COORDINATOR_NOT_AVAILABLE, and may still be committed. The coordinator judges
+ahead of the ledger, so a refusal waits likewise.
 Source: org.apache.kafka.server.KafkaApis.handleOffsetCommitRequest,
 org.apache.kafka.coordinator.group.OffsetMetadataManager.commitOffset (Kafka 4.3).
 """
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from agent.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
 from agent.handlers.entities import answer, request_body
-from agent.offset_commits import commit_error, commit_offsets, is_too_long
+from agent.offset_commits import commit_error, commit_offsets, is_too_long, refusal
 from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
 from coordinator.broker_configs import broker_value
@@ -143,7 +144,7 @@ async def _commit(services: Services, request: Request, body: Any, wanted: Seque
     rows = [each.row for each in wanted if each.row is not None]
     error_code = _judge(services, request, body, rows)
     if error_code is not ErrorCode.none:
-        return [error_code] * len(wanted)
+        return [await refusal(services, body.group_id, error_code)] * len(wanted)
     if not rows:
         return [ErrorCode.offset_metadata_too_large] * len(wanted)
     told = iter(await commit_offsets(services, body.group_id, rows, partial(_judge, services, request, body)))

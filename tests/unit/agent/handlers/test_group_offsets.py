@@ -9,10 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from agent.group_ledger import OffsetRow
 from agent.handlers import offset_fetch
 from agent.handlers.offset_fetch import member_error
-from agent.offset_commits import is_too_long
+from agent.offset_commits import commit_offsets, is_too_long
 from agent.services import Services
+from coordinator.classic_messages import Leaver
 from coordinator.consumer_group_values import (
     ClassicProtocols,
     ConsumerGroup,
@@ -20,12 +22,13 @@ from coordinator.consumer_group_values import (
     MemberAssignment,
     MemberState,
 )
+from coordinator.group_commands import ClaimGroups
 from coordinator.groups import ClassicGroup, GroupState
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
-from protocol.types import SessionId
+from protocol.types import Offset, PartitionIndex, SessionId
 from tests.made_commands import TOPIC
 from tests.made_groups import JOINED, generation, member
 from tests.property.kio_bytes import KioEntity
@@ -34,10 +37,12 @@ from tests.unit.agent.handlers.asking import ask
 from tests.unit.agent.ledger_parts import ManualClock
 
 OFFSET_COMMIT, OFFSET_FETCH, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 42, 47
+CONSUMER_HEARTBEAT = 68
 NONE = ErrorCode.none
 SUBSCRIBED = replace(member(), protocols=(("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"),))
 """To the topic `t`."""
 NO_ID = UUID(int=5)
+SECONDS_MAX = 10.0
 
 
 @asynccontextmanager
@@ -197,6 +202,82 @@ class TestCommit:
             dropped = await ask(others, DELETE_GROUPS, 2, groups_names=["g"])
             assert [each.error_code for each in dropped.results] == [not_coordinator]
             assert offsets_of(await told(mine)) == {0: 5}
+
+
+async def leaving(services: Services, kind: str) -> None:
+    """The one member of the group leaves, which is on its way to the ledger when this returns."""
+    if kind == "classic":
+        leaving = services.groups.leave("g", [Leaver("m1", None)])
+    else:
+        leaving = ask(
+            services, CONSUMER_HEARTBEAT, 1, group_id="g", member_id="m1", member_epoch=-1, topic_partitions=None
+        )
+    task = asyncio.ensure_future(leaving)
+    while not services.group_ledger.is_ahead("g"):
+        assert not task.done(), task.result()
+        await asyncio.sleep(0)
+    task.add_done_callback(lambda done: done.exception())
+
+
+@pytest.mark.parametrize("kind", ["classic", "consumer"])
+class TestARefusalThatFollowsFromAChangeOnItsWay:
+    @asynccontextmanager
+    async def group_and_gate(
+        self, kind: str, clock: ManualClock | None = None
+    ) -> AsyncIterator[tuple[Services, asyncio.Event]]:
+        """With the member `m1`; nothing is appended any more until the gate opens."""
+        async with serving(clock=clock) as services, asyncio.timeout(SECONDS_MAX):
+            if kind == "classic":
+                await write(services, generation(3, SUBSCRIBED))
+            else:
+                await services.group_ledger.claim("g")
+                await services.group_ledger.write_consumer("g", JOINED)
+            gate = asyncio.Event()
+
+            async def gated(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+                await gate.wait()
+                return Fate.APPLIED
+
+            ledger_of(services).fate_of_append = gated
+            yield services, gate
+
+    async def test_it_is_told_once_that_is_applied(self, kind: str) -> None:
+        async with self.group_and_gate(kind) as (services, gate):
+            await leaving(services, kind)
+            refused = asyncio.ensure_future(commit(services, {0: 1}, generation=3, member="m1"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not refused.done()
+            gate.set()
+            assert await refused == [(0, ErrorCode.unknown_member_id)]
+            assert not services.state.groups["g"].has_members
+
+    async def test_it_is_not_told_where_that_never_was(self, kind: str) -> None:
+        async with self.group_and_gate(kind) as (services, gate):
+            services.writer.submit(ClaimGroups(group_ids=("g",)))
+            await leaving(services, kind)
+            refused = asyncio.ensure_future(commit(services, {0: 1}, generation=3, member="m1"))
+            await asyncio.sleep(0)
+            gate.set()
+            assert await refused == [(0, ErrorCode.not_coordinator)]
+            assert services.state.groups["g"].has_members
+
+    async def test_it_is_not_waited_for_without_end(self, kind: str) -> None:
+        async with self.group_and_gate(kind, Impatient()) as (services, _):
+            await leaving(services, kind)
+            away = ErrorCode.coordinator_not_available
+            assert await commit(services, {0: 1}, generation=3, member="m1") == [(0, away)]
+
+    async def test_so_is_that_of_the_rows_beyond_an_entry(self, kind: str) -> None:
+        count = OFFSETS_PER_COMMIT_ENTRY_MAX + 1
+        async with self.group_and_gate(kind) as (services, gate):
+            rows = [OffsetRow(TOPIC, PartitionIndex(number % 2), Offset(number)) for number in range(count)]
+            said = iter([NONE, ErrorCode.unknown_member_id])
+            task = asyncio.ensure_future(commit_offsets(services, "g", rows, lambda _: next(said)))
+            await asyncio.sleep(0)
+            await leaving(services, kind)
+            gate.set()
+            assert await task == [NONE] * (count - 1) + [ErrorCode.unknown_member_id]
 
 
 class TestALedgerThatIsAway:
