@@ -21,6 +21,7 @@ from tests.compat.outcomes import Outcome, judge
 from tests.compat.report_card import CARD, write_card
 from tests.compat.suites import AGENTS, KAFKA, PEERS, Part, Suite
 from tests.compat.target import Target, penstock_target
+from tools.steps import SetupFailed
 
 
 def main() -> int:
@@ -39,6 +40,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted: everything is ended", file=sys.stderr)
         return 130
+    except SetupFailed as failure:
+        print(f"\n{failure}", file=sys.stderr)
+        return 1
     return 0 if is_passed else 1
 
 
