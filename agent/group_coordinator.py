@@ -234,6 +234,11 @@ class GroupCoordinator:
         if live is not None:
             self._lose(live, error_code)
 
+    def value(self, group_id: str) -> ClassicGroup | None:
+        """A group that is held here, as it is now: who has joined since the last generation is in it. None if not."""
+        live = self._current(group_id)
+        return None if live is None else live.machine.value()
+
     def protocol_type(self, group_id: str) -> str | None:
         """What the members of a group that is held here speak; None where it is not, or has none."""
         live = self._current(group_id)

@@ -35,15 +35,14 @@ def due_offsets(
     ]
     if not aged or not group.has_members:
         return aged
-    subscribed = subscribed_topics(group)
+    subscribed = subscribed_topics(group.value)
     if subscribed is None:
         return []
     return [(topic_id, partition) for topic_id, partition in aged if topic_names.get(topic_id) not in subscribed]
 
 
-def subscribed_topics(group: GroupState) -> frozenset[str] | None:
+def subscribed_topics(value: ClassicGroup | ConsumerGroup | None) -> frozenset[str] | None:
     """The names of the topics that members want to read; None where they say so in a way that is not known here."""
-    value = group.value
     match value:
         case None:
             return frozenset()

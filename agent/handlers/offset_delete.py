@@ -1,9 +1,11 @@
 """OffsetDelete 0: has a group forget how far it came in some partitions (KIP-496).
 
-What members subscribe to now is GROUP_SUBSCRIBED_TO_TOPIC; while a change of the group is on its way that is not known
-yet, and the client asks again (COORDINATOR_LOAD_IN_PROGRESS). A group whose members speak another protocol than
-consumers do is NON_EMPTY_GROUP. A barrier comes first (safety rule S4); what the group has not committed is no error.
-The answer comes once the entry is applied, under the coordinator's claim (safety rule S13).
+What members subscribe to is GROUP_SUBSCRIBED_TO_TOPIC: in the generation that is, or in what they joined with since.
+What the coordinator has decided of the group is waited for; where it is not applied in time, the client asks again
+(COORDINATOR_LOAD_IN_PROGRESS). A group whose members speak another protocol than consumers do is NON_EMPTY_GROUP. A
+barrier comes first (safety rule S4); what the group has not committed is no error. The answer comes once the entry is
+applied, under the coordinator's claim (safety rule S13).
+Differs from Kafka: what the first members of a group join with counts before there is a generation.
 Source: org.apache.kafka.server.KafkaApis.handleOffsetDeleteRequest,
 org.apache.kafka.coordinator.group.OffsetMetadataManager.deleteOffsets (Kafka 4.3).
 """
@@ -15,7 +17,9 @@ from agent.group_ledger import NotCoordinator
 from agent.handlers.entities import answer, request_body
 from agent.offset_commits import delete_offsets
 from agent.services import Request, Services
+from agent.topics import TopicError, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
+from coordinator.consumer_group_values import ConsumerGroup
 from coordinator.groups import ClassicGroup, GroupState
 from coordinator.offset_expiry import subscribed_topics
 from protocol.consumer_protocol import PROTOCOL_TYPE
@@ -49,19 +53,55 @@ async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
         await services.group_ledger.check_readable(group_id)
         if group_id not in services.state.groups:
             return ErrorCode.group_id_not_found
-        group = await services.group_ledger.claim(group_id)
+        await services.group_ledger.claim(group_id)
     except NotCoordinator as error:
         return error.error_code
-    if services.group_ledger.is_ahead(group_id):
-        return ErrorCode.coordinator_load_in_progress
-    is_other = isinstance(group.value, ClassicGroup) and group.value.protocol_type != PROTOCOL_TYPE
-    return ErrorCode.non_empty_group if is_other and group.has_members else group
+    error_code = await _settle(services, group_id)
+    if error_code is not ErrorCode.none:
+        return error_code
+    group = services.state.groups.get(group_id)
+    if group is None:
+        return ErrorCode.not_coordinator
+    return ErrorCode.non_empty_group if any(map(_speaks_otherwise, _values(services, group))) else group
+
+
+async def _settle(services: Services, group_id: str) -> ErrorCode:
+    """NONE once the ledger has all that was decided of the group."""
+    end_s = deadline_s(services.clock)
+    while services.group_ledger.is_ahead(group_id):
+        try:
+            error_code = await before(end_s, services.clock, services.group_ledger.settled(group_id))
+        except TopicError:
+            return ErrorCode.coordinator_load_in_progress
+        if error_code is not ErrorCode.none:
+            return error_code
+    return ErrorCode.none
+
+
+def _values(services: Services, group: GroupState) -> Sequence[ClassicGroup | ConsumerGroup]:
+    """The group as the ledger has it, and as its live part is ahead of that."""
+    return [value for value in (group.value, services.groups.value(group.group_id)) if value is not None]
+
+
+def _speaks_otherwise(value: ClassicGroup | ConsumerGroup) -> bool:
+    return isinstance(value, ClassicGroup) and bool(value.members) and value.protocol_type != PROTOCOL_TYPE
+
+
+def _subscribed(services: Services, group: GroupState) -> frozenset[str] | None:
+    """The topics whose offsets stay; None where all do."""
+    subscribed: frozenset[str] = frozenset()
+    for value in _values(services, group):
+        topics = subscribed_topics(value)
+        if topics is None:
+            return None
+        subscribed |= topics
+    return subscribed
 
 
 async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list[dict[str, Any]], list[Partition]]:
     """The rows of the answer, and the partitions whose offsets may go."""
     turns = Turns(services.clock)
-    subscribed = subscribed_topics(group)
+    subscribed = _subscribed(services, group)
     topics: list[dict[str, Any]] = []
     dropped: list[Partition] = []
     for topic in body.topics:

@@ -138,15 +138,15 @@ def test_an_offset_that_says_itself_how_long_it_is_kept_goes_by_that() -> None:
 class TestSubscriptions:
     def test_those_of_all_members_count(self) -> None:
         both = classic(SUBSCRIBED_TO_T, SUBSCRIBED_TO_T.replace(b"t", b"u"))
-        assert subscribed_topics(group(both)) == {"t", "u"}
-        assert subscribed_topics(group(consumers("t", "v", regex="u.*"))) == {"t", "v", "u", "uu"}
+        assert subscribed_topics(both) == {"t", "u"}
+        assert subscribed_topics(consumers("t", "v", regex="u.*")) == {"t", "v", "u", "uu"}
 
     @pytest.mark.parametrize("value", [None, classic(), classic(kind="connect"), ConsumerGroup()])
     def test_where_nobody_is_there_is_none(self, value: ClassicGroup | ConsumerGroup | None) -> None:
-        assert subscribed_topics(group(value)) == frozenset()
+        assert subscribed_topics(value) == frozenset()
 
     def test_what_other_protocols_say_is_not_known(self) -> None:
-        assert subscribed_topics(group(classic(SUBSCRIBED_TO_T, kind="connect"))) is None
+        assert subscribed_topics(classic(SUBSCRIBED_TO_T, kind="connect")) is None
 
     def test_a_member_without_the_groups_protocol_makes_them_unknown(self) -> None:
         value = classic(SUBSCRIBED_TO_T)
@@ -158,4 +158,4 @@ class TestSubscriptions:
             members=value.members,
             is_synced=True,
         )
-        assert subscribed_topics(group(unknown)) is None
+        assert subscribed_topics(unknown) is None

@@ -12,9 +12,10 @@ import pytest
 from agent.group_ledger import OffsetRow
 from agent.handlers import offset_fetch
 from agent.handlers.offset_fetch import member_error
+from agent.live_group import next_ticket
 from agent.offset_commits import commit_offsets, is_too_long
 from agent.services import Services
-from coordinator.classic_messages import Leaver
+from coordinator.classic_messages import Join, Leaver
 from coordinator.consumer_group_values import (
     ClassicProtocols,
     ConsumerGroup,
@@ -43,6 +44,20 @@ SUBSCRIBED = replace(member(), protocols=(("range", b"\0\0\0\0\0\1\0\1t\xff\xff\
 """To the topic `t`."""
 NO_ID = UUID(int=5)
 SECONDS_MAX = 10.0
+A_JOIN = Join(
+    ticket=next_ticket(),
+    member_id="",
+    member_id_new="new",
+    group_instance_id=None,
+    client_id="c",
+    client_host="/127.0.0.1",
+    protocol_type="consumer",
+    protocols=SUBSCRIBED.protocols,
+    rebalance_timeout_ms=10_000,
+    session_timeout_ms=10_000,
+    needs_known_id=False,
+    may_skip_assignment=True,
+)
 
 
 @asynccontextmanager
@@ -421,6 +436,48 @@ class TestDelete:
             named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
             answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
             assert (answer.error_code, answer.topics) == (ErrorCode.coordinator_load_in_progress, ())
+
+    @pytest.mark.parametrize("is_taken", [True, False])
+    async def test_a_change_of_the_group_that_is_on_its_way_is_waited_for(self, *, is_taken: bool) -> None:
+        async with serving() as services, asyncio.timeout(SECONDS_MAX):
+            await commit(services, {0: 5})
+            gate = asyncio.Event()
+
+            async def gated(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+                await gate.wait()
+                return Fate.APPLIED
+
+            ledger_of(services).fate_of_append = gated
+            if not is_taken:
+                services.writer.submit(ClaimGroups(group_ids=("g",)))
+            services.group_ledger.write("g", generation(1, SUBSCRIBED))
+            named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+            asked = asyncio.ensure_future(ask(services, OFFSET_DELETE, 0, group_id="g", topics=named))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not asked.done()
+            gate.set()
+            if is_taken:
+                assert codes_of(await asked) == [ErrorCode.group_subscribed_to_topic]
+            else:
+                assert (await asked).error_code is ErrorCode.not_coordinator
+            assert offsets_of(await told(services)) == {0: 5}
+
+    @pytest.mark.parametrize(
+        ("protocol_type", "told_code"),
+        [("consumer", ErrorCode.group_subscribed_to_topic), ("connect", ErrorCode.non_empty_group)],
+    )
+    async def test_what_members_join_with_counts_before_their_generation_begins(
+        self, protocol_type: str, told_code: ErrorCode
+    ) -> None:
+        async with serving() as services:
+            await commit(services, {0: 5})
+            await services.groups.join("g", replace(A_JOIN, protocol_type=protocol_type))
+            named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+            answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
+            codes = [answer.error_code, *(each.error_code for topic in answer.topics for each in topic.partitions)]
+            assert [code for code in codes if code is not NONE] == [told_code]
+            assert offsets_of(await told(services)) == {0: 5}
 
     async def test_a_group_of_another_protocol_keeps_its_offsets_while_it_has_members(self) -> None:
         async with serving() as services:
