@@ -24,7 +24,7 @@ from agent.live_group import LiveGroup
 from agent.metadata_loop import MetadataLoop
 from agent.turns import Turns
 from coordinator.broker_configs import broker_value
-from coordinator.classic_group import NO_GROUP, LiveClassicGroup
+from coordinator.classic_group import LiveClassicGroup
 from coordinator.classic_messages import (
     NO_MEMBER_ID,
     Description,
@@ -35,7 +35,7 @@ from coordinator.classic_messages import (
     Sync,
     SyncAnswer,
 )
-from coordinator.groups import ClassicGroup, GroupState
+from coordinator.groups import NO_GROUP, ClassicGroup, GroupState
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CLASSIC_MEMBERS_MAX,
@@ -184,13 +184,14 @@ class GroupCoordinator:
         """Whether offsets may be committed in that name, for a group that this agent has claimed.
 
         What is committed upon it has to go to the ledger in the same turn: then it stands there behind all that the
-        answer follows from. An error may follow from what is not applied yet either: it is told once that is
-        (`offset_commits.refusal`). Source: org.apache.kafka.coordinator.group.OffsetMetadataManager.validateOffsetCommit.
+        answer follows from. An error may follow from what is not applied yet either, and is told once that is
+        (`offset_commits.refusal`). Source: org.apache.kafka.coordinator.group.OffsetMetadataManager
+        .validateOffsetCommit.
         """
         group = self._metadata.state.groups.get(group_id)
         if group is None or self._is_stopped or not self._ledger.is_mine(group_id):
             return ErrorCode.not_coordinator
-        if group.is_vacant and group_id not in self._live and generation >= 0:
+        if generation >= 0 and group.is_vacant and not self._is_joined(group_id):
             is_told = api_version >= GROUP_ID_NOT_FOUND_SINCE
             return ErrorCode.group_id_not_found if is_told else ErrorCode.illegal_generation
         try:
@@ -233,6 +234,19 @@ class GroupCoordinator:
         live = self._live.get(group_id)
         if live is not None:
             self._lose(live, error_code)
+
+    def is_there(self, group_id: str) -> bool:
+        """Whether there is such a group to clients, behind a barrier (S4): in the ledger, or joined just now.
+
+        Raises `NotCoordinator`.
+        """
+        is_known = self._ledger.readable(group_id) is not None
+        return is_known or self._is_joined(group_id) or self._consumers_of(group_id) is not None
+
+    def _is_joined(self, group_id: str) -> bool:
+        """Whether somebody joins a group here, of which the ledger may have nothing yet."""
+        live = self._current(group_id)
+        return live is not None and not live.is_idle
 
     def value(self, group_id: str) -> ClassicGroup | None:
         """A group that is held here, as it is now: who has joined since the last generation is in it. None if not."""

@@ -94,8 +94,9 @@ class OffsetExpiry:
         turns = Turns(self._clock)
         now_s = self._clock.monotonic_s()
         found: dict[str, tuple[int, float]] = {}
-        for group_id, group in list(self._metadata.state.groups.items()):
-            if group.is_vacant:
+        for group_id in tuple(self._metadata.state.vacant_groups):
+            group = self._metadata.state.groups.get(group_id)
+            if group is not None and group.is_vacant:
                 epoch, since_s = self._vacant.get(group_id, (group.claim_epoch, now_s))
                 found[group_id] = group.claim_epoch, since_s if epoch == group.claim_epoch else now_s
             await turns.row()

@@ -3,7 +3,8 @@
 Rule: a group is changed by its coordinator alone: the session that claimed it last, under that claim's epoch, and a
 claim is given only to the session that rendezvous hashing names over the live sessions at that position, zones ignored
 (safety rule S13). Whether members may do what they ask for was judged by the coordinator before; that what it judged by
-is still so, is judged here, by claim and version.
+is still so, is judged here, by claim and version. A group that is nothing but a claim is there for its coordinator
+alone, and counts for nothing: any client can have one claimed. There is room for so many of these, the newest.
 """
 
 from typing import assert_never
@@ -22,12 +23,12 @@ from coordinator.group_commands import (
     WriteClassicGroup,
     WriteConsumerGroup,
 )
-from coordinator.groups import ClassicGroup, CommittedOffset, GroupState, generation_of, group_key
+from coordinator.groups import NO_GROUP, ClassicGroup, CommittedOffset, GroupState, generation_of, group_key
 from coordinator.offset_expiry import due_offsets
 from coordinator.rendezvous import owners_of
 from coordinator.state import NO_TIME, ClusterState
 from protocol.errors import ErrorCode
-from protocol.limits import GROUPS_MAX
+from protocol.limits import GROUPS_MAX, VACANT_GROUPS_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
 
 NO_EPOCH = -1
@@ -70,7 +71,7 @@ def claim_groups(state: ClusterState, session_id: SessionId, command: ClaimGroup
 def _claim_error(state: ClusterState, session_id: SessionId, group_id: str, owner: SessionId | None) -> ErrorCode:
     if owner != session_id:
         return ErrorCode.not_coordinator
-    if group_id not in state.groups and len(state.groups) >= GROUPS_MAX:
+    if group_id not in state.groups and len(state.groups) - len(state.vacant_groups) >= GROUPS_MAX:
         return ErrorCode.group_max_size_reached
     return ErrorCode.none
 
@@ -80,10 +81,20 @@ def _claim(state: ClusterState, session_id: SessionId, group_id: str) -> int:
     epoch = state.group_claims_count
     group = state.groups.get(group_id)
     if group is None:
-        state.groups[group_id] = GroupState(group_id=group_id, claim_epoch=epoch, claimed_by=session_id)
+        group = state.groups[group_id] = GroupState(group_id=group_id, claim_epoch=epoch, claimed_by=session_id)
     else:
         group.claim_epoch, group.claimed_by = epoch, session_id
+    if group.is_vacant:
+        state.vacant_groups.pop(group_id, None)
+        state.vacant_groups[group_id] = None
+        if len(state.vacant_groups) > VACANT_GROUPS_MAX:
+            _forget(state, next(iter(state.vacant_groups)))
     return epoch
+
+
+def _forget(state: ClusterState, group_id: str) -> None:
+    del state.groups[group_id]
+    state.vacant_groups.pop(group_id, None)
 
 
 def write_classic_group(state: ClusterState, session_id: SessionId, command: WriteClassicGroup) -> Outcome:
@@ -128,6 +139,7 @@ def _check_generation(group: GroupState, generation: int) -> Refused | None:
 
 def _written(state: ClusterState, group: GroupState, value: ClassicGroup | ConsumerGroup, *, had_members: bool) -> None:
     """The group's members are what `value` says; a group that never had any counts as having had some."""
+    state.vacant_groups.pop(group.group_id, None)
     group.value = value
     group.version += 1
     if group.has_members:
@@ -157,6 +169,7 @@ def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOf
         elif topic is None or index >= len(topic.partitions):
             error_codes.append(int(ErrorCode.unknown_topic_or_partition))
         else:
+            state.vacant_groups.pop(group.group_id, None)
             group.offsets.setdefault(topic.topic_id, {})[PartitionIndex(index)] = CommittedOffset(
                 Offset(offset), leader_epoch, note, now_ms, None if retention_ms < 0 else retention_ms
             )
@@ -169,9 +182,18 @@ def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOf
     group = _claimed(state, session_id, command.group_id, command.claim_epoch)
     if isinstance(group, Refused):
         return group
+    had_offsets = bool(group.offsets)
     for topic_id, partition in command.partitions:
         _drop(group, topic_id, partition)
+    if had_offsets:
+        _stay(state, group)
     return Done()
+
+
+def _stay(state: ClusterState, group: GroupState) -> None:
+    """A group that lost its last offset is there until it expires: without members it is a classic one, as in Kafka."""
+    if group.is_vacant:
+        group.value, group.empty_since_ms = NO_GROUP, _now_ms(state)
 
 
 def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGroup) -> Outcome:
@@ -181,7 +203,7 @@ def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGrou
         return group
     if group.has_members:
         return Refused(error_code=ErrorCode.non_empty_group, reason=f"group {group.group_id!r} has members")
-    del state.groups[command.group_id]
+    _forget(state, command.group_id)
     return Done()
 
 
@@ -200,7 +222,7 @@ def expire_offsets(state: ClusterState, command: ExpireOffsets) -> Outcome:
         for topic_id, partition in due_offsets(group, names, now_ms, command.retention_ms):
             _drop(group, topic_id, partition)
         if not group.offsets and not group.has_members:
-            del state.groups[group_id]
+            _forget(state, group_id)
     return Done()
 
 
@@ -222,7 +244,8 @@ def _stamp_untimed(group: GroupState, now_ms: Milliseconds) -> None:
 def forget_topic(state: ClusterState, topic_id: TopicId) -> None:
     """The topic is deleted, and with it what groups committed for it."""
     for group in state.groups.values():
-        group.offsets.pop(topic_id, None)
+        if group.offsets.pop(topic_id, None) is not None:
+            _stay(state, group)
 
 
 def _drop(group: GroupState, topic_id: TopicId, partition: PartitionIndex) -> None:

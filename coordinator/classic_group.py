@@ -18,7 +18,6 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager (classicGroup* m
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from coordinator.classic_members import LiveMember, Members, member_of, size_of
 from coordinator.classic_messages import (
@@ -45,9 +44,6 @@ from protocol.limits import (
     CLASSIC_PENDING_MEMBERS_MAX,
     CLASSIC_REBALANCE_SECONDS_MIN,
 )
-
-NO_GROUP: Final = ClassicGroup(generation=0, protocol_type="", protocol=None, leader=None, members=(), is_synced=True)
-"""What a group is before anybody joined."""
 
 
 class LiveClassicGroup:

@@ -6,9 +6,9 @@ at apply: `NO_TIME` where nobody told the time then, until somebody does (safety
 Source of the ideas: org.apache.kafka.coordinator.group.modern and .classic (Kafka 4.3).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator.consumer_group_values import ConsumerGroup
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
@@ -50,6 +50,10 @@ class ClassicGroup:
     """The members have to join again, whoever coordinates them: partitions of some that left are nobody's."""
 
 
+NO_GROUP: Final = ClassicGroup(generation=0, protocol_type="", protocol=None, leader=None, members=(), is_synced=True)
+"""What a group is before anybody joined."""
+
+
 class CommittedOffset(NamedTuple):
     """How far a group has come in one partition."""
 
@@ -71,7 +75,7 @@ class GroupState:
     version: int = 0
     """How often `value` was written."""
     value: ClassicGroup | ConsumerGroup | None = None
-    """None where nobody ever joined: offsets alone."""
+    """None where nobody ever joined: offsets alone, of which the last was not taken away."""
     offsets: dict[TopicId, dict[PartitionIndex, CommittedOffset]] = field(
         default_factory=dict[TopicId, dict[PartitionIndex, CommittedOffset]]
     )
@@ -81,12 +85,18 @@ class GroupState:
 
     @property
     def is_vacant(self) -> bool:
-        """Nothing but a claim: to clients there is no such group."""
+        """Nothing but a claim, and never more: to clients there is no such group."""
         return self.value is None and not self.offsets
 
     @property
     def has_members(self) -> bool:
         return self.value is not None and bool(self.value.members)
+
+
+def vacant_of(groups: Mapping[str, GroupState]) -> dict[str, None]:
+    """The ids of those that are nothing but a claim, the oldest claim first."""
+    vacant = [group for group in groups.values() if group.is_vacant]
+    return dict.fromkeys(group.group_id for group in sorted(vacant, key=lambda group: group.claim_epoch))
 
 
 def generation_of(value: ClassicGroup | ConsumerGroup) -> int:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from coordinator.admin_wire import quota_entity
-from coordinator.groups import ClassicGroup, GroupState
+from coordinator.groups import ClassicGroup, GroupState, vacant_of
 from coordinator.log import LedgerCorrupt
 from coordinator.state import ClusterState, PartitionState, TopicState
 from coordinator.topic_names import shape
@@ -137,6 +137,8 @@ def _groups(state: ClusterState) -> Iterator[str]:
     epochs = Counter(group.claim_epoch for group in state.groups.values())
     if epochs and (max(epochs.values()) > 1 or max(epochs) > state.group_claims_count):
         yield f"of {state.group_claims_count} claims groups have {sorted(epochs.elements())}"
+    if list(state.vacant_groups) != list(vacant_of(state.groups)):
+        yield f"vacant groups are listed as {list(state.vacant_groups)}, and are {list(vacant_of(state.groups))}"
     for group_id, group in state.groups.items():
         for fault in _group(state, group_id, group):
             yield f"group {group_id!r}: {fault}"

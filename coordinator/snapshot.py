@@ -26,6 +26,7 @@ from coordinator.admin_wire import (
 from coordinator.chunk_index import COLUMN_TYPES, ChunkIndex
 from coordinator.commands import Endpoint
 from coordinator.group_wire import WIRE_SHAPES, WireGroup, group_to_wire
+from coordinator.groups import vacant_of
 from coordinator.log import LedgerCorrupt
 from coordinator.state import (
     NO_TIME,
@@ -314,6 +315,7 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         )
         for object_id, key, kind, object_bytes, references in wire.objects
     }
+    groups = {group.group_id: group.group() for group in wire.groups}
     state = ClusterState(
         cluster_id=wire.cluster_id,
         incarnation=wire.incarnation,
@@ -329,7 +331,8 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         housekeeper=None if wire.housekeeper is None else SessionId(wire.housekeeper),
         housekeeper_epoch=wire.housekeeper_epoch,
         comparison=_to_comparison(wire.comparison),
-        groups={group.group_id: group.group() for group in wire.groups},
+        groups=groups,
+        vacant_groups=vacant_of(groups),
         group_claims_count=wire.group_claims_count,
         broker_configs=configs_from_wire(wire.broker_configs),
         group_configs=configs_from_wire(wire.group_configs),

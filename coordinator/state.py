@@ -119,6 +119,8 @@ class ClusterState:
     comparison: DigestComparison | None = None
     """The newest comparison of digests; None before the first."""
     groups: dict[str, GroupState] = field(default_factory=dict[str, GroupState])
+    vacant_groups: dict[str, None] = field(default_factory=dict[str, None])
+    """Those of them that are nothing but a claim, the oldest claim first. Follows from them."""
     group_claims_count: int = 0
     """Claims of groups that were ever given: the newest one's epoch (safety rule S13)."""
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])

@@ -240,7 +240,10 @@ QUOTA_NAME_CHARS_MAX = 1_000
 
 # Groups.
 GROUPS_MAX = 100_000
-"""Groups of a cluster, those without members too."""
+"""Groups of a cluster, those without members too; of those that are claimed just now some more may come to be."""
+VACANT_GROUPS_MAX = 20_000
+"""Groups that are nothing but a claim; one more, and the oldest is dropped. A group is one until its first members have
+joined, some seconds: so many are not invented in that time."""
 OFFSETS_PER_ENTRY_MAX = 10_000
 """Committed offsets in an entry that can be read."""
 OFFSETS_PER_COMMIT_ENTRY_MAX = 2_000
@@ -301,6 +304,19 @@ CONSUMER_GROUP_REGEXES_MAX = 1_000
 """Different expressions of one group; each is held against every topic."""
 CONSUMER_GROUP_MEMBER_BYTES_MAX = 128 * KIB
 """What one member of a consumer group may tell of itself, its topics included: it is in one ledger entry."""
+CONSUMER_GROUP_REGEXES_BYTES_MAX = 128 * KIB
+"""All of them together, each counted once: when their members go, one entry names all of them."""
+CONSUMER_GROUP_NAMES_BYTES_MAX = 4 * MIB
+"""Names of topics that all expressions of a group match: each is kept with its own, in every agent."""
+CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX = 256 * KIB
+"""Such names that are in one entry; those of a single expression may be more, as long as they fit once compressed."""
+CONSUMER_GROUP_CHANGE_BYTES_MAX = LEDGER_ENTRY_BYTES_MAX - 2 * GROUP_ID_BYTES_MAX
+"""What a change of a consumer group may take in its entry, after compression; the rest is the group's id and the
+time."""
+CONSUMER_GROUP_TARGETS_BYTES_MAX = CONSUMER_GROUP_CHANGE_BYTES_MAX - CONSUMER_GROUP_MEMBER_BYTES_MAX
+"""The same of a target assignment with what asked for it: the partitions that a member gets by it come on top."""
+CONSUMER_GROUP_GONE_BYTES_MAX = 128 * KIB
+"""Ids of silent members that one entry takes out of their group; a single one's may be longer."""
 GROUP_LATE_SECONDS_MAX = 1.0
 """A coordinator that is later than that with its members' time-outs gives them so long before they count as gone."""
 GROUP_CHECK_INTERVAL_S = 1.0

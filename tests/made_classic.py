@@ -2,10 +2,10 @@
 
 import itertools
 
-from coordinator.classic_group import NO_GROUP, LiveClassicGroup
+from coordinator.classic_group import LiveClassicGroup
 from coordinator.classic_messages import GroupLimits, Join, JoinAnswer, Leaver, Protocols, Sync, SyncAnswer, Ticket
 from coordinator.classic_states import State
-from coordinator.groups import ClassicGroup
+from coordinator.groups import NO_GROUP, ClassicGroup
 from protocol.errors import ErrorCode
 
 RANGE: Protocols = (("range", b"topics"),)

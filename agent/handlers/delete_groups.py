@@ -57,10 +57,9 @@ async def _barrier(services: Services) -> bool:
 def _look_up(services: Services, group_id: str) -> ErrorCode:
     """NONE where the group is there, and may be this agent's to delete."""
     try:
-        services.group_ledger.readable(group_id)
+        return ErrorCode.none if services.groups.is_there(group_id) else ErrorCode.group_id_not_found
     except NotCoordinator as error:
         return error.error_code
-    return ErrorCode.none if group_id in services.state.groups else ErrorCode.group_id_not_found
 
 
 async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:

@@ -51,7 +51,7 @@ async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
         return ErrorCode.invalid_group_id
     try:
         await services.group_ledger.check_readable(group_id)
-        if group_id not in services.state.groups:
+        if not services.groups.is_there(group_id):
             return ErrorCode.group_id_not_found
         await services.group_ledger.claim(group_id)
     except NotCoordinator as error:

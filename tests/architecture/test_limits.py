@@ -196,6 +196,7 @@ def test_committed_offsets_of_one_entry_fit_into_it() -> None:
     assert of_rows + of_metadata + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
     assert limits.OFFSETS_PER_COMMIT_ENTRY_MAX <= limits.OFFSETS_PER_ENTRY_MAX
     assert limits.GROUP_IDS_PER_CLAIM_MAX * limits.GROUP_ID_BYTES_MAX < limits.LEDGER_ENTRY_BYTES_MAX
+    assert limits.GROUP_IDS_PER_CLAIM_MAX <= limits.VACANT_GROUPS_MAX <= limits.GROUPS_MAX
     of_ids = limits.EXPIRING_GROUP_CHARS_PER_ENTRY_MAX * utf_8_bytes_of_most
     assert of_ids + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
 
@@ -204,6 +205,21 @@ def test_what_a_member_of_a_consumer_group_tells_fits_into_an_entry() -> None:
     with_its_topics_once_more = 2 * limits.CONSUMER_GROUP_MEMBER_BYTES_MAX
     assert with_its_topics_once_more < limits.LEDGER_ENTRY_BYTES_MAX
     assert limits.CONSUMER_GROUP_REGEX_CHARS_MAX < limits.CONSUMER_GROUP_MEMBER_BYTES_MAX
+    assert 2 * limits.CONSUMER_GROUP_MEMBER_BYTES_MAX < limits.CONSUMER_GROUP_CHANGE_BYTES_MAX
+    assert limits.CONSUMER_GROUP_CHANGE_BYTES_MAX < limits.LEDGER_ENTRY_BYTES_MAX - limits.GROUP_ID_BYTES_MAX
+    assert limits.CONSUMER_GROUP_MEMBER_BYTES_MAX < limits.CONSUMER_GROUP_TARGETS_BYTES_MAX
+
+
+def test_those_who_leave_a_consumer_group_at_once_fit_into_an_entry_with_their_expressions() -> None:
+    gone = limits.CONSUMER_GROUP_GONE_BYTES_MAX + limits.CONSUMER_GROUP_REGEXES_BYTES_MAX
+    assert gone < limits.CONSUMER_GROUP_CHANGE_BYTES_MAX
+    assert limits.CONSUMER_GROUP_MEMBER_BYTES_MAX <= limits.CONSUMER_GROUP_GONE_BYTES_MAX
+
+
+def test_what_an_expression_matches_fits_into_an_entry_with_what_else_is_looked_up() -> None:
+    assert limits.CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX < limits.CONSUMER_GROUP_CHANGE_BYTES_MAX
+    assert limits.CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX < limits.CONSUMER_GROUP_NAMES_BYTES_MAX
+    assert limits.CONSUMER_GROUP_NAMES_BYTES_MAX < limits.LEDGER_ENTRY_UNPACKED_BYTES_MAX
 
 
 def test_a_group_can_be_told_all_that_it_committed() -> None:

@@ -8,9 +8,9 @@ goes on from what was written.
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.classic_group import NO_GROUP
 from coordinator.classic_messages import Leaver, Protocols, Ticket
 from coordinator.classic_states import State
+from coordinator.groups import NO_GROUP
 from protocol.errors import ErrorCode
 from tests.made_classic import Room
 

@@ -11,11 +11,11 @@ from agent import consumer_groups
 from agent.group_ledger import GroupLedger
 from agent.live_group import LiveGroup
 from coordinator import apply_groups
-from coordinator.classic_group import NO_GROUP, LiveClassicGroup
+from coordinator.classic_group import LiveClassicGroup
 from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_copy import GroupCopy
 from coordinator.consumer_group_values import ConsumerGroup
-from coordinator.groups import GroupState
+from coordinator.groups import NO_GROUP, GroupState
 from coordinator.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import SessionId

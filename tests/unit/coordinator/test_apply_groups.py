@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.apply_groups import claim_groups
 from coordinator.commands import Command, DeleteTopic, Done, Outcome, Refused, StartDrain
 from coordinator.group_commands import (
     ClaimGroups,
@@ -15,12 +16,12 @@ from coordinator.group_commands import (
     WriteClassicGroup,
     WriteConsumerGroup,
 )
-from coordinator.groups import ClassicGroup, CommittedOffset, GroupState, count_offsets, group_key
+from coordinator.groups import NO_GROUP, ClassicGroup, CommittedOffset, GroupState, count_offsets, group_key
 from coordinator.rendezvous import owner_of
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state import NO_TIME
 from protocol.errors import ErrorCode
-from protocol.limits import GROUPS_MAX
+from protocol.limits import GROUP_IDS_PER_CLAIM_MAX, GROUPS_MAX, VACANT_GROUPS_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
 from tests.made_commands import TOPIC, Cluster, create, start
 from tests.made_groups import JOINED, generation, member, offsets
@@ -132,9 +133,35 @@ class TestS13GroupClaims:
         assert groups.group(name).offsets == {}
 
     def test_the_number_of_groups_is_bounded(self, groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert GROUPS_MAX > 1
         monkeypatch.setattr("coordinator.apply_groups.GROUPS_MAX", 1)
-        assert groups.claim("a", "b", "a").error_codes == (0, ErrorCode.group_max_size_reached, 0)
+        groups.claim("g")
+        groups.commit(5)
+        assert groups.claim("a", "g").error_codes == (ErrorCode.group_max_size_reached, 0)
+
+    def test_groups_that_are_nothing_but_a_claim_keep_no_other_out(
+        self, groups: Groups, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("coordinator.apply_groups.GROUPS_MAX", 2)
+        monkeypatch.setattr("coordinator.apply_groups.VACANT_GROUPS_MAX", 3)
+        groups.claim("g", "h")
+        groups.commit(5)
+        for number in range(20):
+            assert groups.claim(f"invented-{number}", "h").error_codes == (0, 0)
+        assert sorted(groups.state.groups) == ["g", "h", "invented-18", "invented-19"]
+        groups.commit(5, "h")
+        assert list(groups.state.vacant_groups) == ["invented-18", "invented-19"]
+        assert groups.claim("i").error_codes == (ErrorCode.group_max_size_reached,)
+
+    def test_more_invented_ids_than_there_may_be_groups_do_not_keep_a_real_one_out(self, groups: Groups) -> None:
+        groups.claim("g")
+        groups.commit(5)
+        for first in range(0, GROUPS_MAX + GROUP_IDS_PER_CLAIM_MAX, GROUP_IDS_PER_CLAIM_MAX):
+            invented = tuple(f"invented-{number}" for number in range(first, first + GROUP_IDS_PER_CLAIM_MAX))
+            claim_groups(groups.state, SessionId(1), ClaimGroups(group_ids=invented))
+        assert len(groups.state.groups) == 1 + VACANT_GROUPS_MAX
+        assert groups.claim("real").error_codes == (0,)
+        assert groups.commit(6, "real") == 0
+        assert groups.committed() is not None
 
 
 def digest_of_groups(groups: Groups) -> list[object]:
@@ -230,14 +257,23 @@ class TestOffsets:
         groups.claim("g", "h")
         groups.commit(5)
         groups.commit(6, "h")
+        groups.write(generation(1, member()), "h")
+        groups.claim("vacant")
         groups.do(DeleteTopic(topic_id=TOPIC))
         assert count_offsets(groups.state.groups.values()) == 0
+        assert [groups.group(name).value for name in ("g", "h", "vacant")] == [NO_GROUP, generation(1, member()), None]
 
     def test_offsets_can_be_deleted_one_by_one(self, groups: Groups) -> None:
         (epoch,) = groups.claim("g").claim_epochs
         groups.commit(5)
         command = DeleteOffsets(group_id="g", claim_epoch=epoch, partitions=((TOPIC, FIRST), (TOPIC, FIRST)))
         assert [groups.do(command), groups.do(command)] == [Done(), Done()]
+        assert (groups.group().value, groups.group().version) == (NO_GROUP, 0)
+        assert groups.write(generation(1, member())) == Done()
+
+    def test_a_claim_alone_is_no_group_though_offsets_are_deleted_that_it_never_had(self, groups: Groups) -> None:
+        (epoch,) = groups.claim("g").claim_epochs
+        assert groups.do(DeleteOffsets(group_id="g", claim_epoch=epoch, partitions=((TOPIC, FIRST),))) == Done()
         assert groups.group().is_vacant
 
     def test_the_other_offsets_of_a_topic_stay(self, groups: Groups) -> None:
@@ -261,12 +297,14 @@ class TestOffsets:
 
     def test_a_snapshot_keeps_everything(self, groups: Groups) -> None:
         groups.claim("g", "h", "i")
+        groups.claim("z", "a")
         groups.commit(5)
         groups.commit(6, "h", retention_ms=5)
         groups.write(generation(1, member("a"), member("b")))
         groups.do(WriteConsumerGroup(group_id="i", claim_epoch=3, version=0, change=JOINED))
         read = decode_snapshot(encode_snapshot(groups.state))
-        assert (read.groups, read.group_claims_count) == (groups.state.groups, 3)
+        assert (read.groups, read.group_claims_count) == (groups.state.groups, 5)
+        assert list(read.vacant_groups) == list(groups.state.vacant_groups) == ["z", "a"]
         assert digest(read) == digest(groups.state)
 
 

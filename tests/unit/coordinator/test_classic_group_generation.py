@@ -6,9 +6,10 @@ named KIP.
 
 import pytest
 
-from coordinator.classic_group import NO_GROUP, LiveClassicGroup
+from coordinator.classic_group import LiveClassicGroup
 from coordinator.classic_messages import GroupLimits
 from coordinator.classic_states import State
+from coordinator.groups import NO_GROUP
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_ASSIGNMENTS_BYTES_MAX
 from tests.made_classic import DELAY_MS, REBALANCE_MS, SESSION_MS, Room, completing, preparing, stable

@@ -38,7 +38,7 @@ from tests.unit.agent.handlers.asking import ask
 from tests.unit.agent.ledger_parts import ManualClock
 
 OFFSET_COMMIT, OFFSET_FETCH, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 42, 47
-CONSUMER_HEARTBEAT = 68
+DESCRIBE_GROUPS, LIST_GROUPS, CONSUMER_HEARTBEAT = 15, 16, 68
 NONE = ErrorCode.none
 SUBSCRIBED = replace(member(), protocols=(("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"),))
 """To the topic `t`."""
@@ -503,6 +503,33 @@ class TestDelete:
             ]
             again = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
             assert again.error_code is ErrorCode.group_id_not_found
+
+    async def test_a_group_that_is_only_a_claim_does_not_exist(self) -> None:
+        async with serving() as services:
+            await services.group_ledger.claim("g")
+            before = services.state.position
+            not_found = ErrorCode.group_id_not_found
+            assert (await ask(services, OFFSET_DELETE, 0, group_id="g", topics=[])).error_code is not_found
+            deleted = await ask(services, DELETE_GROUPS, 2, groups_names=["g"])
+            assert [each.error_code for each in deleted.results] == [not_found]
+            for version, (state, error_code) in {5: ("Dead", NONE), 6: ("Dead", not_found)}.items():
+                (group,) = (
+                    await ask(services, DESCRIBE_GROUPS, version, groups=["g"], include_authorized_operations=False)
+                ).groups
+                assert (group.group_state, group.error_code) == (state, error_code)
+            assert (await ask(services, LIST_GROUPS, 5, states_filter=[], types_filter=[])).groups == ()
+            found = await told(services, member_id="m1", member_epoch=3)
+            assert (found.error_code, found.topics) == (NONE, ())
+            assert await commit(services, {0: 1}, generation=3) == [(0, not_found)]
+            assert services.state.position == before
+
+    async def test_a_group_whose_first_members_join_is_there(self) -> None:
+        async with serving() as services:
+            await services.groups.join("g", A_JOIN)
+            assert (await ask(services, OFFSET_DELETE, 0, group_id="g", topics=[])).error_code is NONE
+            deleted = await ask(services, DELETE_GROUPS, 2, groups_names=["g"])
+            assert [each.error_code for each in deleted.results] == [ErrorCode.non_empty_group]
+            assert await commit(services, {0: 1}, generation=3) == [(0, ErrorCode.unknown_member_id)]
 
     async def test_more_partitions_than_an_entry_has_go_by_several(self) -> None:
         count = OFFSETS_PER_COMMIT_ENTRY_MAX + 1
