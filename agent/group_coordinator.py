@@ -179,7 +179,6 @@ class GroupCoordinator:
         group_instance_id: str | None,
         generation: int,
         api_version: int,
-        is_transactional: bool = False,
     ) -> ErrorCode:
         """Whether offsets may be committed in that name, for a group that this agent has claimed.
 
@@ -200,10 +199,7 @@ class GroupCoordinator:
             return not_yet.error_code
         if live is None:
             return ErrorCode.unknown_member_id
-        now_s = self._clock.monotonic_s()
-        return live.machine.check_commit(
-            member_id, group_instance_id, generation, is_transactional=is_transactional, now_s=now_s
-        )
+        return live.machine.check_commit(member_id, group_instance_id, generation, self._clock.monotonic_s())
 
     async def describe(self, group_id: str) -> Description | None:
         """A group that this agent may speak for, as it is now; None where it does not exist, or is not a classic one.

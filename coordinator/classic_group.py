@@ -288,25 +288,18 @@ class LiveClassicGroup:
         self._work.told.append(f"member {member_id} leaves: {leaver.reason}")
         return ErrorCode.none
 
-    def check_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool, now_s: float
-    ) -> ErrorCode:
+    def check_commit(self, member_id: str, group_instance_id: str | None, generation: int, now_s: float) -> ErrorCode:
         """Whether offsets may be committed in that member's name; that counts as being heard of.
 
         A negative generation is that of a tool, or of a consumer that assigns itself: only while nobody is a member.
         """
         if generation < 0 and self.state is State.EMPTY:
             return ErrorCode.none
-        if generation < 0 and member_id == NO_MEMBER_ID and group_instance_id is None:
-            # A transaction's commit did not always say who its consumer is (KIP-447).
-            return ErrorCode.none if is_transactional else ErrorCode.unknown_member_id
         error = self.members.check(member_id, group_instance_id)
         if error is not ErrorCode.none:
             return error
         if generation != self.generation:
             return ErrorCode.illegal_generation
-        if is_transactional:
-            return ErrorCode.none
         if self.state is State.COMPLETING:
             return ErrorCode.rebalance_in_progress
         self.members.by_id[member_id].still_heard_of(now_s)

@@ -109,10 +109,9 @@ class Room:
         *,
         generation: int | None = None,
         instance: str | None = None,
-        is_transactional: bool = False,
     ) -> ErrorCode:
         told = self.group.generation if generation is None else generation
-        return self.group.check_commit(member_id, instance, told, is_transactional=is_transactional, now_s=self.now_s)
+        return self.group.check_commit(member_id, instance, told, self.now_s)
 
     def wait(self, seconds: float) -> None:
         """Let time pass as a coordinator does: by each deadline that comes meanwhile."""

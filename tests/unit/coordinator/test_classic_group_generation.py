@@ -244,17 +244,6 @@ class TestCommits:
             room.wait(SESSION_S - 1)
             assert room.commit("a") is ErrorCode.none
 
-    def test_a_transaction_commits_whatever_the_state_but_keeps_nobody(self) -> None:
-        room = completing("a")
-        assert room.commit(generation=-1, is_transactional=True) is ErrorCode.none
-        assert room.commit("a", is_transactional=True) is ErrorCode.none
-        assert room.commit("a", generation=7, is_transactional=True) is ErrorCode.illegal_generation
-        room = stable("a")
-        room.wait(SESSION_S - 1)
-        room.commit("a", is_transactional=True)
-        room.wait(1)
-        assert room.is_in(State.EMPTY)
-
 
 class TestNextCoordinator:
     """A coordinator that is new goes on from what the ledger has."""
