@@ -27,7 +27,8 @@ from coordinator.broker_configs import broker_value
 from coordinator.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer
 from coordinator.commands import Done, Outcome
 from coordinator.config_types import split_list
-from coordinator.consumer_group import LiveConsumerGroup, commit_error
+from coordinator.consumer_group import LiveConsumerGroup
+from coordinator.consumer_group_commits import commit_error
 from coordinator.consumer_group_copy import FindTopic
 from coordinator.consumer_group_messages import (
     ConsumerGroupConfig,
@@ -376,6 +377,7 @@ class ConsumerGroups:
             if self._current(live.group_id) is live:
                 self._expire(live)
                 await self._resolve(live)
+                self._tell_problems(live)
         sessions = self._metadata.state.sessions
         agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
         if (agents != self._agents_seen or self._is_take_up_due) and not self._is_stopped:
@@ -405,6 +407,10 @@ class ConsumerGroups:
         if live.is_idle:
             self._lose(live)
 
+    def _tell_problems(self, live: HeldConsumerGroup) -> None:
+        for problem in live.group.problems.take():
+            log.warning("a consumer group has a problem", extra={"group": live.group_id, "problem": problem})
+
     def _look_at_names(self) -> None:
         """Give another number to another set of topic names, where any expression wants to know."""
         topics_at = self._metadata.state.topics_at
@@ -418,7 +424,8 @@ class ConsumerGroups:
     def _regexes_due(self, live: HeldConsumerGroup) -> list[str]:
         if not live.group.copy.has_regexes:
             return []
-        return live.group.regexes_due(
+        return live.group.regexes.due(
+            live.group.copy,
             self._config(live.group_id),
             self._clock.monotonic_s(),
             are_topics_new=live.names_seen != self._names_number,
@@ -431,8 +438,7 @@ class ConsumerGroups:
         live.names_seen = self._names_number
         found = await run_in_thread(matching, regexes, list(self._metadata.state.topic_ids))
         if self._current(live.group_id) is live:
-            change = live.group.put_resolved(found, self._topics, self._clock.monotonic_s())
-            if change is not None:
+            for change in live.group.regexes.put(live.group.copy, found, self._topics, self._clock.monotonic_s()):
                 live.write(change)
 
     async def _take_up(self) -> bool:

@@ -5,7 +5,6 @@ stands in the way downward is told to the operator, and the group stays one of t
 Source: GroupMetadataManager.getOrMaybeCreateConsumerGroup, validateOnlineUpgrade, validateOnlineDowngrade (Kafka 4.3).
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -27,8 +26,6 @@ from protocol.consumer_protocol import PROTOCOL_TYPE
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX, CONSUMER_GROUP_MEMBERS_MAX
 from protocol.types import TopicId
-
-log = logging.getLogger(__name__)
 
 
 class ClassicGroups(Protocol):
@@ -105,10 +102,7 @@ class GroupMigrations:
         try:
             return downgraded(group, leaving, self._name_of, is_rebalance_due=is_rebalance_due)
         except NotMigratable as error:
-            log.warning(
-                "a consumer group cannot become a classic one, and stays as it is",
-                extra={"group": live.group_id, "reason": str(error)},
-            )
+            live.problems.note(f"it cannot become a classic group, and stays as it is: {error}")
             return None
 
 

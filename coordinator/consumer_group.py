@@ -1,7 +1,8 @@
 """A live group of the consumer protocol (KIP-848): what its coordinator makes of heartbeats, leavings and silence.
 
 Rule: pure; time comes in as seconds of the coordinator's monotonic clock. A request that cannot be met raises
-`GroupRefusal` and leaves the group as it was, the session time-outs too. Otherwise the group changes at once, and the
+`GroupRefusal` and leaves the group as it was, the session time-outs too: so does one whose rows, or whose target
+assignment, do not fit into a ledger entry. Otherwise the group changes at once, and the
 rows of that are what the ledger has to take before the answer may be given. Who was heard of when is not durable: a new
 coordinator gives every member a whole session time-out.
 
@@ -11,8 +12,9 @@ one step towards it (`coordinator.consumer_group_reconciliation`).
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat, Kafka 4.3.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from coordinator.consumer_group_copy import FindTopic, GroupCopy
 from coordinator.consumer_group_messages import (
@@ -21,8 +23,12 @@ from coordinator.consumer_group_messages import (
     ConsumerHeartbeat,
     GroupRefusal,
     HeartbeatAnswer,
+    Problems,
+    too_large,
 )
 from coordinator.consumer_group_reconciliation import Aim, has_only, reconcile
+from coordinator.consumer_group_regexes import GroupRegexes
+from coordinator.consumer_group_size import fits
 from coordinator.consumer_group_values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -37,10 +43,10 @@ from coordinator.consumer_group_values import (
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX,
-    CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN,
-    CONSUMER_GROUP_REGEXES_MAX,
+    CONSUMER_GROUP_GONE_BYTES_MAX,
 )
-from protocol.types import PartitionIndex, TopicId
+
+T = TypeVar("T")
 
 
 class LiveConsumerGroup:
@@ -53,6 +59,8 @@ class LiveConsumerGroup:
         """
         self.group_id = group_id
         self.copy = GroupCopy(group, is_new=is_new)
+        self.problems = Problems()
+        self.regexes = GroupRegexes(group_id, self.problems)
         self.sessions: dict[str, float] = {}
         """When each member counts as gone that was heard of, or whose time began."""
         self.revocations: dict[str, tuple[int, float]] = {}
@@ -61,12 +69,14 @@ class LiveConsumerGroup:
         """By when members of the classic protocol must have joined again that were asked to."""
         self.syncs: dict[str, float] = {}
         """By when such members must have asked for their assignment that joined."""
-        self.regexes_resolved_s: float | None = None
-        """When expressions were last looked up."""
         self._assigned_s: float | None = None
         """When the last target assignment was made here."""
         self._assigned_rows = 0
         """Members and partitions that it was about."""
+        self._too_large_epoch: int | None = None
+        """The group epoch whose target assignment does not fit into an entry: it is not made again."""
+        self._before_request: list[Callable[[], None]] = []
+        """What puts deadlines back as they were before a request."""
         self._loaded_s = now_s
         self.due_s = now_s
         """`expired` has nothing to tell before."""
@@ -101,11 +111,8 @@ class LiveConsumerGroup:
                     ErrorCode.invalid_regular_expression,
                     f"SubscribedTopicRegex {member.subscribed_regex!r} cannot be read: {problem}",
                 )
-            if self.copy.regexes_count >= CONSUMER_GROUP_REGEXES_MAX:
-                raise GroupRefusal(
-                    ErrorCode.group_max_size_reached,
-                    f"group {self.group_id!r} subscribes to {CONSUMER_GROUP_REGEXES_MAX} expressions, that is the most",
-                )
+            self.regexes.check_room(self.copy, member.subscribed_regex)
+        self.regexes.check_match(member.subscribed_regex)
         after = self.admit(before, member, standing, replaced, request.owned, config, find_topic, now_s)
         self.reset_session(member.member_id, config.session_timeout_ms, now_s)
         is_full = (
@@ -120,7 +127,21 @@ class LiveConsumerGroup:
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             assigned=after.assigned if is_told else None,
         )
-        return answer, self.copy.take_change()
+        return answer, self.take_change()
+
+    def take_change(self) -> ConsumerGroupChange | None:
+        """The rows of what a request changed. Raises `GroupRefusal` where no ledger entry takes them."""
+        change = self.copy.pending()
+        if change is not None and not fits(change):
+            self._undo()
+            raise too_large(f"what this makes of group {self.group_id!r} does not fit into a ledger entry: {_REMEDY}")
+        return self.copy.take_change()
+
+    def _undo(self) -> None:
+        """Be what this was before the request."""
+        self.copy.undo()
+        for put_back in self._before_request:
+            put_back()
 
     def admit(
         self,
@@ -136,7 +157,12 @@ class LiveConsumerGroup:
         """Take over what a member says of itself, and take it a step towards its target; where it stands then.
 
         `before`: what it said of itself until now, or who stood in its place. `replaced`: the static member that goes.
+        Raises `GroupRefusal` where the target assignment that it asks for is too large. `take_change` follows.
         """
+        member_ids = [member.member_id] if replaced is None else [member.member_id, replaced.member_id]
+        timers = (self.sessions, self.joins, self.syncs)
+        self._before_request = [_putting_back(timer, member_id) for timer in timers for member_id in member_ids]
+        self._before_request += [_putting_back(self.revocations, member_id) for member_id in member_ids]
         is_same_regex = before is not None and before.subscribed_regex == member.subscribed_regex
         if replaced is not None:
             target = self.group.targets.get(replaced.member_id, ())
@@ -243,20 +269,32 @@ class LiveConsumerGroup:
         topics_hash = self.copy.topics_hash(find_topic)
         if is_wanted or topics_hash != self.group.topics_hash:
             self.copy.raise_epoch(topics_hash)
-        self._assign_if_due(config, find_topic, now_s)
+        self._assign_if_due(config, find_topic, now_s, is_asked=is_wanted)
 
-    def _assign_if_due(self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float) -> None:
+    def _assign_if_due(
+        self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float, *, is_asked: bool = False
+    ) -> None:
         """Compute the target assignment, but that of a large group not for every member that comes (KIP-1263).
 
+        One that does not fit into a ledger entry is refused to the member that asks for it. Where nobody does, as
+        topics have grown, all keep what they had, the operator is told, and it is not made again in this group epoch.
         Differs from Kafka, which lets small groups wait too. Members of the classic protocol would ask all the while.
         """
-        if self.group.epoch == self.group.target_epoch:
+        if self.group.epoch in (self.group.target_epoch, self._too_large_epoch):
             return
         is_early = self._assigned_s is not None and now_s < self._assigned_s + config.assignment_interval_ms / 1000
         if is_early and self._assigned_rows > CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX and not self.copy.has_classic:
             return
-        self._assigned_rows = self.copy.assign(self.copy.preferred_assignor(config.assignors[0]), find_topic)
-        self._assigned_s = now_s
+        rows_count = self.copy.assign(self.copy.preferred_assignor(config.assignors[0]), find_topic)
+        if rows_count is not None:
+            self._assigned_rows, self._assigned_s = rows_count, now_s
+        elif is_asked:
+            self._undo()
+            raise too_large(f"the assignment of group {self.group_id!r} would not fit into a ledger entry: {_REMEDY}")
+        else:
+            self._too_large_epoch = self.group.epoch
+        problem = f"its target assignment does not fit into a ledger entry, members keep what they have: {_REMEDY}"
+        self.problems.note(problem, is_so=rows_count is None)
 
     def assign(self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float) -> ConsumerGroupChange | None:
         """Compute the target assignment that waited for its time, if any."""
@@ -343,14 +381,24 @@ class LiveConsumerGroup:
         timers = (self.sessions, self.joins, self.syncs)
         gone = {member_id for timer in timers for member_id, deadline_s in timer.items() if deadline_s <= now_s}
         for member_id, (epoch, deadline_s) in list(self.revocations.items()):
-            if deadline_s <= now_s:
+            if deadline_s <= now_s and self.group.assignment(member_id).epoch == epoch:
+                gone.add(member_id)
+            elif deadline_s <= now_s:
                 del self.revocations[member_id]
-                if self.group.assignment(member_id).epoch == epoch:
-                    gone.add(member_id)
         deadlines = [deadline_s for timer in timers for deadline_s in timer.values()]
         deadlines += [deadline_s for _, deadline_s in self.revocations.values()]
         self.due_s = min((deadline_s for deadline_s in deadlines if deadline_s > now_s), default=float("inf"))
-        return sorted(gone)
+        return self._so_many_at_once(sorted(gone))
+
+    def _so_many_at_once(self, gone: list[str]) -> list[str]:
+        """Those whose ids one entry takes; the others' turn comes next."""
+        bytes_count = 0
+        for place, member_id in enumerate(gone):
+            bytes_count += len(member_id.encode())
+            if place and bytes_count > CONSUMER_GROUP_GONE_BYTES_MAX:
+                self.due_s = 0.0
+                return gone[:place]
+        return gone
 
     def reset_session(self, member_id: str, timeout_ms: int, now_s: float) -> None:
         """The member was heard of."""
@@ -370,41 +418,21 @@ class LiveConsumerGroup:
         deadlines[member_id] = deadline_s
         self.due_s = min(self.due_s, deadline_s)
 
-    # Regular expressions.
 
-    def regexes_due(self, config: ConsumerGroupConfig, now_s: float, *, are_topics_new: bool) -> list[str]:
-        """Expressions that are to be looked up now, all of the group at once, so that they cause one rebalance.
+_REMEDY = "let fewer members subscribe to fewer topics"
 
-        Source: maybeUpdateRegularExpressions.
-        """
-        regexes = self.copy.subscribed_regexes()
-        if not regexes:
-            return []
-        since_s = None if self.regexes_resolved_s is None else now_s - self.regexes_resolved_s
-        if since_s is not None and since_s <= CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN:
-            return []
-        is_unresolved = any(regex not in self.group.regexes for regex in regexes)
-        is_old = since_s is None or since_s * 1000 > config.regex_refresh_ms
-        return regexes if is_unresolved or are_topics_new or is_old else []
 
-    def put_resolved(
-        self, found: dict[str, tuple[str, ...]], find_topic: FindTopic, now_s: float
-    ) -> ConsumerGroupChange | None:
-        """Take in what expressions match. The group epoch rises where it is something else than before.
+def _putting_back(deadlines: dict[str, T], member_id: str) -> Callable[[], None]:
+    """What makes the member's deadline what it is now."""
+    before = deadlines.get(member_id)
 
-        Differs from Kafka: also where an expression that is new matches nothing. Its members may have had another one
-        before, and what that gave them would else be nobody's.
-        """
-        self.regexes_resolved_s = now_s
-        has_changed = False
-        for regex, names in sorted(found.items()):
-            if self.copy.regex_count(regex):
-                has_changed |= self.group.regexes.get(regex) != names
-                self.copy.put_regex(regex, names)
-        topics_hash = self.copy.topics_hash(find_topic)
-        if has_changed or topics_hash != self.group.topics_hash:
-            self.copy.raise_epoch(topics_hash)
-        return self.copy.take_change()
+    def put_back() -> None:
+        if before is None:
+            deadlines.pop(member_id, None)
+        else:
+            deadlines[member_id] = before
+
+    return put_back
 
 
 def _updated(before: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMember:
@@ -438,50 +466,3 @@ def _updated(before: ConsumerMember | None, request: ConsumerHeartbeat) -> Consu
 
 def _session_timeout_ms(member: ConsumerMember, config: ConsumerGroupConfig) -> int:
     return config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
-
-
-# Offsets.
-
-
-def commit_error(
-    group: ConsumerGroup,
-    *,
-    member_id: str,
-    epoch: int,
-    api_version: int,
-    partitions: Iterable[tuple[TopicId, PartitionIndex]],
-    is_transactional: bool = False,
-) -> ErrorCode:
-    """Whether a member may commit offsets of these partitions.
-
-    One of the consumer protocol may at an older epoch, as long as that is not older than the one at which it was given
-    each of them (KIP-1251).
-    Source: ConsumerGroup.validateOffsetCommit, createAssignmentEpochValidator.
-    """
-    if epoch < 0 and not group.members:
-        return ErrorCode.none
-    member = group.members.get(member_id)
-    if member is None:
-        return ErrorCode.unknown_member_id
-    if not is_transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
-        return ErrorCode.unsupported_version
-    standing = group.assignment(member_id)
-    if member.classic is not None:
-        return ErrorCode.none if epoch == standing.epoch else ErrorCode.illegal_generation
-    if epoch == standing.epoch or (epoch < standing.epoch and _had_all(standing, epoch, partitions)):
-        return ErrorCode.none
-    return ErrorCode.stale_member_epoch
-
-
-COMMIT_VERSION_MIN = 9
-"""Of OffsetCommit, for members that speak the consumer protocol."""
-
-
-def _had_all(standing: MemberAssignment, epoch: int, partitions: Iterable[tuple[TopicId, PartitionIndex]]) -> bool:
-    """Whether the member owns them now, or has yet to give them up, and did so at that epoch already."""
-    given = {
-        (topic_id, index): given_at
-        for topic_id, rows in (*standing.revoking, *standing.assigned)
-        for index, given_at in rows
-    }
-    return all(given.get(each, epoch + 1) <= epoch for each in partitions)

@@ -69,7 +69,7 @@ def join(
         protocol_type=PROTOCOL_TYPE,
         protocol=request.protocols[0][0],
     )
-    return answer, live.copy.take_change()
+    return answer, live.take_change()
 
 
 def _subscription(group: ConsumerGroup, request: Join) -> ConsumerSubscription:

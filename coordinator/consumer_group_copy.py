@@ -7,10 +7,12 @@ and is thrown away where one of them is refused. Pure.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 
 from coordinator.assignors import ASSIGNORS, Subscriber
+from coordinator.consumer_group_size import fits
 from coordinator.consumer_group_values import (
     NO_TOPICS_HASH,
     ConsumerGroup,
@@ -19,6 +21,7 @@ from coordinator.consumer_group_values import (
     MemberAssignment,
     Partitions,
 )
+from protocol.limits import CONSUMER_GROUP_TARGETS_BYTES_MAX
 from protocol.types import PartitionIndex, TopicId
 
 FindTopic = Callable[[str], tuple[TopicId, int] | None]
@@ -41,11 +44,20 @@ class GroupCopy:
         self.is_new = is_new or group is None
         self.group = ConsumerGroup() if group is None else group.copy()
         self._before = _scalars(self.group)
-        self._removed: set[str] = set()
+        self._saved: ConsumerGroup | None = None
+        """The group as it was when rows were taken last; None where nothing was changed since."""
+        self._begin_rows()
+        self._index()
+
+    def _begin_rows(self) -> None:
+        """Nothing is a row yet, or all of a group that the ledger has nothing of."""
+        self._removed = set[str]()
         self._members = set(self.group.members if self.is_new else ())
         self._assignments = set(self.group.assignments if self.is_new else ())
         self._targets = set(self.group.targets if self.is_new else ())
         self._regexes = set(self.group.regexes if self.is_new else ())
+
+    def _index(self) -> None:
         self._instances = {
             member.instance_id: member.member_id
             for member in self.group.members.values()
@@ -88,6 +100,11 @@ class GroupCopy:
     def has_regexes(self) -> bool:
         """Whether any member subscribes to an expression."""
         return bool(self._regex_counts)
+
+    @property
+    def regexes_bytes(self) -> int:
+        """What these take, each counted once."""
+        return sum(len(regex.encode()) for regex in self._regex_counts)
 
     @property
     def regexes_count(self) -> int:
@@ -135,6 +152,7 @@ class GroupCopy:
         before = self.group.members.get(member.member_id)
         if before == member:
             return
+        self._save()
         if before is not None:
             self._count(before, -1)
             if before.instance_id is not None and before.instance_id != member.instance_id:
@@ -148,6 +166,7 @@ class GroupCopy:
     def put_assignment(self, member_id: str, assignment: MemberAssignment) -> None:
         if self.group.assignments.get(member_id) == assignment:
             return
+        self._save()
         self._disown(member_id)
         self.group.assignments[member_id] = assignment
         self._assignments.add(member_id)
@@ -156,6 +175,7 @@ class GroupCopy:
     def put_target(self, member_id: str, target: Partitions) -> None:
         if self.group.targets.get(member_id, ()) == target:
             return
+        self._save()
         if target:
             self.group.targets[member_id] = target
         else:
@@ -164,6 +184,7 @@ class GroupCopy:
 
     def put_regex(self, regex: str, names: tuple[str, ...]) -> None:
         if self.group.regexes.get(regex) != names:
+            self._save()
             self.group.regexes[regex] = names
             self._regexes.add(regex)
             self._forget_look()
@@ -171,10 +192,12 @@ class GroupCopy:
     def drop_unused_regexes(self) -> None:
         """Forget what expressions matched to which nobody subscribes any more."""
         for regex in [regex for regex in self.group.regexes if regex not in self._regex_counts]:
+            self._save()
             del self.group.regexes[regex]
             self._regexes.add(regex)
 
     def remove(self, member_id: str) -> None:
+        self._save()
         self._disown(member_id)
         member = self.group.members.pop(member_id)
         self.group.assignments.pop(member_id, None)
@@ -188,11 +211,15 @@ class GroupCopy:
 
     def raise_epoch(self, topics_hash: bytes) -> None:
         """Another target assignment is wanted, of topics that look like this."""
+        self._save()
         self.group.epoch += 1
         self.group.topics_hash = topics_hash
 
-    def assign(self, name: str, find_topic: FindTopic) -> int:
-        """Compute the target assignment of the group's epoch; gives how many members and partitions it is about."""
+    def assign(self, name: str, find_topic: FindTopic) -> int | None:
+        """Compute the target assignment of the group's epoch; gives how many members and partitions it is about.
+
+        None where it does not fit into a ledger entry: then the group has the former one still.
+        """
         subscribers: dict[str, Subscriber] = {}
         counts: dict[TopicId, int] = {}
         same: dict[tuple[tuple[str, ...], str], frozenset[TopicId]] = {}
@@ -205,18 +232,35 @@ class GroupCopy:
                 topics = same[key] = frozenset(topic_id for topic_id, _ in found)
             subscribers[member_id] = Subscriber(instance_id=member.instance_id, topics=topics)
         targets = ASSIGNORS[name](subscribers, counts, self.group.targets)
-        for member_id in self.group.members:
-            self.put_target(member_id, targets.get(member_id, ()))
+        rows = {member_id: targets.get(member_id, ()) for member_id in self.group.members}
+        if not self._would_fit(rows):
+            return None
+        for member_id, target in rows.items():
+            self.put_target(member_id, target)
+        self._save()
         self.group.target_epoch = self.group.epoch
         return len(subscribers) + sum(counts.values())
 
-    def take_change(self) -> ConsumerGroupChange | None:
-        """The rows of what was changed since the last time; None where nothing was."""
+    def _would_fit(self, targets: Mapping[str, Partitions]) -> bool:
+        """Whether an entry takes another target assignment, with what was changed since the last one."""
+        before = self.group.targets
+        changed = tuple(
+            (member_id, target)
+            for member_id, target in targets.items()
+            if member_id in self._targets or target != before.get(member_id, ())
+        )
+        return fits(replace(self._rows(), targets=changed), CONSUMER_GROUP_TARGETS_BYTES_MAX)
+
+    def pending(self) -> ConsumerGroupChange | None:
+        """The rows of what was changed since they were taken last; None where nothing was."""
         has_rows = self._removed or self._members or self._assignments or self._targets or self._regexes
         if not (has_rows or self.is_new or self._before != _scalars(self.group)):
             return None
+        return self._rows()
+
+    def _rows(self) -> ConsumerGroupChange:
         group = self.group
-        change = ConsumerGroupChange(
+        return ConsumerGroupChange(
             epoch=group.epoch,
             target_epoch=group.target_epoch,
             topics_hash=group.topics_hash,
@@ -228,11 +272,26 @@ class GroupCopy:
             regexes=tuple((regex, group.regexes[regex]) for regex in sorted(self._regexes) if regex in group.regexes),
             regexes_removed=tuple(sorted(regex for regex in self._regexes if regex not in group.regexes)),
         )
-        for rows in (self._removed, self._members, self._assignments, self._targets, self._regexes):
-            rows.clear()
+
+    def take_change(self) -> ConsumerGroupChange | None:
+        """`pending`, which is then on its way to the ledger."""
+        change = self.pending()
         self.is_new = False
-        self._before = _scalars(group)
+        self._before, self._saved = _scalars(self.group), None
+        self._begin_rows()
         return change
+
+    def undo(self) -> None:
+        """Be what this was when rows were taken last."""
+        if self._saved is not None:
+            self.group, self._saved = self._saved, None
+            self._begin_rows()
+            self._index()
+
+    def _save(self) -> None:
+        """To be called before anything is changed."""
+        if self._saved is None:
+            self._saved = self.group.copy()
 
     def _count(self, member: ConsumerMember, by: int) -> None:
         for name in member.subscribed_names:

@@ -23,6 +23,36 @@ class GroupRefusal(Exception):
         self.message = message
 
 
+def too_large(message: str) -> GroupRefusal:
+    """GROUP_MAX_SIZE_REACHED: of Kafka's errors the one that says that the group, not the request, is the matter.
+
+    Clients give up on it and show the message. Kafka, whose coordinator cannot write too large a record either, tells
+    UNKNOWN_SERVER_ERROR without one.
+    """
+    return GroupRefusal(ErrorCode.group_max_size_reached, message)
+
+
+class Problems:
+    """What an operator has to know of a group: each is told once, until it is over."""
+
+    def __init__(self) -> None:
+        self._standing: set[str] = set()
+        self._untold: list[str] = []
+
+    def note(self, problem: str, *, is_so: bool = True) -> None:
+        """It is so, or not any more."""
+        if not is_so:
+            self._standing.discard(problem)
+        elif problem not in self._standing:
+            self._standing.add(problem)
+            self._untold.append(problem)
+
+    def take(self) -> list[str]:
+        """Those that nobody was told of yet."""
+        untold, self._untold = self._untold, []
+        return untold
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupConfig:
     """The configs of one group, by the names of its dynamic config or of the broker's."""

@@ -9,6 +9,7 @@ Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup, Consumer
 from collections.abc import Callable, Iterable
 
 from coordinator.consumer_group_copy import FindTopic
+from coordinator.consumer_group_size import classic_fits
 from coordinator.consumer_group_values import (
     ClassicProtocols,
     ConsumerGroup,
@@ -130,7 +131,7 @@ def downgraded(
         _downgrade_member(member, group.targets.get(member.member_id, ()), protocol, name_of) for member in staying
     )
     _check_size(members)
-    return ClassicGroup(
+    found = ClassicGroup(
         generation=group.epoch,
         protocol_type=PROTOCOL_TYPE,
         protocol=protocol,
@@ -139,6 +140,9 @@ def downgraded(
         is_synced=True,
         is_rebalance_due=is_rebalance_due,
     )
+    if not classic_fits(found):
+        raise NotMigratable("its members and their assignments do not fit into one ledger entry")
+    return found
 
 
 def _check_size(members: Iterable[ClassicMember]) -> None:

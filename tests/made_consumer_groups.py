@@ -117,9 +117,14 @@ class Coordinated:
             self.take(self.live.fence(gone, self.find_topic))
         return gone
 
-    def take(self, change: ConsumerGroupChange | None) -> None:
+    def resolve(self, found: Mapping[str, tuple[str, ...]], now_s: float | None = None) -> None:
+        """Take in what expressions match."""
+        live, now_s = self.live, self.now_s if now_s is None else now_s
+        self.take(*live.regexes.put(live.copy, found, self.find_topic, now_s))
+
+    def take(self, *changes: ConsumerGroupChange | None) -> None:
         """What apply does with the rows, by way of the ledger's bytes."""
-        if change is not None:
+        for change in filter(None, changes):
             assert change_to_wire(change).change() == change
             assert refusal(self.written, change) is None
             self.written = replay(self.written, change)

@@ -199,10 +199,12 @@ class World:
         assert set(group.assignments) <= set(group.members)
 
     def resolve(self) -> None:
-        regexes = self.group.live.regexes_due(self.group.config, self.group.now_s, are_topics_new=True)
+        regexes = self.group.live.regexes.due(
+            self.group.live.copy, self.group.config, self.group.now_s, are_topics_new=True
+        )
         if regexes:
             found = {regex: tuple(name for name in REGEXES[regex] if name in self.group.topics) for regex in regexes}
-            self.group.take(self.group.live.put_resolved(found, self.group.find_topic, self.group.now_s))
+            self.group.resolve(found)
         self.check()
 
     def converge(self) -> None:

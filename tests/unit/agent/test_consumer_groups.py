@@ -12,7 +12,7 @@ from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.ids import SystemIds
 from coordinator.admin_commands import CreatePartitions
-from coordinator.commands import DeleteTopic, Done, ReportTime, StartDrain
+from coordinator.commands import Command, DeleteTopic, Done, ReportTime, StartDrain
 from coordinator.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import ConsumerGroup, ConsumerGroupChange, GroupPhase, without_epochs
 from coordinator.group_commands import ClaimGroups
@@ -134,7 +134,7 @@ async def test_a_heartbeat_looks_up_no_topic_where_none_came_went_or_grew(monkey
 
         monkeypatch.setattr(agent.groups, "_find_topic", find_topic)
         await agent.say(beat("a", names="tu"))
-        changes = (
+        changes: tuple[Command, ...] = (
             CreatePartitions(topic_id=TOPIC, partition_count=3),
             replace(create(), topic_id=OTHER, name="u"),
             DeleteTopic(topic_id=OTHER),
@@ -147,6 +147,49 @@ async def test_a_heartbeat_looks_up_no_topic_where_none_came_went_or_grew(monkey
             await agent.say(beat("a", epoch))
             assert agent.group.epoch == epoch + 1
             assert set(looked_up) == {"t", "u"}
+
+
+def problems(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [str(vars(record)["problem"]) for record in caplog.records if "problem" in vars(record)]
+
+
+async def test_an_assignment_that_no_entry_takes_ends_no_group_and_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        monkeypatch.setattr("coordinator.consumer_group_copy.CONSUMER_GROUP_TARGETS_BYTES_MAX", 200)
+        await agent.parts.writer.submit(CreatePartitions(topic_id=TOPIC, partition_count=200))
+        assert (await agent.say(beat("a", 2))).epoch == 2
+        entries, claim_epoch = agent.entries, agent.parts.metadata.state.groups["g"].claim_epoch
+        for _ in range(3):
+            assert (await agent.say(beat("a", 2))).epoch == 2
+            assert await agent.refused(beat("b")) is ErrorCode.group_max_size_reached
+            await agent.groups.look_after()
+        assert (agent.entries, agent.parts.metadata.state.groups["g"].claim_epoch) == (entries, claim_epoch)
+        assert (agent.group.phase(), list(agent.group.members)) == (GroupPhase.ASSIGNING, ["a"])
+        assert without_epochs(agent.group.assignment("a").assigned) == ALL
+        assert len(problems(caplog)) == 1
+
+
+async def test_an_expression_that_matches_too_much_is_an_error_for_its_members_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_agent() as agent:
+        await agent.parts.writer.submit(replace(create(), topic_id=OTHER, name="other"))
+        monkeypatch.setattr("coordinator.consumer_group_regexes.CONSUMER_GROUP_NAMES_BYTES_MAX", 12)
+        await agent.say(beat("a", regex="t"))
+        await agent.say(beat("b", regex="t|other"))
+        await agent.groups.look_after()
+        assert without_epochs((await agent.say(beat("a", agent.group.assignment("a").epoch))).assigned or ()) == ALL
+        version = agent.parts.metadata.state.groups["g"].version
+        for _ in range(3):
+            error_code = await agent.refused(beat("b", agent.group.assignment("b").epoch))
+            assert error_code is ErrorCode.group_max_size_reached
+            await agent.wait(11)
+            await agent.groups.look_after()
+        assert agent.parts.metadata.state.groups["g"].version == version
+        assert len(problems(caplog)) == 1
 
 
 async def test_members_that_come_together_are_in_one_order() -> None:

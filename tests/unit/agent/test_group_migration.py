@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -10,8 +11,9 @@ from coordinator.commands import Done
 from coordinator.groups import ClassicGroup, ClassicMember
 from protocol.consumer_protocol import write_assignment
 from protocol.errors import ErrorCode
+from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
 from tests.made_consumer_groups import beat, subscription
-from tests.unit.agent.test_consumer_groups import Agent, one_agent
+from tests.unit.agent.test_consumer_groups import Agent, one_agent, problems
 from tests.unit.coordinator.test_consumer_group_classic import ask
 
 SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
@@ -130,6 +132,49 @@ async def test_a_group_that_cannot_change_stays_as_it_is(group: ClassicGroup, co
         assert await agent.refused(beat("a")) is ErrorCode.group_id_not_found
         assert value(agent) == group
         assert await agent.classic.heartbeat("g", "m", None, 5) is ErrorCode.none
+
+
+def incompressible(size: int) -> bytes:
+    """A subscription to `t` with so many bytes of an assignor's own."""
+    return b"\0\1\0\0\0\1\0\1t" + size.to_bytes(4, "big") + Random(size).randbytes(size) + bytes(4)
+
+
+async def test_a_group_that_no_entry_takes_as_a_consumer_group_stays_a_classic_one() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        subscribed = incompressible(LEDGER_ENTRY_BYTES_MAX - 3_000)
+        group = generation(5, replace(classic("m", [0]), protocols=(("range", subscribed),)))
+        await write(agent, group)
+        claim_epoch = agent.parts.metadata.state.groups["g"].claim_epoch
+        names = [Random(number).randbytes(100).hex() for number in range(100)]
+        for _ in range(3):
+            assert await agent.refused(beat("a", names=names)) is ErrorCode.group_max_size_reached
+            assert value(agent) == group
+            assert await agent.classic.heartbeat("g", "m", None, 5) is ErrorCode.none
+        assert agent.parts.metadata.state.groups["g"].claim_epoch == claim_epoch
+
+
+async def test_a_group_that_no_entry_takes_as_a_classic_one_stays_a_consumer_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await agent.say(beat("a"))
+        size = CONSUMER_GROUP_MEMBER_BYTES_MAX - 100
+        requests = [
+            replace(ask(f"m{number}"), protocols=(("range", incompressible(size - number)),)) for number in range(5)
+        ]
+        for request in requests:
+            joined = await (await agent.classic.join("g", request))
+            assert joined.error_code is ErrorCode.none
+        claim_epoch = agent.parts.metadata.state.groups["g"].claim_epoch
+        assert (await agent.say(beat("a", -1))).epoch == -1
+        joined = await (await agent.classic.join("g", replace(requests[4], protocols=requests[0].protocols)))
+        assert joined.error_code is ErrorCode.none
+        entries = agent.entries
+        for _ in range(3):
+            await agent.groups.look_after()
+        assert (agent.entries, agent.parts.metadata.state.groups["g"].claim_epoch) == (entries, claim_epoch)
+        assert sorted(agent.group.members) == [f"m{number}" for number in range(5)]
+        assert len(problems(caplog)) == 1
 
 
 async def test_members_that_are_no_consumers_are_left_alone_while_they_join() -> None:

@@ -357,10 +357,10 @@ class TestRegularExpressions:
 
     def resolve(self, group: Coordinated, *, are_topics_new: bool = False, **found: tuple[str, ...]) -> list[str]:
         """Look up what is due."""
-        regexes = group.live.regexes_due(group.config, group.now_s, are_topics_new=are_topics_new)
+        regexes = group.live.regexes.due(group.live.copy, group.config, group.now_s, are_topics_new=are_topics_new)
         if regexes:
             matches = {regex: found.get(regex, ()) for regex in regexes}
-            group.take(group.live.put_resolved(matches, group.find_topic, group.now_s))
+            group.resolve(matches)
         return regexes
 
     def test_a_member_gets_what_its_expression_matches_once_it_is_looked_up(self) -> None:
@@ -390,7 +390,7 @@ class TestRegularExpressions:
         assert group.refused(beat("a", regex="(")) is ErrorCode.invalid_regular_expression
 
     def test_a_group_has_no_more_expressions_than_are_looked_up_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("coordinator.consumer_group.CONSUMER_GROUP_REGEXES_MAX", 2)
+        monkeypatch.setattr("coordinator.consumer_group_regexes.CONSUMER_GROUP_REGEXES_MAX", 2)
         group = Coordinated({"t": 1})
         group.say(beat("a", regex="x"))
         group.say(beat("b", regex="y"))
@@ -463,7 +463,7 @@ class TestRegularExpressions:
         group.say(beat("a", regex="x"))
         group.say(beat("b"))
         group.say(beat("a", -1))
-        group.take(group.live.put_resolved({"x": ("t",)}, group.find_topic, 1.0))
+        group.resolve({"x": ("t",)}, now_s=1.0)
         assert group.group.regexes == {}
 
     def test_the_next_coordinator_looks_again(self) -> None:

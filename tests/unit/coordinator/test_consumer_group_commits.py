@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coordinator.consumer_group import commit_error
+from coordinator.consumer_group_commits import commit_error
 from coordinator.consumer_group_values import ClassicProtocols, ConsumerGroup, MemberAssignment, MemberState
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, TopicId

@@ -128,7 +128,7 @@ class TestWire:
         group = Coordinated({"t": 4})
         group.say(beat("b", instance="i", rack="r", assignor="range"))
         group.say(beat("a", regex="x"))
-        group.take(group.live.put_resolved({"x": ("t",)}, group.find_topic, 1.0))
+        group.resolve({"x": ("t",)}, now_s=1.0)
         group.say(beat("b", 2, instance="i"))
         assert consumer_group_to_wire(group.group).group() == group.group
 
