@@ -30,14 +30,15 @@ SETTINGS = ("MKL_NO_SELFCONTAINED_STATIC_LIB=y", "WITH_LDS=n")
 """Of the build: without the script for the linker, which names symbols that this build does not have."""
 COMPILERS = {"cc": "cc -fno-sanitize=all -w", "c++": "c++ -fno-sanitize=all -w", "ar": "ar", "ranlib": "ranlib"}
 """Programs that the build calls, and what of zig stands in for each."""
+KEPT = ("test-runner", "test.c", "TransactionProducerCli.java")
+"""Of the tests: the program, the table of its tests, and a producer in Java that 0098 starts."""
 ZSTD_DEFINES = ("-DXXH_NAMESPACE=ZSTD_", "-DZSTD_DISABLE_ASM", "-DZSTD_MULTITHREAD", "-DZSTD_NO_TRACE")
 
 
 def librdkafka_folder() -> Path:
     """Where `ensure_librdkafka` puts sources and programs; its name changes with what they are made of."""
-    pinned = repr(
-        (pins.LIBRDKAFKA, pins.ZLIB, pins.ZSTD, pins.RAPIDJSON, OPTIONS, LIBRARY_FLAGS, TEST_FLAGS, SETTINGS, COMPILERS)
-    )
+    sources = (pins.LIBRDKAFKA, pins.ZLIB, pins.ZSTD, pins.RAPIDJSON)
+    pinned = repr((sources, OPTIONS, LIBRARY_FLAGS, TEST_FLAGS, SETTINGS, COMPILERS, KEPT))
     return cache_folder() / f"librdkafka-{hashlib.sha256(pinned.encode()).hexdigest()[:12]}"
 
 
@@ -69,7 +70,7 @@ def _build(folder: Path) -> None:
     make = ["make", "--no-print-directory", f"-j{os.cpu_count() or 1}", *SETTINGS]
     run("librdkafka", [*make, "-C", source, "libs"], env=settings)
     run("librdkafka tests", [*make, "-C", source / "tests", *TEST_FLAGS, "test-runner"], env=settings)
-    for place in ("src", "src-cpp", "tests"):
+    for place in ("src", "src-cpp", "tests", "tests/java"):
         _keep(source / place, folder / place)
     shutil.rmtree(work)
 
@@ -101,9 +102,9 @@ def _library(name: str, sources: list[Path], libraries: Path, settings: dict[str
 
 
 def _keep(source: Path, place: Path) -> None:
-    """Copies what a run needs: libraries, the schema of statistics, the program and the table of its tests."""
+    """Copies what a run needs: libraries, the schema of statistics, and `KEPT`."""
     place.mkdir()
     for path in source.iterdir():
         is_library = ".so" in path.name and "-dbg" not in path.name
-        if is_library or path.suffix == ".json" or path.name in {"test-runner", "test.c"}:
+        if is_library or path.suffix == ".json" or path.name in KEPT:
             shutil.copy(path, place, follow_symlinks=True)

@@ -16,6 +16,7 @@ from tests.compat.librdkafka.table import Planned, Scenario, broker_tests, plann
 from tests.compat.outcomes import Outcome, State
 from tests.compat.suites import Part, Suite
 from tests.compat.target import JavaHome, Target, provided_java
+from tests.java_services import compile_source
 from tests.processes import Process, ProcessFailed
 from tools.librdkafka import ensure_librdkafka
 
@@ -90,12 +91,13 @@ def run_scenario(scenario: Scenario, target: Target, folder: Path, only: str) ->
 
 
 def make_runner(scenario: Scenario, target: Target, folder: Path, java: JavaHome) -> TestRunner:
-    """Lays down what the test-runner reads: its configuration, Kafka's scripts, the schema of statistics."""
+    """Lays down what the test-runner reads: its configuration, the schema of statistics, what it calls of Java."""
     home = ensure_librdkafka()
     folder.mkdir(parents=True)
     (folder / "src").symlink_to(home / "src")
     (folder / "test.conf").write_text(f"bootstrap.servers={target.bootstrap}\ntest.topic.random=true\n")
     write_distribution(folder / "kafka", java)
+    _write_java_producer(home / "tests" / "java" / "TransactionProducerCli.java", folder / "tests" / "java", java)
     source = (home / "tests" / "test.c").read_text(encoding="utf-8")
     return TestRunner(
         home=home,
@@ -104,6 +106,15 @@ def make_runner(scenario: Scenario, target: Target, folder: Path, java: JavaHome
         scenario=scenario,
         names=broker_tests(source, scenario),
     )
+
+
+def _write_java_producer(source: Path, folder: Path, java: JavaHome) -> None:
+    """Compiles what 0098 starts by `run-class.sh`: its `make java` finds the folder there, and nothing to be done."""
+    folder.mkdir(parents=True)
+    program = compile_source(source, folder, java=java.java, kafka_jars=java.jars)
+    script = folder / "run-class.sh"
+    script.write_text(f'#!/bin/sh\nexec "{java.java}" -XX:TieredStopAtLevel=1 -cp "{program.class_path}" "$@"\n')
+    script.chmod(0o755)
 
 
 LIBRDKAFKA = Suite(
