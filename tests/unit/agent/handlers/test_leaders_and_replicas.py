@@ -5,10 +5,13 @@ import asyncio
 import pytest
 
 from protocol.errors import ErrorCode
-from tests.unit.agent.data_paths import data_paths, services_of
+from tests.unit.agent.data_paths import another_agent, data_paths, services_of
 from tests.unit.agent.handlers.asking import TIMEOUT, ask
 
 ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 43, 45, 46
+OTHER = ord("b")
+"""The node id of `another_agent`."""
+FACTOR_CHANGE = "allow_replication_factor_change"
 UNKNOWN = ErrorCode.unknown_topic_or_partition
 NAMED = [{"topic": "t", "partitions": [0, 1]}, {"topic": "gone", "partitions": [0]}]
 
@@ -35,28 +38,29 @@ async def test_an_election_of_no_known_type_is_refused() -> None:
     assert (answer.error_code, answer.replica_election_results) == (ErrorCode.invalid_request, ())
 
 
-@pytest.mark.parametrize("version", [0, 1])
-async def test_a_partition_may_be_given_the_replicas_that_it_has_and_no_others(version: int) -> None:
+@pytest.mark.parametrize("may_change_factor", [None, True, False])
+async def test_a_partition_may_be_given_to_agents_that_live_which_moves_nothing(may_change_factor: bool | None) -> None:
     wanted = [
-        {"partition_index": 0, "replicas": [1]},
-        {"partition_index": 0, "replicas": [2]},
-        {"partition_index": 0, "replicas": [1, 2]},
-        {"partition_index": 0, "replicas": []},
-        {"partition_index": 0, "replicas": None},
-        {"partition_index": 1, "replicas": [1]},
+        {"partition_index": 0, "replicas": replicas}
+        for replicas in ([1], [OTHER], [1, OTHER], [OTHER, 1], [3], [1, 1], [], None)
     ]
+    wanted.append({"partition_index": 1, "replicas": [1]})
     topics = [{"name": "t", "partitions": wanted}, {"name": "gone", "partitions": wanted[:1]}]
-    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+    async with data_paths() as paths, another_agent(paths), asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
-        more = {} if version == 0 else {"allow_replication_factor_change": False}
+        version, more = (0, {}) if may_change_factor is None else (1, {FACTOR_CHANGE: may_change_factor})
         answer = await ask(services, ALTER_REASSIGNMENTS, version, timeout=TIMEOUT, topics=topics, **more)
+        listed = await ask(services, LIST_REASSIGNMENTS, 0, timeout=TIMEOUT, topics=None)
     here, gone = ([row.error_code for row in topic.partitions] for topic in answer.responses)
     refused = ErrorCode.invalid_replica_assignment
-    assert here == [ErrorCode.none, refused, refused, refused, ErrorCode.no_reassignment_in_progress, UNKNOWN]
+    of_two = ErrorCode.invalid_replication_factor if may_change_factor is False else ErrorCode.none
+    taken = [ErrorCode.none, ErrorCode.none, of_two, of_two]
+    assert here == [*taken, refused, refused, refused, ErrorCode.no_reassignment_in_progress, UNKNOWN]
     assert gone == [UNKNOWN]
     assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
-    if version:
-        assert answer.allow_replication_factor_change is False
+    assert listed.topics == ()
+    if may_change_factor is not None:
+        assert answer.allow_replication_factor_change is may_change_factor
 
 
 async def test_no_reassignment_is_ever_under_way() -> None:
