@@ -24,6 +24,7 @@ from agent.live_group import LiveGroup
 from agent.metadata_loop import MetadataLoop
 from agent.turns import Turns
 from coordinator.broker_configs import broker_value
+from coordinator.classic_descriptions import describe_kept
 from coordinator.classic_group import LiveClassicGroup
 from coordinator.classic_messages import (
     NO_MEMBER_ID,
@@ -218,7 +219,7 @@ class GroupCoordinator:
         value = group.value if group is not None and group.value is not None else NO_GROUP
         if not is_there or not isinstance(value, ClassicGroup):
             return None
-        return LiveClassicGroup(value, self._limits, 0.0).describe()
+        return describe_kept(value)
 
     def unwritten(self) -> Sequence[str]:
         """Groups that are only here: their first members are joining."""

@@ -19,6 +19,7 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager (classicGroup* m
 
 from collections.abc import Sequence
 
+from coordinator.classic_descriptions import describe
 from coordinator.classic_members import LiveMember, Members, member_of, size_of
 from coordinator.classic_messages import (
     NO_ASSIGNMENT,
@@ -35,6 +36,7 @@ from coordinator.classic_messages import (
     Work,
 )
 from coordinator.classic_states import NEXT_STATES, FirstJoinDelay, State
+from coordinator.consumer_group_size import classic_fits
 from coordinator.groups import ClassicGroup
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -217,10 +219,25 @@ class LiveClassicGroup:
         if self.state is State.STABLE:
             self._answer_sync(member, now_s)
         elif self.members.leader == member.member_id:
-            assignments = dict(sync.assignments)
+            self._assign(sync.assignments, now_s)
+
+    def _assign(self, assignments: Sequence[tuple[str, bytes]], now_s: float) -> None:
+        """Tell what the leader assigns. What no entry takes costs a rebalance, so nobody tries it again at once.
+
+        It is UNKNOWN_SERVER_ERROR, as Kafka's RecordTooLargeException is (appendGroupMetadataErrorToResponseError).
+        """
+        assigned = dict(assignments)
+        for each in self.members.all():
+            each.assignment = assigned.get(each.member_id, NO_ASSIGNMENT)
+        size = sum(len(assignment) for _, assignment in assignments)
+        if size > CLASSIC_ASSIGNMENTS_BYTES_MAX or not classic_fits(self.value()):
+            for each in self.members.all():
+                if self._end_sync(each, ErrorCode.unknown_server_error):
+                    each.heard_of(now_s)
+            self._rebalance(f"no ledger entry takes {size} bytes of assignments with what members tell", now_s)
+        else:
             self._move_to(State.STABLE)
             for each in self.members.all():
-                each.assignment = assignments.get(each.member_id, NO_ASSIGNMENT)
                 self._answer_sync(each, now_s)
             self._write()
 
@@ -232,11 +249,7 @@ class LiveClassicGroup:
             return ErrorCode.illegal_generation
         if sync.protocol_type not in (None, self.protocol_type) or sync.protocol not in (None, self.protocol):
             return ErrorCode.inconsistent_group_protocol
-        if self.state is State.PREPARING:
-            return ErrorCode.rebalance_in_progress
-        size = sum(len(assignment) for _, assignment in sync.assignments)
-        # What Kafka tells of an entry that is too large.
-        return ErrorCode.unknown_server_error if size > CLASSIC_ASSIGNMENTS_BYTES_MAX else ErrorCode.none
+        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING else ErrorCode.none
 
     def _answer_sync(self, member: LiveMember, now_s: float) -> None:
         if member.sync_ticket is not None:
@@ -479,11 +492,5 @@ class LiveClassicGroup:
         )
 
     def describe(self) -> Description:
-        """What whoever looks is told: what is assigned only while that is settled."""
-        protocol = self.protocol if self.state is State.STABLE else None
-        return Description(
-            state=self.state.value,
-            protocol_type=self.protocol_type,
-            protocol=protocol or "",
-            members=self.members.described(protocol),
-        )
+        """What whoever looks is told."""
+        return describe(self.state, self.protocol_type, self.protocol, self.members.by_id.values())

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from coordinator.classic_messages import (
     NO_ASSIGNMENT,
     NO_MEMBER_ID,
-    DescribedMember,
     Join,
     JoinedMember,
     Protocols,
@@ -262,20 +261,6 @@ class Members:
         """For the leader."""
         return tuple(
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(protocol))
-            for member in self.by_id.values()
-        )
-
-    def described(self, protocol: str | None) -> tuple[DescribedMember, ...]:
-        """For whoever looks: with metadata and assignment where a protocol is given."""
-        return tuple(
-            DescribedMember(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                member.metadata(protocol),
-                member.assignment if protocol is not None else NO_ASSIGNMENT,
-            )
             for member in self.by_id.values()
         )
 

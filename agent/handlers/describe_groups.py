@@ -1,9 +1,10 @@
 """DescribeGroups 0-6: the state of classic groups, with their members and what is assigned to them.
 
 Each group is told once, however often it is asked for, and an answer has a bound: for groups beyond it, clients are
-to ask again. A barrier is taken first (safety rule S4), and what the coordinator has not written yet is waited for.
-Metadata and assignments are told while a group is stable. A group that does not exist, or is not a classic one, is
-Dead; from version 6 on it is GROUP_ID_NOT_FOUND too (KIP-1043).
+to ask again. Rows of members are made in turns, of a copy that does not change. A barrier is taken first (safety rule
+S4), and what the coordinator has not written yet is waited for. Metadata and assignments are told while a group is
+stable. A group that does not exist, or is not a classic one, is Dead; from version 6 on it is GROUP_ID_NOT_FOUND too
+(KIP-1043).
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups (Kafka 4.3).
 """
 
@@ -42,37 +43,45 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     members_count = 0
     for group_id in dict.fromkeys(body.groups):
         if members_count >= GROUP_MEMBERS_TOLD_MAX:
-            groups.append(_row(group_id, NOTHING, ErrorCode.coordinator_load_in_progress))
+            row, members = _row(group_id, NOTHING, ErrorCode.coordinator_load_in_progress), NOTHING.members
         else:
-            groups.append(await _described(services, group_id, version, is_asked=is_asked))
-            members_count += len(groups[-1]["members"])
-        for _ in range(1 + len(groups[-1]["members"])):
+            row, members = await _described(services, group_id, version, is_asked=is_asked)
+        rows = []
+        for member in members:
+            rows.append(_member(member))
             await turns.row()
+        groups.append(row | {"members": rows})
+        members_count += len(rows)
+        await turns.row()
     return await work(len(groups) + members_count, answer, frame, {"groups": groups})
 
 
 def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buffer]:
     away = ErrorCode.coordinator_not_available
-    return answer(frame, {"groups": [_row(group_id, NOTHING, away) for group_id in group_ids]})
+    return answer(frame, {"groups": [_row(group_id, NOTHING, away) | {"members": []} for group_id in group_ids]})
 
 
-async def _described(services: Services, group_id: str, version: int, *, is_asked: bool) -> Mapping[str, Any]:
+async def _described(
+    services: Services, group_id: str, version: int, *, is_asked: bool
+) -> tuple[dict[str, Any], Sequence[DescribedMember]]:
+    """The row of a group, and its members as of now, whose rows are made in turns."""
     try:
         group = services.group_ledger.readable(group_id)
         told = await services.groups.describe(group_id)
     except NotCoordinator as error:
-        return _row(group_id, NOTHING, error.error_code)
+        return _row(group_id, NOTHING, error.error_code), ()
     if told is not None:
-        return _row(group_id, told, ErrorCode.none, is_asked=is_asked)
+        return _row(group_id, told, ErrorCode.none, is_asked=is_asked), told.members
     if version < FIRST_WITH_NOT_FOUND:
-        return _row(group_id, DEAD, ErrorCode.none, is_asked=is_asked)
+        return _row(group_id, DEAD, ErrorCode.none, is_asked=is_asked), ()
     why = "not found" if group is None else "not a classic group"
-    return _row(group_id, DEAD, ErrorCode.group_id_not_found, message=f"Group {group_id}: {why}.")
+    return _row(group_id, DEAD, ErrorCode.group_id_not_found, message=f"Group {group_id}: {why}."), ()
 
 
 def _row(
     group_id: str, told: Description, error_code: ErrorCode, *, message: str | None = None, is_asked: bool = False
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
+    """Of a group, without its members."""
     return {
         "error_code": error_code,
         "error_message": message,
@@ -80,7 +89,6 @@ def _row(
         "group_state": told.state,
         "protocol_type": told.protocol_type,
         "protocol_data": told.protocol,
-        "members": [_member(member) for member in told.members],
         "authorized_operations": on_group(is_asked=is_asked) if error_code is ErrorCode.none else NOT_ASKED,
     }
 

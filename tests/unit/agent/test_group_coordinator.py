@@ -237,6 +237,21 @@ async def test_a_refused_entry_is_told_and_the_group_goes_on_from_the_ledger() -
         assert (await join(groups)).generation == 1
 
 
+async def test_an_assignment_that_no_entry_takes_is_told_and_the_group_stays_held() -> None:
+    async with one_agent() as (parts, groups):
+        told = await join(groups)
+        incompressible = b"".join(SystemIds().new_uuid() for _ in range(LEDGER_ENTRY_BYTES_MAX // 16 + 1_000))
+        position = parts.metadata.state.position
+        refused = await sync(groups, told.member_id, (told.member_id, incompressible))
+        assert refused.error_code is ErrorCode.unknown_server_error
+        assert await groups.heartbeat("g", told.member_id, None, 1) is ErrorCode.rebalance_in_progress
+        assert parts.metadata.state.position == position
+        again = await join(groups, told.member_id)
+        assert again.generation == 2
+        assigned = await sync(groups, told.member_id, (told.member_id, b"less"), generation=2)
+        assert assigned.assignment == b"less"
+
+
 async def test_s13_who_waits_is_told_when_the_claim_is_over() -> None:
     async with one_agent({**CONFIGS, "group.initial.rebalance.delay.ms": "60000"}) as (parts, groups):
         waiting = await groups.join("g", a_join(groups))

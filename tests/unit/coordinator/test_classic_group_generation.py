@@ -4,6 +4,8 @@ Every rule is that of the named method of org.apache.kafka.coordinator.group.Gro
 named KIP.
 """
 
+from random import Random
+
 import pytest
 
 from coordinator.classic_group import LiveClassicGroup
@@ -11,7 +13,7 @@ from coordinator.classic_messages import GroupLimits
 from coordinator.classic_states import State
 from coordinator.groups import NO_GROUP
 from protocol.errors import ErrorCode
-from protocol.limits import CLASSIC_ASSIGNMENTS_BYTES_MAX
+from protocol.limits import CLASSIC_ASSIGNMENTS_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
 from tests.made_classic import DELAY_MS, REBALANCE_MS, SESSION_MS, Room, completing, preparing, stable
 
 DELAY_S, SESSION_S, REBALANCE_S = DELAY_MS / 1000, SESSION_MS / 1000, REBALANCE_MS / 1000
@@ -32,12 +34,26 @@ class TestSync:
 
     def test_what_a_leader_assigns_has_a_bound(self) -> None:
         room = completing("a", "b")
-        waiting = room.sync("b")
         most = bytes(CLASSIC_ASSIGNMENTS_BYTES_MAX)
         assert room.error(room.sync("a", ("a", most), ("b", b"more"))) is ErrorCode.unknown_server_error
-        assert room.is_in(State.COMPLETING)
-        assert room.error(waiting) is None
+        room = completing("a", "b")
         assert room.assigned(room.sync("a", ("a", most))) == most
+
+    def test_what_no_entry_takes_is_told_and_costs_the_leader_a_rebalance(self) -> None:
+        """classicGroupSyncToClassicGroup: resetAndPropagateAssignmentWithError, and a rebalance."""
+        room = completing("a", "b")
+        waiting = room.sync("b")
+        incompressible = Random(1).randbytes(LEDGER_ENTRY_BYTES_MAX)
+        assert room.error(room.sync("a", ("a", incompressible))) is ErrorCode.unknown_server_error
+        assert room.error(waiting) is ErrorCode.unknown_server_error
+        assert room.is_in(State.PREPARING)
+        assert not any(written.is_synced for written in room.written)
+        assert room.error(room.sync("a", ("a", incompressible))) is ErrorCode.rebalance_in_progress
+        assert room.heartbeat("b") is ErrorCode.rebalance_in_progress
+        room.join("a")
+        room.join("b")
+        assert room.is_in(State.COMPLETING)
+        assert room.assigned(room.sync("a", ("a", b"less"))) == b"less"
 
     def test_who_is_assigned_nothing_gets_nothing(self) -> None:
         room = completing("a", "b")

@@ -13,8 +13,8 @@ from coordinator.groups import ClassicGroup
 from coordinator.memory_log import MemoryLedger
 from protocol.api_versions import range_of
 from protocol.errors import ErrorCode
-from protocol.limits import CLASSIC_MEMBERS_MAX, CLASSIC_PROTOCOLS_MAX
-from tests.made_groups import GENERATION, JOINED
+from protocol.limits import CLASSIC_MEMBERS_MAX, CLASSIC_PROTOCOLS_MAX, ROWS_PER_TURN
+from tests.made_groups import GENERATION, JOINED, generation, member
 from tests.property.kio_bytes import KioEntity
 from tests.unit.agent.data_paths import another_agent, data_paths, services_of
 from tests.unit.agent.handlers.asking import ask, turns_of_others
@@ -254,6 +254,22 @@ async def test_each_group_is_described_once() -> None:
         )
         assert [each.group_id for each in told.groups] == ["next", "nobody"]
         assert len(told.groups[0].members) == len(JOINED.members)
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_a_large_group_is_described_in_turns(*, is_held: bool) -> None:
+    async with serving() as services:
+        turns_counts = []
+        for group_id, count in (("small", 1), ("large", 4 * ROWS_PER_TURN)):
+            group = generation(1, *(member(f"m{number:04}") for number in range(count)))
+            await services.group_ledger.claim(group_id)
+            await services.group_ledger.write(group_id, group)
+            if is_held:
+                assert await services.groups.heartbeat(group_id, "m0000", None, 1) is NONE
+            told, turns_count = await turns_of_others(described(services, 6, group_id))
+            assert [each.member_id for each in told.groups[0].members] == [each.member_id for each in group.members]
+            turns_counts.append(turns_count)
+        assert turns_counts[1] >= turns_counts[0] + 4
 
 
 async def test_groups_beyond_what_an_answer_holds_are_to_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
