@@ -11,6 +11,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.loop import NODE
 from tests.simulation.mutation import LEASE_LOST, MUTATIONS, archives_soon, mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import FaultName, draw
+from tests.simulation.plan import FaultName, Plan, draw
 from tests.simulation.world import Verdict, run
 from txn.producer_state import ACCEPT, Duplicate, decide
 
@@ -465,11 +466,16 @@ def catch(name: str, seeds: Iterable[int]) -> Verdict | None:
         return next((verdict for verdict in map(run, seeds) if verdict.violations), None)
 
 
-def candidates(name: str) -> list[int]:
-    """Seeds whose worlds may show it, the quickest first."""
-    plans = {seed: draw(random.Random(seed)) for seed in range(1, SEEDS_DRAWN)}
+def candidates(name: str) -> Iterator[int]:
+    """Seeds whose worlds may show it, the quickest first; nothing is drawn before the first one is wanted."""
+    plans = _plans()
     fitting = [seed for seed, plan in plans.items() if MUTATIONS[name].may_show(plan)]
-    return sorted(fitting, key=lambda seed: (plans[seed].seconds, seed))[:SEEDS_TRIED_MAX]
+    yield from sorted(fitting, key=lambda seed: (plans[seed].seconds, seed))[:SEEDS_TRIED_MAX]
+
+
+@cache
+def _plans() -> dict[int, Plan]:
+    return {seed: draw(random.Random(seed)) for seed in range(1, SEEDS_DRAWN)}
 
 
 def main() -> int:
