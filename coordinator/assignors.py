@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
+from itertools import chain
 from typing import Final
 
 from coordinator.consumer_group_values import Partitions, partitions
@@ -42,19 +43,41 @@ def assign_range(
 ) -> dict[str, Partitions]:
     """Runs of each topic, in the order of instance ids, then of the member ids of the others."""
     order = sorted(subscribers, key=lambda member_id: _range_key(member_id, subscribers[member_id].instance_id))
-    by_topic: dict[TopicId, list[str]] = {}
-    for member_id in order:
-        for topic_id in subscribers[member_id].topics:
-            by_topic.setdefault(topic_id, []).append(member_id)
     owned: _Owned = {member_id: {} for member_id in order}
-    for topic_id, members in by_topic.items():
-        quota, extra = divmod(counts[topic_id], len(members))
-        first = 0
-        for place, member_id in enumerate(members):
-            end = first + quota + (place < extra)
-            owned[member_id][topic_id] = list(range(first, end))
-            first = end
+    for members, topics in _by_subscribers(order, subscribers):
+        for topic_id in topics:
+            quota, extra = divmod(counts[topic_id], len(members))
+            first = 0
+            for place, member_id in enumerate(members if quota else members[:extra]):
+                end = first + quota + (place < extra)
+                owned[member_id][topic_id] = list(range(first, end))
+                first = end
     return _result(owned)
+
+
+def _by_subscribers(
+    order: Iterable[str], subscribers: Mapping[str, Subscriber]
+) -> list[tuple[tuple[str, ...], list[TopicId]]]:
+    """Topics in order of their ids, by the members that subscribe to them, which stand in the given order.
+
+    Members that subscribe to the same topics, nearly all of most groups, are looked at once for all of them.
+    """
+    alike: dict[frozenset[TopicId], list[str]] = {}
+    for member_id in order:
+        alike.setdefault(subscribers[member_id].topics, []).append(member_id)
+    kinds: dict[TopicId, list[int]] = {}
+    for kind, topics in enumerate(alike):
+        for topic_id in topics:
+            kinds.setdefault(topic_id, []).append(kind)
+    topics_of: dict[tuple[int, ...], list[TopicId]] = {}
+    for topic_id in sorted(kinds):
+        topics_of.setdefault(tuple(kinds[topic_id]), []).append(topic_id)
+    members_of_kind = list(alike.values())
+    places = {member_id: place for place, member_id in enumerate(order)}
+    return [
+        (tuple(sorted(chain.from_iterable(members_of_kind[kind] for kind in found), key=places.__getitem__)), topics)
+        for found, topics in topics_of.items()
+    ]
 
 
 def _range_key(member_id: str, instance_id: str | None) -> tuple[bool, str]:
@@ -69,7 +92,8 @@ def assign_uniform(
     if not order:
         return {}
     topics = subscribers[order[0]].topics
-    if all(subscribers[member_id].topics == topics for member_id in order):
+    # Most often it is one object: comparing it with itself would look at each topic.
+    if all(subscribers[member_id].topics is topics or subscribers[member_id].topics == topics for member_id in order):
         return _assign_alike(order, topics, counts, previous)
     return _assign_unlike(order, subscribers, counts, previous)
 
@@ -124,11 +148,8 @@ def _assign_unlike(
     previous: Mapping[str, Partitions],
 ) -> dict[str, Partitions]:
     """Members differ in what they subscribe to."""
-    members_of: dict[TopicId, list[str]] = {}
-    for member_id in order:
-        for topic_id in subscribers[member_id].topics:
-            members_of.setdefault(topic_id, []).append(member_id)
-    free = {topic_id: set(range(counts[topic_id])) for topic_id in members_of}
+    classes = dict(_by_subscribers(order, subscribers))
+    free = {topic_id: set(range(counts[topic_id])) for topics in classes.values() for topic_id in topics}
     owned: _Owned = {member_id: {} for member_id in order}
     loads = dict.fromkeys(order, 0)
     for member_id in order:
@@ -137,9 +158,6 @@ def _assign_unlike(
                 owned[member_id].setdefault(topic_id, []).append(index)
                 free[topic_id].discard(index)
                 loads[member_id] += 1
-    classes: dict[tuple[str, ...], list[TopicId]] = {}
-    for topic_id in sorted(members_of):
-        classes.setdefault(tuple(members_of[topic_id]), []).append(topic_id)
     # What few may have comes first; then the rest evens out what that left uneven.
     for members, topics in sorted(classes.items(), key=lambda row: (len(row[0]), row[0])):
         _deal(members, [(topic_id, index) for topic_id in topics for index in sorted(free[topic_id])], owned, loads)
