@@ -22,40 +22,12 @@ from coordinator.config_types import (
 )
 from coordinator.group_broker_configs import group_broker_specs
 
-
-def _spec(
-    name: str,
-    config_type: ConfigType,
-    default: str | None,
-    documentation: str,
-    *,
-    effect: Effect = Effect.NONE,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] = (),
-    pattern: str | None = None,
-    is_read_only: bool = False,
-) -> ConfigSpec:
-    return ConfigSpec(
-        name=name,
-        type=config_type,
-        default=default,
-        documentation=documentation,
-        effect=effect,
-        low=low,
-        high=high,
-        choices=choices,
-        pattern=pattern,
-        is_read_only=is_read_only,
-    )
-
-
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _LIST, _SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
 _HONOURED = Effect.HONOURED
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
-    _spec(
+    ConfigSpec(
         "add.partitions.to.txn.retry.backoff.max.ms",
         _INT,
         "100",
@@ -63,7 +35,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=0,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "add.partitions.to.txn.retry.backoff.ms",
         _INT,
         "20",
@@ -71,7 +43,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "auto.create.topics.enable",
         _BOOLEAN,
         "true",
@@ -79,23 +51,23 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "auto.leader.rebalance.enable",
         _BOOLEAN,
         "true",
         "Whether Kafka moves leaders back; there are none here.",
         is_read_only=True,
     ),
-    _spec("background.threads", _INT, "10", "Threads for Kafka's chores.", low=1),
-    _spec(
+    ConfigSpec("background.threads", _INT, "10", "Threads for Kafka's chores.", low=1),
+    ConfigSpec(
         "compression.gzip.level",
         _INT,
         "-1",
         "The default of the topic config of the same name.",
         choices=GZIP_LEVELS,
     ),
-    _spec("compression.lz4.level", _INT, "9", "The default of the topic config of the same name.", low=1, high=17),
-    _spec(
+    ConfigSpec("compression.lz4.level", _INT, "9", "The default of the topic config of the same name.", low=1, high=17),
+    ConfigSpec(
         "compression.type",
         _STRING,
         "producer",
@@ -103,34 +75,34 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
-    _spec(
+    ConfigSpec(
         "compression.zstd.level", _INT, "3", "The default of the topic config of the same name.", low=-131072, high=22
     ),
-    _spec("connections.max.idle.ms", _LONG, "600000", "How long a connection may say nothing.", is_read_only=True),
-    _spec(
+    ConfigSpec("connections.max.idle.ms", _LONG, "600000", "How long a connection may say nothing.", is_read_only=True),
+    ConfigSpec(
         "controlled.shutdown.enable",
         _BOOLEAN,
         "true",
         "Whether Kafka hands over its leaders before it stops.",
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "default.replication.factor",
         _INT,
         "1",
         "Replicas of a topic; the bucket keeps the copies here.",
         is_read_only=True,
     ),
-    _spec("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted.", is_read_only=True),
-    _spec("fetch.max.bytes", _INT, "57671680", "The most that one fetch returns.", low=1024, is_read_only=True),
-    _spec(
+    ConfigSpec("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted.", is_read_only=True),
+    ConfigSpec("fetch.max.bytes", _INT, "57671680", "The most that one fetch returns.", low=1024, is_read_only=True),
+    ConfigSpec(
         "follower.replication.throttled.rate",
         _LONG,
         str(LONG_MAX),
         "Kafka's bytes a second from leaders while replicas are moved; there is no replication to slow down here.",
         low=0,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.assignors",
         _LIST,
         "uniform,range",
@@ -140,7 +112,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         pattern=r".+",
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.heartbeat.interval.ms",
         _INT,
         "5000",
@@ -149,7 +121,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.max.heartbeat.interval.ms",
         _INT,
         "15000",
@@ -158,7 +130,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.max.session.timeout.ms",
         _INT,
         "60000",
@@ -167,7 +139,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.max.size",
         _INT,
         "2147483647",
@@ -176,7 +148,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.migration.policy",
         _STRING,
         "bidirectional",
@@ -185,7 +157,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         choices=("bidirectional", "disabled", "downgrade", "upgrade"),
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.min.heartbeat.interval.ms",
         _INT,
         "5000",
@@ -194,7 +166,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.min.session.timeout.ms",
         _INT,
         "45000",
@@ -203,7 +175,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.regex.refresh.interval.ms",
         _INT,
         "600000",
@@ -212,7 +184,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=10_000,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.consumer.session.timeout.ms",
         _INT,
         "45000",
@@ -221,8 +193,10 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec("group.coordinator.threads", _INT, "4", "Threads of Kafka's group coordinator.", low=1, is_read_only=True),
-    _spec(
+    ConfigSpec(
+        "group.coordinator.threads", _INT, "4", "Threads of Kafka's group coordinator.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
         "group.initial.rebalance.delay.ms",
         _INT,
         "3000",
@@ -230,7 +204,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.max.session.timeout.ms",
         _INT,
         "1800000",
@@ -238,7 +212,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.max.size",
         _INT,
         "2147483647",
@@ -247,7 +221,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "group.min.session.timeout.ms",
         _INT,
         "6000",
@@ -255,34 +229,38 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "leader.replication.throttled.rate",
         _LONG,
         str(LONG_MAX),
         "Kafka's bytes a second to followers while replicas are moved; there is no replication to slow down here.",
         low=0,
     ),
-    _spec(
+    ConfigSpec(
         "log.cleaner.backoff.ms", _LONG, "15000", "The pause of Kafka's compaction when there is nothing to do.", low=0
     ),
-    _spec("log.cleaner.dedupe.buffer.size", _LONG, "134217728", "Memory of Kafka's compaction."),
-    _spec("log.cleaner.delete.retention.ms", _LONG, "86400000", "The default of delete.retention.ms.", low=0),
-    _spec("log.cleaner.enable", _BOOLEAN, "true", "Whether Kafka compacts at all.", is_read_only=True),
-    _spec("log.cleaner.io.buffer.load.factor", _DOUBLE, "0.9", "How full Kafka's compaction makes its buffer."),
-    _spec("log.cleaner.io.buffer.size", _INT, "524288", "Memory of Kafka's compaction for reading and writing.", low=0),
-    _spec(
+    ConfigSpec("log.cleaner.dedupe.buffer.size", _LONG, "134217728", "Memory of Kafka's compaction."),
+    ConfigSpec("log.cleaner.delete.retention.ms", _LONG, "86400000", "The default of delete.retention.ms.", low=0),
+    ConfigSpec("log.cleaner.enable", _BOOLEAN, "true", "Whether Kafka compacts at all.", is_read_only=True),
+    ConfigSpec("log.cleaner.io.buffer.load.factor", _DOUBLE, "0.9", "How full Kafka's compaction makes its buffer."),
+    ConfigSpec(
+        "log.cleaner.io.buffer.size", _INT, "524288", "Memory of Kafka's compaction for reading and writing.", low=0
+    ),
+    ConfigSpec(
         "log.cleaner.io.max.bytes.per.second",
         _DOUBLE,
         "1.7976931348623157E308",
         "How much Kafka's compaction reads and writes in a second.",
     ),
-    _spec("log.cleaner.max.compaction.lag.ms", _LONG, str(LONG_MAX), "The default of max.compaction.lag.ms.", low=1),
-    _spec(
+    ConfigSpec(
+        "log.cleaner.max.compaction.lag.ms", _LONG, str(LONG_MAX), "The default of max.compaction.lag.ms.", low=1
+    ),
+    ConfigSpec(
         "log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", "The default of min.cleanable.dirty.ratio.", low=0, high=1
     ),
-    _spec("log.cleaner.min.compaction.lag.ms", _LONG, "0", "The default of min.compaction.lag.ms.", low=0),
-    _spec("log.cleaner.threads", _INT, "1", "Threads of Kafka's compaction.", low=0),
-    _spec(
+    ConfigSpec("log.cleaner.min.compaction.lag.ms", _LONG, "0", "The default of min.compaction.lag.ms.", low=0),
+    ConfigSpec("log.cleaner.threads", _INT, "1", "Threads of Kafka's compaction.", low=0),
+    ConfigSpec(
         "log.cleanup.policy",
         _LIST,
         "delete",
@@ -290,20 +268,20 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         choices=("compact", "delete"),
     ),
-    _spec("log.flush.interval.messages", _LONG, str(LONG_MAX), "The default of flush.messages.", low=1),
-    _spec("log.flush.interval.ms", _LONG, None, "The default of flush.ms."),
-    _spec(
+    ConfigSpec("log.flush.interval.messages", _LONG, str(LONG_MAX), "The default of flush.messages.", low=1),
+    ConfigSpec("log.flush.interval.ms", _LONG, None, "The default of flush.ms."),
+    ConfigSpec(
         "log.flush.scheduler.interval.ms",
         _LONG,
         str(LONG_MAX),
         "The default of flush.ms where log.flush.interval.ms is not set.",
         is_read_only=True,
     ),
-    _spec("log.index.interval.bytes", _INT, "4096", "The default of index.interval.bytes.", low=0),
-    _spec("log.index.size.max.bytes", _INT, "10485760", "The default of segment.index.bytes.", low=4),
-    _spec("log.local.retention.bytes", _LONG, "-2", "The default of local.retention.bytes.", low=-2),
-    _spec("log.local.retention.ms", _LONG, "-2", "The default of local.retention.ms.", low=-2),
-    _spec(
+    ConfigSpec("log.index.interval.bytes", _INT, "4096", "The default of index.interval.bytes.", low=0),
+    ConfigSpec("log.index.size.max.bytes", _INT, "10485760", "The default of segment.index.bytes.", low=4),
+    ConfigSpec("log.local.retention.bytes", _LONG, "-2", "The default of local.retention.bytes.", low=-2),
+    ConfigSpec("log.local.retention.ms", _LONG, "-2", "The default of local.retention.ms.", low=-2),
+    ConfigSpec(
         "log.message.timestamp.after.max.ms",
         _LONG,
         "3600000",
@@ -311,7 +289,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=0,
     ),
-    _spec(
+    ConfigSpec(
         "log.message.timestamp.before.max.ms",
         _LONG,
         str(LONG_MAX),
@@ -319,7 +297,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=0,
     ),
-    _spec(
+    ConfigSpec(
         "log.message.timestamp.type",
         _STRING,
         "CreateTime",
@@ -327,9 +305,9 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         choices=("CreateTime", "LogAppendTime"),
     ),
-    _spec("log.preallocate", _BOOLEAN, "false", "The default of preallocate."),
-    _spec("log.retention.bytes", _LONG, "-1", "The default of retention.bytes.", effect=_HONOURED),
-    _spec(
+    ConfigSpec("log.preallocate", _BOOLEAN, "false", "The default of preallocate."),
+    ConfigSpec("log.retention.bytes", _LONG, "-1", "The default of retention.bytes.", effect=_HONOURED),
+    ConfigSpec(
         "log.retention.check.interval.ms",
         _LONG,
         "300000",
@@ -338,7 +316,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "log.retention.hours",
         _INT,
         "168",
@@ -346,7 +324,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "log.retention.minutes",
         _INT,
         None,
@@ -354,8 +332,8 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec("log.retention.ms", _LONG, None, "The default of retention.ms.", effect=_HONOURED),
-    _spec(
+    ConfigSpec("log.retention.ms", _LONG, None, "The default of retention.ms.", effect=_HONOURED),
+    ConfigSpec(
         "log.roll.hours",
         _INT,
         "168",
@@ -363,7 +341,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "log.roll.jitter.hours",
         _INT,
         "0",
@@ -371,13 +349,13 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=0,
         is_read_only=True,
     ),
-    _spec("log.roll.jitter.ms", _LONG, None, "The default of segment.jitter.ms."),
-    _spec("log.roll.ms", _LONG, None, "The default of segment.ms."),
-    _spec("log.segment.bytes", _INT, "1073741824", "The default of segment.bytes.", low=1048576),
-    _spec("log.segment.delete.delay.ms", _LONG, "60000", "The default of file.delete.delay.ms.", low=0),
-    _spec("max.connections", _INT, "2147483647", "Connections of one agent.", low=0),
-    _spec("max.connections.per.ip", _INT, "2147483647", "Connections from one address.", low=0),
-    _spec(
+    ConfigSpec("log.roll.jitter.ms", _LONG, None, "The default of segment.jitter.ms."),
+    ConfigSpec("log.roll.ms", _LONG, None, "The default of segment.ms."),
+    ConfigSpec("log.segment.bytes", _INT, "1073741824", "The default of segment.bytes.", low=1048576),
+    ConfigSpec("log.segment.delete.delay.ms", _LONG, "60000", "The default of file.delete.delay.ms.", low=0),
+    ConfigSpec("max.connections", _INT, "2147483647", "Connections of one agent.", low=0),
+    ConfigSpec("max.connections.per.ip", _INT, "2147483647", "Connections from one address.", low=0),
+    ConfigSpec(
         "max.incremental.fetch.session.cache.slots",
         _INT,
         "1000",
@@ -385,11 +363,11 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=0,
         is_read_only=True,
     ),
-    _spec("message.max.bytes", _INT, "1048588", "The default of max.message.bytes.", effect=_HONOURED, low=0),
-    _spec("min.insync.replicas", _INT, "1", "The default of the topic config of the same name.", low=1),
-    _spec("num.io.threads", _INT, "8", "Threads that work on requests in Kafka.", low=1),
-    _spec("num.network.threads", _INT, "3", "Threads that read and write sockets in Kafka.", low=1),
-    _spec(
+    ConfigSpec("message.max.bytes", _INT, "1048588", "The default of max.message.bytes.", effect=_HONOURED, low=0),
+    ConfigSpec("min.insync.replicas", _INT, "1", "The default of the topic config of the same name.", low=1),
+    ConfigSpec("num.io.threads", _INT, "8", "Threads that work on requests in Kafka.", low=1),
+    ConfigSpec("num.network.threads", _INT, "3", "Threads that read and write sockets in Kafka.", low=1),
+    ConfigSpec(
         "num.partitions",
         _INT,
         "1",
@@ -398,9 +376,9 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec("num.recovery.threads.per.data.dir", _INT, "2", "Threads that check Kafka's files at start.", low=1),
-    _spec("num.replica.fetchers", _INT, "1", "Threads that replicate in Kafka.", low=1),
-    _spec(
+    ConfigSpec("num.recovery.threads.per.data.dir", _INT, "2", "Threads that check Kafka's files at start.", low=1),
+    ConfigSpec("num.replica.fetchers", _INT, "1", "Threads that replicate in Kafka.", low=1),
+    ConfigSpec(
         "offset.metadata.max.bytes",
         _INT,
         "4096",
@@ -408,7 +386,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "offsets.commit.timeout.ms",
         _INT,
         "5000",
@@ -417,7 +395,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "offsets.retention.check.interval.ms",
         _LONG,
         "600000",
@@ -426,7 +404,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "offsets.retention.minutes",
         _INT,
         "10080",
@@ -435,10 +413,10 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "offsets.topic.num.partitions", _INT, "50", "Partitions of Kafka's topic of offsets.", low=1, is_read_only=True
     ),
-    _spec(
+    ConfigSpec(
         "offsets.topic.replication.factor",
         _SHORT,
         "3",
@@ -446,7 +424,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "offsets.topic.segment.bytes",
         _INT,
         "104857600",
@@ -454,7 +432,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "producer.id.expiration.ms",
         _INT,
         "86400000",
@@ -462,26 +440,38 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=1,
     ),
-    _spec("queued.max.requests", _INT, "500", "Requests that wait for a thread in Kafka.", low=1, is_read_only=True),
-    _spec(
+    ConfigSpec(
+        "queued.max.requests", _INT, "500", "Requests that wait for a thread in Kafka.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         _LONG,
         str(LONG_MAX),
         "Kafka's bytes a second while replicas are moved between directories.",
         low=0,
     ),
-    _spec("replica.lag.time.max.ms", _LONG, "30000", "When a replica counts as behind in Kafka.", is_read_only=True),
-    _spec("request.timeout.ms", _INT, "30000", "How long Kafka's brokers wait for one another.", is_read_only=True),
-    _spec("sasl.kerberos.min.time.before.relogin", _LONG, "60000", "Kafka's pause between two log-ins by Kerberos."),
-    _spec(
+    ConfigSpec(
+        "replica.lag.time.max.ms", _LONG, "30000", "When a replica counts as behind in Kafka.", is_read_only=True
+    ),
+    ConfigSpec(
+        "request.timeout.ms", _INT, "30000", "How long Kafka's brokers wait for one another.", is_read_only=True
+    ),
+    ConfigSpec(
+        "sasl.kerberos.min.time.before.relogin", _LONG, "60000", "Kafka's pause between two log-ins by Kerberos."
+    ),
+    ConfigSpec(
         "socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted.", low=1, is_read_only=True
     ),
-    _spec(
+    ConfigSpec(
         "socket.receive.buffer.bytes", _INT, "102400", "The kernel's receive buffer of a connection.", is_read_only=True
     ),
-    _spec("socket.request.max.bytes", _INT, "104857600", "The largest request that is read.", low=1, is_read_only=True),
-    _spec("socket.send.buffer.bytes", _INT, "102400", "The kernel's send buffer of a connection.", is_read_only=True),
-    _spec(
+    ConfigSpec(
+        "socket.request.max.bytes", _INT, "104857600", "The largest request that is read.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
+        "socket.send.buffer.bytes", _INT, "102400", "The kernel's send buffer of a connection.", is_read_only=True
+    ),
+    ConfigSpec(
         "telemetry.max.bytes",
         _INT,
         "1048576",
@@ -490,7 +480,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         _INT,
         "10000",
@@ -498,7 +488,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "transaction.max.timeout.ms",
         _INT,
         "900000",
@@ -506,13 +496,13 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "transaction.partition.verification.enable",
         _BOOLEAN,
         "true",
         "Whether Kafka asks the coordinator before a transactional write.",
     ),
-    _spec(
+    ConfigSpec(
         "transaction.state.log.min.isr",
         _INT,
         "2",
@@ -520,7 +510,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "transaction.state.log.num.partitions",
         _INT,
         "50",
@@ -528,7 +518,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "transaction.state.log.replication.factor",
         _SHORT,
         "3",
@@ -536,7 +526,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec(
+    ConfigSpec(
         "transactional.id.expiration.ms",
         _INT,
         "604800000",
@@ -544,7 +534,9 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=1,
         is_read_only=True,
     ),
-    _spec("unclean.leader.election.enable", _BOOLEAN, "false", "The default of the topic config of the same name."),
+    ConfigSpec(
+        "unclean.leader.election.enable", _BOOLEAN, "false", "The default of the topic config of the same name."
+    ),
     *group_broker_specs(),
 )
 

@@ -5,7 +5,7 @@ Source of types and parsing: org.apache.kafka.common.config.ConfigDef (Kafka 4.3
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum, IntEnum
 from typing import assert_never
 
@@ -63,13 +63,14 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ConfigSpec:
     name: str
     type: ConfigType
     default: str | None
     """Kafka's own default, as text; None where Kafka has none."""
     documentation: str
+    _: KW_ONLY
     effect: Effect = Effect.NONE
     low: float | None = None
     """The least number allowed, and with `high` the greatest."""

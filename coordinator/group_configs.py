@@ -18,31 +18,8 @@ _OFFSET_RESET = (
 )
 
 
-def _spec(
-    name: str,
-    config_type: ConfigType,
-    default: str,
-    documentation: str,
-    *,
-    effect: Effect = Effect.NONE,
-    low: float | None = None,
-    choices: tuple[str, ...] = (),
-    pattern: str | None = None,
-) -> ConfigSpec:
-    return ConfigSpec(
-        name=name,
-        type=config_type,
-        default=default,
-        documentation=documentation,
-        effect=effect,
-        low=low,
-        choices=choices,
-        pattern=pattern,
-    )
-
-
 GROUP_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
-    _spec(
+    ConfigSpec(
         "consumer.assignment.interval.ms",
         _INT,
         "1000",
@@ -50,7 +27,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=0,
     ),
-    _spec(
+    ConfigSpec(
         "consumer.heartbeat.interval.ms",
         _INT,
         "5000",
@@ -58,7 +35,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=1,
     ),
-    _spec(
+    ConfigSpec(
         "consumer.session.timeout.ms",
         _INT,
         "45000",
@@ -66,32 +43,38 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=1,
     ),
-    _spec("share.assignment.interval.ms", _INT, "1000", "As of consumers, for a share group.", low=0),
-    _spec(
+    ConfigSpec("share.assignment.interval.ms", _INT, "1000", "As of consumers, for a share group.", low=0),
+    ConfigSpec(
         "share.auto.offset.reset",
         _STRING,
         "latest",
         "Where a share group begins: latest, earliest, or by_duration:DURATION ago.",
         pattern=_OFFSET_RESET,
     ),
-    _spec("share.delivery.count.limit", _INT, "5", "How often a share group delivers a record at most.", low=2),
-    _spec("share.heartbeat.interval.ms", _INT, "5000", "How often a member of a share group reports.", low=1),
-    _spec(
+    ConfigSpec("share.delivery.count.limit", _INT, "5", "How often a share group delivers a record at most.", low=2),
+    ConfigSpec("share.heartbeat.interval.ms", _INT, "5000", "How often a member of a share group reports.", low=1),
+    ConfigSpec(
         "share.isolation.level",
         _STRING,
         "read_uncommitted",
         "Whether a share group reads records of open and aborted transactions.",
         choices=("read_committed", "read_uncommitted"),
     ),
-    _spec("share.partition.max.record.locks", _INT, "2000", "Records of a partition under way at a time.", low=100),
-    _spec("share.record.lock.duration.ms", _INT, "30000", "How long a member may keep a record.", low=1000),
-    _spec("share.renew.acknowledge.enable", _BOOLEAN, "true", "Whether a member may keep a record for longer."),
-    _spec("share.session.timeout.ms", _INT, "45000", "When a silent member of a share group counts as gone.", low=1),
-    _spec("streams.assignment.interval.ms", _INT, "1000", "As of consumers, for a streams group.", low=0),
-    _spec("streams.heartbeat.interval.ms", _INT, "5000", "How often a member of a streams group reports.", low=1),
-    _spec("streams.initial.rebalance.delay.ms", _INT, "3000", "How long an empty streams group waits for more.", low=0),
-    _spec("streams.num.standby.replicas", _INT, "0", "Copies of a streams group's state.", low=0),
-    _spec(
+    ConfigSpec(
+        "share.partition.max.record.locks", _INT, "2000", "Records of a partition under way at a time.", low=100
+    ),
+    ConfigSpec("share.record.lock.duration.ms", _INT, "30000", "How long a member may keep a record.", low=1000),
+    ConfigSpec("share.renew.acknowledge.enable", _BOOLEAN, "true", "Whether a member may keep a record for longer."),
+    ConfigSpec(
+        "share.session.timeout.ms", _INT, "45000", "When a silent member of a share group counts as gone.", low=1
+    ),
+    ConfigSpec("streams.assignment.interval.ms", _INT, "1000", "As of consumers, for a streams group.", low=0),
+    ConfigSpec("streams.heartbeat.interval.ms", _INT, "5000", "How often a member of a streams group reports.", low=1),
+    ConfigSpec(
+        "streams.initial.rebalance.delay.ms", _INT, "3000", "How long an empty streams group waits for more.", low=0
+    ),
+    ConfigSpec("streams.num.standby.replicas", _INT, "0", "Copies of a streams group's state.", low=0),
+    ConfigSpec(
         "streams.session.timeout.ms", _INT, "45000", "When a silent member of a streams group counts as gone.", low=1
     ),
 )

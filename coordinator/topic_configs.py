@@ -50,37 +50,12 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
 
-def _spec(
-    name: str,
-    config_type: ConfigType,
-    default: str,
-    documentation: str,
-    *,
-    effect: Effect = Effect.NONE,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] = (),
-    pattern: str | None = None,
-) -> ConfigSpec:
-    return ConfigSpec(
-        name=name,
-        type=config_type,
-        default=default,
-        documentation=documentation,
-        effect=effect,
-        low=low,
-        high=high,
-        choices=choices,
-        pattern=pattern,
-    )
-
-
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
 _HONOURED = Effect.HONOURED
 
 TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
-    _spec(
+    ConfigSpec(
         "cleanup.policy",
         _LIST,
         "delete",
@@ -88,7 +63,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         choices=("compact", "delete"),
     ),
-    _spec(
+    ConfigSpec(
         "compression.type",
         _STRING,
         "producer",
@@ -96,15 +71,17 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
-    _spec(
+    ConfigSpec(
         "compression.gzip.level",
         _INT,
         "-1",
         "How hard gzip tries where compression.type names it.",
         choices=GZIP_LEVELS,
     ),
-    _spec("compression.lz4.level", _INT, "9", "How hard lz4 tries where compression.type names it.", low=1, high=17),
-    _spec(
+    ConfigSpec(
+        "compression.lz4.level", _INT, "9", "How hard lz4 tries where compression.type names it.", low=1, high=17
+    ),
+    ConfigSpec(
         "compression.zstd.level",
         _INT,
         "3",
@@ -112,29 +89,31 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=-131072,
         high=22,
     ),
-    _spec("delete.retention.ms", _LONG, "86400000", "How long compaction keeps the mark of a deleted key.", low=0),
-    _spec("file.delete.delay.ms", _LONG, "60000", "Kafka's wait before it removes a segment's file.", low=0),
-    _spec("flush.messages", _LONG, str(LONG_MAX), "Kafka's records per fsync; here all are durable at once.", low=1),
-    _spec("flush.ms", _LONG, str(LONG_MAX), "Kafka's time between fsyncs; here all are durable at once.", low=0),
-    _spec(
+    ConfigSpec("delete.retention.ms", _LONG, "86400000", "How long compaction keeps the mark of a deleted key.", low=0),
+    ConfigSpec("file.delete.delay.ms", _LONG, "60000", "Kafka's wait before it removes a segment's file.", low=0),
+    ConfigSpec(
+        "flush.messages", _LONG, str(LONG_MAX), "Kafka's records per fsync; here all are durable at once.", low=1
+    ),
+    ConfigSpec("flush.ms", _LONG, str(LONG_MAX), "Kafka's time between fsyncs; here all are durable at once.", low=0),
+    ConfigSpec(
         "follower.replication.throttled.replicas",
         _LIST,
         "",
         "Kafka's replicas to slow down as followers; there is no replication to slow down here.",
         pattern=_THROTTLED_REPLICAS,
     ),
-    _spec(
+    ConfigSpec(
         "leader.replication.throttled.replicas",
         _LIST,
         "",
         "Kafka's replicas to slow down as leaders; there is no replication to slow down here.",
         pattern=_THROTTLED_REPLICAS,
     ),
-    _spec("index.interval.bytes", _INT, "4096", "Kafka's distance between index entries of a segment.", low=0),
-    _spec("local.retention.bytes", _LONG, "-2", "Kafka's bytes kept on disk under tiered storage.", low=-2),
-    _spec("local.retention.ms", _LONG, "-2", "Kafka's time on disk under tiered storage.", low=-2),
-    _spec("max.compaction.lag.ms", _LONG, str(LONG_MAX), "The longest that a record waits for compaction.", low=1),
-    _spec(
+    ConfigSpec("index.interval.bytes", _INT, "4096", "Kafka's distance between index entries of a segment.", low=0),
+    ConfigSpec("local.retention.bytes", _LONG, "-2", "Kafka's bytes kept on disk under tiered storage.", low=-2),
+    ConfigSpec("local.retention.ms", _LONG, "-2", "Kafka's time on disk under tiered storage.", low=-2),
+    ConfigSpec("max.compaction.lag.ms", _LONG, str(LONG_MAX), "The longest that a record waits for compaction.", low=1),
+    ConfigSpec(
         "max.message.bytes",
         _INT,
         "1048588",
@@ -142,7 +121,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=0,
     ),
-    _spec(
+    ConfigSpec(
         "message.timestamp.after.max.ms",
         _LONG,
         "3600000",
@@ -150,7 +129,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=0,
     ),
-    _spec(
+    ConfigSpec(
         "message.timestamp.before.max.ms",
         _LONG,
         str(LONG_MAX),
@@ -158,7 +137,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=0,
     ),
-    _spec(
+    ConfigSpec(
         TIMESTAMP_TYPE,
         _STRING,
         "CreateTime",
@@ -166,14 +145,16 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         choices=("CreateTime", "LogAppendTime"),
     ),
-    _spec(
+    ConfigSpec(
         "min.cleanable.dirty.ratio", _DOUBLE, "0.5", "The share of records to clean that starts a pass.", low=0, high=1
     ),
-    _spec(
+    ConfigSpec(
         "min.compaction.lag.ms", _LONG, "0", "How long a record stays as it is before compaction may drop it.", low=0
     ),
-    _spec("min.insync.replicas", _INT, "1", "Kafka's replicas per write; here the bucket answers for that.", low=1),
-    _spec(
+    ConfigSpec(
+        "min.insync.replicas", _INT, "1", "Kafka's replicas per write; here the bucket answers for that.", low=1
+    ),
+    ConfigSpec(
         TABLE_RETENTION,
         _LONG,
         str(AS_THE_LOG),
@@ -181,25 +162,25 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=AS_THE_LOG,
     ),
-    _spec("preallocate", _BOOLEAN, "false", "Whether Kafka reserves a segment's file beforehand."),
-    _spec("remote.log.copy.disable", _BOOLEAN, "false", "Whether Kafka's tiered storage stops copying."),
-    _spec(
+    ConfigSpec("preallocate", _BOOLEAN, "false", "Whether Kafka reserves a segment's file beforehand."),
+    ConfigSpec("remote.log.copy.disable", _BOOLEAN, "false", "Whether Kafka's tiered storage stops copying."),
+    ConfigSpec(
         "remote.log.delete.on.disable", _BOOLEAN, "false", "Whether Kafka deletes tiered data when it is turned off."
     ),
-    _spec(
+    ConfigSpec(
         "remote.storage.enable",
         _BOOLEAN,
         "false",
         "Kafka's tiered storage. Every record is in the bucket here, so there is nothing to turn on.",
         choices=("false",),
     ),
-    _spec("retention.bytes", _LONG, "-1", "How many bytes a partition keeps; -1 for no limit.", effect=_HONOURED),
-    _spec("retention.ms", _LONG, "604800000", "How long records are kept; -1 for ever.", effect=_HONOURED, low=-1),
-    _spec("segment.bytes", _INT, "1073741824", "The size at which Kafka begins a new segment.", low=1048576),
-    _spec("segment.index.bytes", _INT, "10485760", "The largest index of a segment in Kafka.", low=4),
-    _spec("segment.jitter.ms", _LONG, "0", "By how much Kafka scatters the times of new segments.", low=0),
-    _spec("segment.ms", _LONG, "604800000", "The age at which Kafka begins a new segment.", low=1),
-    _spec(
+    ConfigSpec("retention.bytes", _LONG, "-1", "How many bytes a partition keeps; -1 for no limit.", effect=_HONOURED),
+    ConfigSpec("retention.ms", _LONG, "604800000", "How long records are kept; -1 for ever.", effect=_HONOURED, low=-1),
+    ConfigSpec("segment.bytes", _INT, "1073741824", "The size at which Kafka begins a new segment.", low=1048576),
+    ConfigSpec("segment.index.bytes", _INT, "10485760", "The largest index of a segment in Kafka.", low=4),
+    ConfigSpec("segment.jitter.ms", _LONG, "0", "By how much Kafka scatters the times of new segments.", low=0),
+    ConfigSpec("segment.ms", _LONG, "604800000", "The age at which Kafka begins a new segment.", low=1),
+    ConfigSpec(
         "unclean.leader.election.enable",
         _BOOLEAN,
         "false",
