@@ -29,7 +29,7 @@ from coordinator.commands import Done, Outcome
 from coordinator.config_types import split_list
 from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_commits import commit_error
-from coordinator.consumer_group_copy import FindTopic
+from coordinator.consumer_group_copy import FindTopic, preferred_assignor
 from coordinator.consumer_group_messages import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
@@ -234,7 +234,7 @@ class ConsumerGroups:
 
     def preferred_assignor(self, group: ConsumerGroup) -> str:
         """The assignor that a described group is said to have."""
-        return LiveConsumerGroup("", group, 0.0).copy.preferred_assignor(self._assignors[0])
+        return preferred_assignor(group, self._assignors[0])
 
     def forget(self, group_id: str) -> None:
         """The group was deleted, or is of the other kind now."""

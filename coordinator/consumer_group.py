@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from coordinator.consumer_group_copy import FindTopic, GroupCopy
+from coordinator.consumer_group_copy import FindTopic, GroupCopy, preferred_assignor
 from coordinator.consumer_group_messages import (
     NOT_SAID,
     ConsumerGroupConfig,
@@ -285,7 +285,7 @@ class LiveConsumerGroup:
         is_early = self._assigned_s is not None and now_s < self._assigned_s + config.assignment_interval_ms / 1000
         if is_early and self._assigned_rows > CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX and not self.copy.has_classic:
             return
-        rows_count = self.copy.assign(self.copy.preferred_assignor(config.assignors[0]), find_topic)
+        rows_count = self.copy.assign(preferred_assignor(self.group, config.assignors[0]), find_topic)
         if rows_count is not None:
             self._assigned_rows, self._assigned_s = rows_count, now_s
         elif is_asked:

@@ -139,13 +139,6 @@ class GroupCopy:
         self._looked_with = find_topic
         return self._look_hash
 
-    def preferred_assignor(self, default: str) -> str:
-        """The assignor that most members ask for, of several the first by name; see computePreferredServerAssignor."""
-        votes = Counter(
-            member.server_assignor for member in self.group.members.values() if member.server_assignor is not None
-        )
-        return min(votes, key=lambda name: (-votes[name], name), default=default)
-
     # What changes it.
 
     def put_member(self, member: ConsumerMember) -> None:
@@ -317,6 +310,12 @@ class GroupCopy:
             for topic_id, found in rows:
                 for partition, _ in found:
                     self._owners.pop((topic_id, partition), None)
+
+
+def preferred_assignor(group: ConsumerGroup, default: str) -> str:
+    """The assignor that most members ask for, of several the first by name; see computePreferredServerAssignor."""
+    votes = Counter(member.server_assignor for member in group.members.values() if member.server_assignor is not None)
+    return min(votes, key=lambda name: (-votes[name], name), default=default)
 
 
 def _add(counts: Counter[str], name: str, by: int) -> None:

@@ -1,8 +1,9 @@
 """ConsumerGroupDescribe 0-1: consumer groups with their members and assignments (KIP-848), as the ledger has them.
 
 The answer is as of a barrier (safety rule S4), by the group's coordinator. Version 1 tells which members still speak
-the classic protocol. A group of another kind does not exist here. Each
-group is told once, however often it is asked for, and an answer has a bound: for those beyond, clients ask again.
+the classic protocol. A group of another kind does not exist here. Members are told in turns, as all of them were when
+the first of their group was. Each group is told once, however often it is asked for, and an answer has a bound: for
+those beyond, clients ask again.
 Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupDescribe, ConsumerGroup.asDescribedGroup, Kafka 4.3.
 """
 
@@ -41,17 +42,18 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     except LedgerUnavailable:
         return await work(len(body.group_ids), _answer_away, frame, body.group_ids)
     turns = Turns(services.clock)
-    groups = []
-    members_count = 0
+    groups: list[dict[str, Any]] = []
+    members_count = rows_count = 0
     for group_id in dict.fromkeys(body.group_ids):
         if members_count >= GROUP_MEMBERS_TOLD_MAX:
             groups.append(_error(group_id, ErrorCode.coordinator_load_in_progress, "Ask for fewer groups at once."))
-        else:
-            groups.append(_group(services, group_id, is_asked=body.include_authorized_operations))
-            members_count += len(groups[-1]["members"])
-        for _ in range(1 + len(groups[-1]["members"])):
             await turns.row()
-    return await work(len(groups) + members_count, answer, frame, {"groups": groups})
+            continue
+        told, rows = await _group(services, group_id, turns, is_asked=body.include_authorized_operations)
+        groups.append(told)
+        members_count += len(told["members"])
+        rows_count += rows
+    return await work(len(groups) + rows_count, answer, frame, {"groups": groups})
 
 
 def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buffer]:
@@ -59,17 +61,20 @@ def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buff
     return answer(frame, {"groups": [_error(group_id, away, "the ledger does not answer") for group_id in group_ids]})
 
 
-def _group(services: Services, group_id: str, *, is_asked: bool) -> dict[str, Any]:
+async def _group(services: Services, group_id: str, turns: Turns, *, is_asked: bool) -> tuple[dict[str, Any], int]:
+    """The group as it is now, and how many rows it is told in: members, and topics of their assignments."""
+    await turns.row()
     if not group_id:
-        return _error(group_id, ErrorCode.invalid_group_id, None)
+        return _error(group_id, ErrorCode.invalid_group_id, None), 0
     try:
         found = services.group_ledger.readable(group_id)
     except NotCoordinator as error:
-        return _error(group_id, error.error_code, error.message)
+        return _error(group_id, error.error_code, error.message), 0
     if found is None or not isinstance(found.value, ConsumerGroup):
-        return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
-    group = found.value
-    return {
+        return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group."), 0
+    # Members are told in turns, all of them as they are now.
+    group = found.value.copy()
+    told = {
         "error_code": ErrorCode.none,
         "error_message": None,
         "group_id": group_id,
@@ -77,9 +82,17 @@ def _group(services: Services, group_id: str, *, is_asked: bool) -> dict[str, An
         "group_epoch": group.epoch,
         "assignment_epoch": group.target_epoch,
         "assignor_name": services.consumer_groups.preferred_assignor(group),
-        "members": [_member(services, group, member_id) for member_id in sorted(group.members)],
         "authorized_operations": on_group(is_asked=is_asked),
     }
+    members: list[Values] = []
+    rows_count = 0
+    for member_id in sorted(group.members):
+        topics_count = len(group.assignment(member_id).assigned) + len(group.targets.get(member_id, ()))
+        members.append(_member(services, group, member_id))
+        rows_count += 1 + topics_count
+        for _ in range(1 + topics_count):
+            await turns.row()
+    return told | {"members": members}, rows_count
 
 
 def _member(services: Services, group: ConsumerGroup, member_id: str) -> Values:

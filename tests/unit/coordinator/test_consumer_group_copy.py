@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from coordinator.consumer_group_copy import GroupCopy
+from coordinator.consumer_group_copy import GroupCopy, preferred_assignor
 from coordinator.consumer_group_values import NO_TOPICS_HASH, ConsumerGroup, replay
 from protocol.types import PartitionIndex, TopicId
 from tests.made_consumer_groups import Coordinated, beat, owned, topic_id
@@ -145,10 +145,10 @@ class TestWhatTopicsLookLike:
 
 class TestAssignors:
     def test_members_that_ask_for_none_get_the_default(self) -> None:
-        assert GroupCopy(stable()).preferred_assignor("uniform") == "uniform"
+        assert preferred_assignor(stable(), "uniform") == "uniform"
 
     def test_the_first_by_name_wins_where_as_many_ask_for_each(self) -> None:
         group = Coordinated({"t": 1})
         group.say(beat("a", assignor="uniform"))
         group.say(beat("b", assignor="range"))
-        assert group.live.copy.preferred_assignor("uniform") == "range"
+        assert preferred_assignor(group.group, "uniform") == "range"
