@@ -63,7 +63,7 @@ def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buff
 
 async def _described(
     services: Services, group_id: str, version: int, *, is_asked: bool
-) -> tuple[dict[str, Any], Sequence[DescribedMember]]:
+) -> tuple[dict[str, Any], tuple[DescribedMember, ...]]:
     """The row of a group, and its members as of now, whose rows are made in turns."""
     try:
         group = services.group_ledger.readable(group_id)
