@@ -1,6 +1,7 @@
 """Runs librdkafka's test-runner against a broker, a process for each test number.
 
-Rule: several tests judge by the clock, so what fails beside others is run once more alone, and that counts.
+Rule: several tests judge by the clock, so what fails beside others is run once more alone, with more time, and that
+counts.
 """
 
 import os
@@ -21,7 +22,11 @@ from tests.processes import Process, ProcessFailed
 from tools.librdkafka import ensure_librdkafka
 
 AT_A_TIME = 3
+FIRST, ALONE = "first", "alone"
+"""Attempts at a test."""
 TEST_SECONDS_MAX = 400.0
+ALONE_TIMEOUT_MULTIPLIER = 1.5
+"""Of the test-runner's own time limits, most of which it multiplies twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +42,14 @@ class TestRunner:
     names: Sequence[str]
     """Tests of this scenario."""
 
-    def run(self, test: Planned, attempt: str = "first") -> list[Outcome]:
-        """Runs the tests of a number to their end, or to the end of their time."""
+    def run(self, test: Planned, attempt: str = FIRST) -> list[Outcome]:
+        """Runs the tests of a number to their end, or to the end of their time. `attempt`: `FIRST` or `ALONE`."""
         wanted = [name for name in self.names if name.startswith(test.number)]
         with Process(
             [self.home / "tests" / "test-runner", "-p1", "-L", *self._options(test)],
             self.folder / "tests",
             name=f"{test.named(test.number)}-{self.scenario.value}-{attempt}",
-            env={**self._environment(), "TESTS": test.number, **({"SUBTESTS": test.part} if test.part else {})},
+            env={**self._environment(attempt), "TESTS": test.number, **({"SUBTESTS": test.part} if test.part else {})},
         ) as process:
             try:
                 otherwise = f"ended with status {process.wait_ended(seconds_max=TEST_SECONDS_MAX)}"
@@ -61,10 +66,10 @@ class TestRunner:
         if test.is_quick:
             yield "-Q"
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, attempt: str) -> dict[str, str]:
         return {
             "LD_LIBRARY_PATH": f"{self.home / 'src'}{os.pathsep}{self.home / 'src-cpp'}",
-            "RDKAFKA_TEST_CONF": str(self.folder / "test.conf"),
+            "RDKAFKA_TEST_CONF": str(self.folder / f"{attempt}.conf"),
             "TEST_KAFKA_VERSION": "4.3.1",
             "KAFKA_PATH": str(self.folder / "kafka"),
             "BROKERS": self.bootstrap,
@@ -87,7 +92,7 @@ def run_scenario(scenario: Scenario, target: Target, folder: Path, only: str) ->
             if any(outcome.state is State.FAILED for outcome in outcomes):
                 failed.append(test)
     for test in failed:
-        yield from runner.run(test, "alone")
+        yield from runner.run(test, ALONE)
 
 
 def make_runner(scenario: Scenario, target: Target, folder: Path, java: JavaHome) -> TestRunner:
@@ -95,7 +100,9 @@ def make_runner(scenario: Scenario, target: Target, folder: Path, java: JavaHome
     home = ensure_librdkafka()
     folder.mkdir(parents=True)
     (folder / "src").symlink_to(home / "src")
-    (folder / "test.conf").write_text(f"bootstrap.servers={target.bootstrap}\ntest.topic.random=true\n")
+    for attempt, multiplier in ((FIRST, 1), (ALONE, ALONE_TIMEOUT_MULTIPLIER)):
+        lines = f"bootstrap.servers={target.bootstrap}\ntest.topic.random=true\ntest.timeout.multiplier={multiplier}\n"
+        (folder / f"{attempt}.conf").write_text(lines)
     write_distribution(folder / "kafka", java)
     _write_java_producer(home / "tests" / "java" / "TransactionProducerCli.java", folder / "tests" / "java", java)
     source = (home / "tests" / "test.c").read_text(encoding="utf-8")
