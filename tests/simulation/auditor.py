@@ -14,13 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import NO_TIMESTAMP
 from tests.simulation.history import History
 from tests.simulation.truth import Truth
 from tests.simulation.wire import Place, Produced
 
-HIDDEN_SECONDS_MAX = 16.0
-"""For how long an agent that is cut off may answer from what it knows: the lease, and what a fetch may take."""
+HIDDEN_SECONDS_MAX = LEDGER_SESSION_SECONDS
+"""How old at most what an agent knew is when a fetch at its end was asked, for it answers later: the lease."""
 
 
 class Result(StrEnum):

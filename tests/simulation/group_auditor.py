@@ -12,13 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from protocol.errors import ErrorCode
+from protocol.limits import LEDGER_SESSION_SECONDS
 from tests.simulation.group_entries import GroupEntries, GroupPlace
 from tests.simulation.history import History
 from tests.simulation.truth import Truth
 from tests.simulation.wire import Place
 
-STALE_SECONDS_MAX = 16.0
-"""For how long a coordinator that is cut off may call a generation the newest: the lease, and what a request takes."""
+STALE_SECONDS_MAX = LEDGER_SESSION_SECONDS
+"""How long before a heartbeat was sent there may have been a newer generation, or another coordinator: the answer comes
+later, and what the coordinator knows then is no older than the lease.
+"""
 GONE = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.group_id_not_found})
 """What a member is told that is none any more."""
 FINAL = frozenset(
@@ -96,6 +99,17 @@ class GroupAuditor:
             self._history.violation(
                 f"{who} may stay in generation {generation} of {group_id}, {asked_s - newer_s:.1f} s after somebody "
                 f"was told of a newer one (S13)"
+            )
+
+    def told_by(self, agent: str, who: str, group_id: str, asked_s: float) -> None:
+        """An agent answered a heartbeat without an error."""
+        claims = self.entries.coordinators[group_id]
+        ends_s = [claimed_s for claimed_s, _ in claims[1:]] + [self._now_s()]
+        held = [end_s for (_, name), end_s in zip(claims, ends_s, strict=False) if name == agent]
+        if not held or held[-1] < asked_s - STALE_SECONDS_MAX:
+            self._history.violation(
+                f"{agent} tells {who} that it may stay in {group_id}, which was another agent's {STALE_SECONDS_MAX} s "
+                f"before (S13)"
             )
 
     def is_counted_in(self, who: str, group_id: str, until_s: float) -> None:

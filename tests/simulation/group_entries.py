@@ -65,6 +65,8 @@ class GroupEntries:
             lambda: [(0.0, NOTHING_COMMITTED)]
         )
         """Since when a group has come how far."""
+        self.coordinators: defaultdict[str, list[tuple[float, str]]] = defaultdict(list[tuple[float, str]])
+        """Since when which agent held the newest claim on a group."""
         self.generations: defaultdict[str, list[tuple[float, int]]] = defaultdict(list[tuple[float, int]])
         """When each generation, or group epoch, of a group began."""
 
@@ -111,6 +113,7 @@ class GroupEntries:
                 self._fault(group_id, f"is claimed under epoch {epoch} after {self._claim_epoch_last} (S13)")
             self._claim_epoch_last = max(self._claim_epoch_last, epoch)
             self._claims[group_id] = session, epoch
+            self.coordinators[group_id].append((self._now_s(), state.sessions[session].name))
 
     def _look_at_commits(
         self, state: ClusterState, session: SessionId, command: CommitOffsets, outcome: OffsetsCommitted

@@ -327,6 +327,7 @@ class ClassicMember(GroupReader):
                 continue
             error = wire.read_heartbeat(told)
             if not error:
+                self.world.groups.told_by(connection.agent.name, self.name, self.group_id, asked_s)
                 if not self._is_mixed:
                     self.world.groups.told_alive(self.name, self.group_id, who.generation, asked_s)
                 self.is_heard_of(asked_s)
