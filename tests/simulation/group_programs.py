@@ -10,6 +10,7 @@ from collections.abc import Collection
 from tests.simulation.clients import RETRY_SECONDS, ClientWorld
 from tests.simulation.consumer_members import ConsumerMember
 from tests.simulation.group_members import ClassicMember, GroupReader
+from tests.simulation.group_monitors import LagMonitor
 from tests.simulation.plan import Fate, GroupKind, GroupPlan, group_ids
 from tests.simulation.wire import Place
 
@@ -116,6 +117,8 @@ class GroupWorld:
             for group_id, plan in zip(self._group_ids, world.around.plan.groups, strict=True)
             for number in range(plan.members)
         ]
+        is_monitored = world.around.plan.has_lag_monitors
+        self.monitors = [LagMonitor(world, group_id, places) for group_id in self._group_ids if is_monitored]
 
     def calm(self) -> None:
         """From now on nothing happens to any member."""

@@ -17,6 +17,8 @@ GROWTH_SHARE: Final = 0.3
 """Of the worlds without groups in which topics come and go."""
 GROUPS_SHARE: Final = 0.3
 """Of the worlds whose ledger is not lost."""
+MONITORED_SHARE: Final = 0.5
+"""Of the worlds with groups in which an agent may read the ledger late."""
 
 
 class FaultName(StrEnum):
@@ -147,6 +149,8 @@ class Plan:
     """Whether the topics that come and go get more partitions while they are there."""
     groups: tuple[GroupPlan, ...] = ()
     first_rebalance_delay_ms: int = 0
+    has_lag_monitors: bool = False
+    """Whether others than members ask how far the groups have come."""
 
     @property
     def is_log_trimmed(self) -> bool:
@@ -215,6 +219,7 @@ def _with_groups(plan: Plan, chance: random.Random) -> Plan:
         plan,
         groups=tuple(groups),
         first_rebalance_delay_ms=first_rebalance_delay_ms,
+        has_lag_monitors=FaultName.LEDGER_LAG in plan.faults and copied.random() < MONITORED_SHARE,
         consumers=1,
         move_chance=min(plan.move_chance, 0.05),
     )

@@ -190,6 +190,7 @@ class _World:
             if plan.has_operator:
                 for_ever.append(tasks.create_task(Operator(self._clients, (TOPIC, STAMPED_TOPIC)).run()))
             for_ever += [tasks.create_task(prober.run(self._places)) for prober in probers]
+            for_ever += [tasks.create_task(monitor.run()) for monitor in self._groups.monitors]
             deleters = [Deleter(self._clients, f"deleter-{n}") for n in range(plan.deleters)]
             for_ever += [tasks.create_task(deleter.run(self._places)) for deleter in deleters]
             if plan.has_topic_churn:

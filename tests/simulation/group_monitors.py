@@ -1,0 +1,47 @@
+"""Simulated programs that ask how far groups have come, as those that tell the lag of consumers do.
+
+Rule: as `tests.simulation.clients`. They ask at any time, so also while commits are on their way.
+"""
+
+from collections.abc import Collection
+
+from protocol.errors import ErrorCode
+from tests.simulation import group_wire as wire
+from tests.simulation.clients import REQUEST_SECONDS, ClientWorld
+from tests.simulation.connections import ConnectionLost
+from tests.simulation.group_members import LOOK_AGAIN, CoordinatorLink
+from tests.simulation.wire import Place
+
+MONITOR_SECONDS_MAX = 0.4
+
+
+class LagMonitor:
+    """One program, which watches one group."""
+
+    def __init__(self, world: ClientWorld, group_id: str, places: Collection[Place]) -> None:
+        self._world = world
+        self._name = f"monitor of {group_id}"
+        self._group_id = group_id
+        self._places = places
+        self._link = CoordinatorLink(world, self._name, group_id)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._world.clock.sleep(self._world.chance.random() * MONITOR_SECONDS_MAX)
+            connection = await self._link.connection()
+            asked_s = self._world.around.loop.time()
+            body = wire.offset_fetch(self._group_id, self._places)
+            try:
+                answer = await connection.ask(wire.OFFSET_FETCH, wire.OFFSET_FETCH_VERSION, body, REQUEST_SECONDS)
+            except ConnectionLost:
+                self._link.forget()
+                continue
+            error, offsets = wire.read_offsets_fetched(answer)
+            if not error:
+                self._world.groups.told_offsets(self._name, self._group_id, offsets, asked_s)
+            elif error in LOOK_AGAIN:
+                self._link.forget()
+            else:
+                what = f"{self._name} was told {ErrorCode(error).name}"
+                self._world.around.history.violation(what)
