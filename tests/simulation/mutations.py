@@ -198,6 +198,18 @@ def s4_an_agent_that_is_cut_off_answers_for_ever() -> Iterator[None]:
         yield
 
 
+@mutation(FaultName.LEDGER_LAG)
+def s4_an_answer_of_the_ledger_counts_before_what_was_there_is_applied() -> Iterator[None]:
+    """An agent whose watch lags calls its end the end, for its lease is renewed."""
+
+    def confirm(self: LedgerWriter, session: SessionId, asked_s: float, position: Position) -> None:
+        if session == self.session:
+            self._confirmed_s = max(self._confirmed_s, asked_s)
+
+    with patched(LedgerWriter, "_confirm", confirm):
+        yield
+
+
 @mutation(where=archives_soon)
 def s6_no_grace() -> Iterator[None]:
     """A released object goes at once."""
