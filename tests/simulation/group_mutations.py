@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent import consumer_groups
+from agent.consumer_groups import ConsumerGroups
+from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
+from agent.handlers import offset_fetch
+from agent.ledger_writer import LedgerWriter
 from agent.live_group import LiveGroup
+from agent.services import Services
 from coordinator import apply_groups
 from coordinator.classic_group import LiveClassicGroup
 from coordinator.consumer_group import LiveConsumerGroup
@@ -95,6 +100,53 @@ def s13_a_claim_is_given_to_anybody() -> Iterator[None]:
         return ErrorCode.none
 
     with patched(GroupLedger, "coordinator", coordinator), patched(apply_groups, "_claim_error", claim_error):
+        yield
+
+
+@mutation(*MOVES, where=lambda plan: bool(plan.groups))
+def s13_a_coordinator_goes_on_after_its_claim_is_over() -> Iterator[None]:
+    """It answers from memory until the ledger refuses something, although it has applied the claim of another one."""
+
+    def current(self: GroupCoordinator | ConsumerGroups, group_id: str) -> Any:
+        live = self._live.get(group_id)
+        return None if live is None or live.is_lost else live
+
+    def is_mine(self: GroupLedger, group_id: str) -> bool:
+        return group_id in self._versions and group_id in self._metadata.state.groups
+
+    with (
+        patched(GroupCoordinator, "_current", current),
+        patched(ConsumerGroups, "_current", current),
+        patched(GroupLedger, "is_mine", is_mine),
+    ):
+        yield
+
+
+@mutation(
+    FaultName.PAUSE,
+    FaultName.LEDGER_CUT,
+    where=lambda plan: bool(plan.groups) and plan.seconds > 30 and len(plan.faults) < 4,
+)
+def s4_a_coordinator_that_is_cut_off_answers_for_ever() -> Iterator[None]:
+    """Nobody asks when the ledger confirmed its session last."""
+
+    def is_mine(self: GroupLedger, group_id: str) -> bool:
+        with patched(LedgerWriter, "is_confirmed", True):
+            return is_mine_right(self, group_id)
+
+    is_mine_right = GroupLedger.is_mine
+    with patched(GroupLedger, "is_mine", is_mine):
+        yield
+
+
+@mutation(FaultName.LEDGER_LAG, where=lambda plan: plan.has_lag_monitors and commits_often(plan))
+def s4_offsets_are_fetched_without_a_barrier() -> Iterator[None]:
+    """A coordinator tells how far a group has come as far as it has heard."""
+
+    async def barrier(services: Services) -> bool:
+        return True
+
+    with patched(offset_fetch, "_barrier", barrier):
         yield
 
 
