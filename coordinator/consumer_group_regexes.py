@@ -123,9 +123,9 @@ def room_for(found: Mapping[str, tuple[str, ...]], before: Mapping[str, tuple[st
     for regex, names in sorted(found.items(), key=lambda row: (row[0] not in before, names_bytes(row[1]), row[0])):
         size = names_bytes(names)
         if total + size > CONSUMER_GROUP_NAMES_BYTES_MAX:
-            problem = f"all expressions of a group together {CONSUMER_GROUP_NAMES_BYTES_MAX}"
+            problem = f"those of all expressions of a group may take {CONSUMER_GROUP_NAMES_BYTES_MAX}"
         elif size > CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX and not fits(_row(regex, names)):
-            problem = "one expression what fits into a ledger entry"
+            problem = "they do not fit into a ledger entry"
         else:
             room.taken[regex] = names
             total += size
@@ -134,7 +134,7 @@ def room_for(found: Mapping[str, tuple[str, ...]], before: Mapping[str, tuple[st
             room.kept.append(regex)
             total += names_bytes(before[regex])
         else:
-            room.refused[regex] = f"it matches {len(names)} topics, whose names take {size} bytes; {problem} at most"
+            room.refused[regex] = f"it matches {len(names)} topics, whose names take {size} bytes; {problem}"
     return room
 
 

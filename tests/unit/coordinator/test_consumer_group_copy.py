@@ -53,6 +53,24 @@ def test_nothing_changed_is_no_change() -> None:
     assert copy.take_change() is None
 
 
+def test_it_can_be_again_what_it_was_when_rows_were_taken_last() -> None:
+    group = stable()
+    copy = GroupCopy(group)
+    copy.undo()
+    assert copy.group == group
+    copy.put_member(replace(group.members["a"], client_host="/elsewhere"))
+    copy.take_change()
+    before = copy.group.copy()
+    copy.remove("b")
+    copy.put_regex("x", ("t",))
+    copy.raise_epoch(b"other")
+    copy.undo()
+    assert copy.group == before
+    assert copy.take_change() is None
+    assert copy.owner(topic_id("t"), PartitionIndex(2)) == "b"
+    assert copy.static_member("i") is not None
+
+
 def test_a_group_that_begins_is_a_change_though_nothing_is_in_it() -> None:
     copy = GroupCopy(None)
     change = copy.take_change()

@@ -1,6 +1,7 @@
 """What a consumer group has room for of what its expressions match."""
 
 from collections.abc import Mapping
+from random import Random
 
 from coordinator.consumer_group_regexes import room_for
 from protocol.errors import ErrorCode
@@ -43,6 +44,13 @@ class TestRoom:
         room = room_for({"a": HALF, "b": HALF, "c": ALL}, {"b": ("t",), "c": HALF})
         assert set(room.taken) == {"b"}
         assert (room.kept, set(room.refused)) == (["c"], {"a"})
+
+    def test_one_alone_matches_no_more_than_an_entry_takes(self) -> None:
+        random = Random(7)
+        found = tuple(sorted(random.randbytes(NAME_BYTES // 2).hex() for _ in range(8_000)))
+        room = room_for({"a": found, "b": names(NAME_BYTES * len(found))}, {})
+        assert set(room.taken) == {"b"}
+        assert "a ledger entry" in room.refused["a"]
 
     def test_those_that_were_not_looked_up_count(self) -> None:
         assert set(room_for({"a": HALF}, {"b": HALF}).refused) == {"a"}

@@ -4,13 +4,14 @@ Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup (Kafka 4.
 """
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from coordinator.classic_group import LiveClassicGroup
 from coordinator.classic_messages import GroupLimits
 from coordinator.classic_states import State
-from coordinator.consumer_group_values import ConsumerGroup, GroupPhase
+from coordinator.consumer_group_values import ClassicProtocols, ConsumerGroup, GroupPhase
 from coordinator.group_migration import (
     NotMigratable,
     by_id,
@@ -20,7 +21,7 @@ from coordinator.group_migration import (
 )
 from coordinator.groups import ClassicGroup, ClassicMember
 from protocol.consumer_protocol import read_assignment, write_assignment
-from protocol.limits import CLASSIC_MEMBERS_BYTES_MAX
+from protocol.limits import CLASSIC_MEMBERS_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
 from protocol.types import TopicId
 from tests.made_consumer_groups import Coordinated, owned, subscription, topic_id
 
@@ -155,6 +156,22 @@ class TestDowngrading:
             group.members[member_id] = replace(found, classic=replace(found.classic, protocols=protocols))
         with pytest.raises(NotMigratable, match="more than one entry takes"):
             downgraded(group, (), name_of)
+
+    def test_it_is_what_is_written_that_counts(self) -> None:
+        group = upgraded(classic(member("a", [0])), TOPICS.find_topic)
+        found = group.members["a"]
+        assert found.classic is not None
+        own = found.classic.protocols
+
+        def with_metadata(metadata: bytes) -> ConsumerGroup:
+            protocols = (*own, ("large", metadata))
+            changed = group.copy()
+            changed.members["a"] = replace(found, classic=ClassicProtocols(session_timeout_ms=1, protocols=protocols))
+            return changed
+
+        assert downgraded(with_metadata(bytes(LEDGER_ENTRY_BYTES_MAX)), (), name_of).members
+        with pytest.raises(NotMigratable, match="do not fit"):
+            downgraded(with_metadata(Random(7).randbytes(LEDGER_ENTRY_BYTES_MAX)), (), name_of)
 
     def test_nobody_is_no_group(self) -> None:
         assert not is_classic_but_for(ConsumerGroup(), ())
