@@ -198,7 +198,6 @@ class ConsumerGroups:
         epoch: int,
         api_version: int,
         partitions: Iterable[tuple[TopicId, PartitionIndex]],
-        is_transactional: bool = False,
     ) -> ErrorCode:
         """Whether offsets may be committed in that name, for a consumer group that this agent has claimed.
 
@@ -212,14 +211,7 @@ class ConsumerGroups:
             return ErrorCode.coordinator_load_in_progress
         value = group.value if live is None else live.group.group
         assert isinstance(value, ConsumerGroup), f"group {group.group_id!r} is no consumer group"
-        return commit_error(
-            value,
-            member_id=member_id,
-            epoch=epoch,
-            api_version=api_version,
-            partitions=partitions,
-            is_transactional=is_transactional,
-        )
+        return commit_error(value, member_id=member_id, epoch=epoch, api_version=api_version, partitions=partitions)
 
     def has_members(self, group_id: str) -> bool:
         """Whether the group is of this kind, and has members, as far as this agent knows."""

@@ -241,7 +241,7 @@ class GroupLedger:
         self._newest[group_id] = newest
 
         def forget(done: asyncio.Future[Outcome]) -> None:
-            if self._newest[group_id] is done:
+            if self._newest.get(group_id) is done:  # a later one may be gone already
                 del self._newest[group_id]
 
         newest.add_done_callback(forget)

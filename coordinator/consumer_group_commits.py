@@ -21,7 +21,6 @@ def commit_error(
     epoch: int,
     api_version: int,
     partitions: Iterable[tuple[TopicId, PartitionIndex]],
-    is_transactional: bool = False,
 ) -> ErrorCode:
     """Whether a member may commit offsets of these partitions.
 
@@ -34,7 +33,7 @@ def commit_error(
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.unknown_member_id
-    if not is_transactional and member.classic is None and api_version < COMMIT_VERSION_MIN:
+    if member.classic is None and api_version < COMMIT_VERSION_MIN:
         return ErrorCode.unsupported_version
     standing = group.assignment(member_id)
     if member.classic is not None:

@@ -7,6 +7,7 @@ from coordinator.admin_commands import CreatePartitions
 from coordinator.commands import (
     AllocateProducerIds,
     ChunksCommitted,
+    Command,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -29,8 +30,12 @@ def refusal(outcome: Outcome) -> ErrorCode:
 
 def test_it_is_known_since_when_topics_are_what_they_are() -> None:
     cluster = Cluster.started()
-    changes = [create("u", topic_id=OTHER), CreatePartitions(topic_id=TOPIC, partition_count=3)]
-    for command in (*changes, DeleteTopic(topic_id=TOPIC)):
+    changes: list[Command] = [
+        create("u", topic_id=OTHER),
+        CreatePartitions(topic_id=TOPIC, partition_count=3),
+        DeleteTopic(topic_id=TOPIC),
+    ]
+    for command in changes:
         cluster.do(ReportTime())
         before = cluster.state.topics_at
         assert before < cluster.state.position

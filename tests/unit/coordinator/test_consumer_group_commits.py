@@ -64,8 +64,6 @@ class TestCommits:
     def test_before_version_9_a_member_cannot_say_its_epoch(self) -> None:
         group = one().group
         assert self.commit(group, "a", 2, version=8) is ErrorCode.unsupported_version
-        told = commit_error(group, member_id="a", epoch=2, api_version=3, partitions=(), is_transactional=True)
-        assert told is ErrorCode.none
 
     def test_anybody_commits_for_an_empty_group(self) -> None:
         assert self.commit(ConsumerGroup(), "", -1) is ErrorCode.none
