@@ -126,8 +126,8 @@ class ConsumerGroups:
                 self._lose(live)
             raise
         if change is not None:
-            if change.is_new:
-                self._classic.forget(group_id, ErrorCode.rebalance_in_progress)
+            # Whoever was about to begin a classic group is a member of this one, once it has joined again.
+            self._classic.forget(group_id, ErrorCode.rebalance_in_progress)
             live.write(change)
         if self._regexes_due(live):
             self._regexes_wanted.set()
@@ -285,6 +285,8 @@ class ConsumerGroups:
         is_new = not isinstance(group.value, ConsumerGroup)
         if is_new and not may_begin:
             raise group_not_found(group.group_id)
+        if not is_new and not group.has_members:
+            self._migrations.check_joining(group)
         value = self._migrations.begun(group) if is_new else group.value
         assert value is None or isinstance(value, ConsumerGroup)
         copy = LiveConsumerGroup(group.group_id, value, heard_until_s(self._clock.monotonic_s()), is_new=is_new)

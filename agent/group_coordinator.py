@@ -345,6 +345,9 @@ class GroupCoordinator:
             return None
         if self._ledger.is_ahead(group.group_id):
             raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
+        if self.consumer_groups is not None:
+            # An empty one: the next consumer finds that others are joining.
+            self.consumer_groups.forget(group.group_id)
         machine = LiveClassicGroup(value, self._limits, heard_until_s(self._clock.monotonic_s()))
         live = self._live[group.group_id] = LiveGroup(group.group_id, group.claim_epoch, machine, self._ledger)
         self._changed(live)

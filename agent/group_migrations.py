@@ -70,11 +70,7 @@ class GroupMigrations:
     def begun(self, group: GroupState) -> ConsumerGroup | None:
         """What begins where there was no consumer group; None where there was nothing. Raises `GroupRefusal`."""
         value = group.value
-        joining = self._classic.protocol_type(group.group_id)
-        if (group.has_members or joining is not None) and self._policy not in UPGRADING:
-            raise group_not_found(group.group_id, "online upgrade is switched off")
-        if joining not in (None, PROTOCOL_TYPE):
-            raise group_not_found(group.group_id, f"its members are no consumers, but speak {joining!r}")
+        self.check_joining(group)
         if not isinstance(value, ClassicGroup):
             return None
         if not value.members:
@@ -86,6 +82,17 @@ class GroupMigrations:
             return upgraded(value, self._find_topic)
         except NotMigratable as error:
             raise group_not_found(group.group_id, str(error)) from error
+
+    def check_joining(self, group: GroupState) -> None:
+        """Raise `GroupRefusal` where members of the classic protocol stand in the way of a first consumer.
+
+        Also those that are joining just now, of which the ledger has nothing yet.
+        """
+        joining = self._classic.protocol_type(group.group_id)
+        if (group.has_members or joining is not None) and self._policy not in UPGRADING:
+            raise group_not_found(group.group_id, "online upgrade is switched off")
+        if joining not in (None, PROTOCOL_TYPE):
+            raise group_not_found(group.group_id, f"its members are no consumers, but speak {joining!r}")
 
     def downgraded(
         self, live: LiveConsumerGroup, leaving: Sequence[str], *, is_rebalance_due: bool

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.classic_messages import Leaver, Sync, Ticket
 from coordinator.commands import Done
+from coordinator.consumer_group_values import LEAVE_EPOCH
 from coordinator.groups import ClassicGroup, ClassicMember
 from protocol.consumer_protocol import write_assignment
 from protocol.errors import ErrorCode
@@ -114,6 +115,31 @@ async def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
         assert (await waiting).error_code is ErrorCode.rebalance_in_progress
         joined = await (await agent.classic.join("g", ask("new")))
         assert (joined.error_code, joined.generation) == (ErrorCode.none, 3)
+
+
+async def test_so_is_who_waits_in_a_group_that_was_one_of_consumers_and_is_empty() -> None:
+    async with one_agent(**SETTINGS | {"group.initial.rebalance.delay.ms": "60000"}) as agent:
+        await agent.say(beat("a"))
+        await agent.say(beat("a", LEAVE_EPOCH))
+        epoch = agent.group.epoch
+        waiting = await agent.classic.join("g", ask("", needs_known_id=False))
+        assert not waiting.done()
+        assert (await agent.say(beat("b"))).epoch == epoch + 1
+        assert (await waiting).error_code is ErrorCode.rebalance_in_progress
+        assert agent.classic.groups_count == 0
+        joined = await (await agent.classic.join("g", ask("new")))
+        assert (joined.error_code, joined.generation) == (ErrorCode.none, epoch + 2)
+        assert sorted(agent.group.members) == ["b", "new"]
+
+
+async def test_where_groups_may_not_change_a_consumer_is_turned_away_by_who_waits_in_such_a_group() -> None:
+    settings = {"group.initial.rebalance.delay.ms": "60000", "group.consumer.migration.policy": "disabled"}
+    async with one_agent(**SETTINGS | settings) as agent:
+        await agent.say(beat("a"))
+        await agent.say(beat("a", LEAVE_EPOCH))
+        waiting = await agent.classic.join("g", ask("", needs_known_id=False))
+        assert await agent.refused(beat("b")) is ErrorCode.group_id_not_found
+        assert not waiting.done()
 
 
 @pytest.mark.parametrize(
