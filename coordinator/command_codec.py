@@ -46,11 +46,10 @@ def encode(proposal: Proposal) -> bytes:
     """
     try:
         body = _encoder.encode(WireProposal(proposal.time_ms, to_wire(proposal.command)))
+        _check_size(len(body))
         _read_body(body)
     except (ValueError, OverflowError, TypeError, msgspec.MsgspecError, LedgerCorrupt) as error:
         raise Unwritable(f"a {type(proposal.command).__name__} cannot be written: {error}") from error
-    if len(body) > LEDGER_ENTRY_UNPACKED_BYTES_MAX:
-        raise Unwritable(f"an entry would unpack to {len(body)} bytes, {LEDGER_ENTRY_UNPACKED_BYTES_MAX} is the most")
     if len(body) <= COMPRESS_FROM_BYTES:
         return _PLAIN_HEADER + body
     compressed = bytes(cramjam.zstd.compress(body, level=ZSTD_LEVEL))
@@ -70,6 +69,12 @@ def decode(payload: bytes) -> Proposal:
     return _read_body(_decompress(body) if flags else body)
 
 
+def _check_size(size: int) -> None:
+    """Before a body is read, which takes many times its bytes."""
+    if size > LEDGER_ENTRY_UNPACKED_BYTES_MAX:
+        raise LedgerCorrupt(f"an entry would unpack to {size} bytes, {LEDGER_ENTRY_UNPACKED_BYTES_MAX} is the most")
+
+
 def _read_body(body: bytes | memoryview) -> Proposal:
     """The one place that says which entries are sound, for writing and for reading."""
     try:
@@ -84,8 +89,7 @@ def _decompress(body: memoryview) -> bytes:
     if len(body) < _SIZE.size:
         raise LedgerCorrupt("a compressed entry ends before its size")
     (size,) = _SIZE.unpack_from(body)
-    if size > LEDGER_ENTRY_UNPACKED_BYTES_MAX:
-        raise LedgerCorrupt(f"an entry would unpack to {size} bytes, {LEDGER_ENTRY_UNPACKED_BYTES_MAX} is the most")
+    _check_size(size)
     unpacked = bytearray(size)
     try:
         count = cramjam.zstd.decompress_into(bytes(body[_SIZE.size :]), unpacked)

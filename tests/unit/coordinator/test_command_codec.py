@@ -10,6 +10,7 @@ import cramjam
 import msgspec
 import pytest
 
+from coordinator import command_codec
 from coordinator.admin_commands import (
     AlterClientQuotas,
     AlterConfigs,
@@ -331,6 +332,13 @@ class TestUnwritableCommands:
     def test_are_refused_at_the_proposer(self, command: Command, message: str) -> None:
         with pytest.raises(Unwritable, match=message):
             encode(Proposal(time_ms=None, command=command))
+
+    def test_what_is_too_large_is_refused_before_it_is_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[int] = []
+        monkeypatch.setattr(command_codec, "_read_body", lambda body: read.append(len(body)))
+        with pytest.raises(Unwritable, match="would unpack to"):
+            encode(Proposal(time_ms=None, command=create(retention_ms="1" * LEDGER_ENTRY_UNPACKED_BYTES_MAX)))
+        assert read == []
 
     def test_so_are_times_before_1970(self) -> None:
         with pytest.raises(Unwritable, match="cannot be read"):
