@@ -71,11 +71,15 @@ def _judge(
 
 
 def _problem(services: Services, replicas: Sequence[int]) -> str | None:
-    """What Kafka does not take either."""
+    """What Kafka does not take either: it looks at the ids in their order, and tells the first."""
     if not replicas:
         return "an empty replica list"
-    if len(set(replicas)) < len(replicas):
-        return "a broker more than once"
     live = {services.node_id, *(session.node_id for session in services.state.sessions.values())}
-    unknown = next((node_id for node_id in replicas if node_id not in live), None)
-    return None if unknown is None else f"broker {unknown}, but no such broker is registered"
+    previous = None
+    for node_id in sorted(replicas):
+        if node_id not in live:
+            return f"broker {node_id}, but no such broker is registered"
+        if node_id == previous:
+            return f"the broker {node_id} more than once"
+        previous = node_id
+    return None

@@ -63,6 +63,20 @@ async def test_a_partition_may_be_given_to_agents_that_live_which_moves_nothing(
         assert answer.allow_replication_factor_change is may_change_factor
 
 
+async def test_the_lowest_id_that_cannot_be_taken_is_told_as_kafka_tells_it() -> None:
+    wanted = [{"partition_index": 0, "replicas": replicas} for replicas in ([], [9, 8, 1], [9, 1, 1], [1, 9, 9, 0])]
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        topics = [{"name": "t", "partitions": wanted}]
+        answer = await ask(services, ALTER_REASSIGNMENTS, 1, timeout=TIMEOUT, topics=topics, **{FACTOR_CHANGE: True})
+    assert [row.error_message for row in answer.responses[0].partitions] == [
+        "The manual partition assignment includes an empty replica list.",
+        "The manual partition assignment includes broker 8, but no such broker is registered.",
+        "The manual partition assignment includes the broker 1 more than once.",
+        "The manual partition assignment includes broker 0, but no such broker is registered.",
+    ]
+
+
 async def test_no_reassignment_is_ever_under_way() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
