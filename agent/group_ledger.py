@@ -93,8 +93,8 @@ class GroupLedger:
         self._versions: dict[str, tuple[int, int]] = {}
         """Of groups that were claimed: the claim's epoch, and the version that the group's next entry is made of."""
         self._versions_max = GROUP_IDS_PER_CLAIM_MAX
-        self._newest: dict[str, asyncio.Future[Outcome]] = {}
-        """Of groups that are changing: the newest of their changes that are on their way."""
+        self._changes: dict[str, list[asyncio.Future[Outcome]]] = {}
+        """Of groups that are changing: their changes that are on their way, in order."""
         self._claims: dict[str, asyncio.Future[ErrorCode]] = {}
         self._claims_wanted: list[str] = []
         self._commits: list[_Commit] = []
@@ -237,20 +237,22 @@ class GroupLedger:
 
     def _write(self, group_id: str, command: WriteClassicGroup | WriteConsumerGroup) -> asyncio.Future[Outcome]:
         self._versions[group_id] = command.claim_epoch, command.version + 1
-        answer, newest = self._send(group_id, command.claim_epoch, command)
-        self._newest[group_id] = newest
+        answer, change = self._send(group_id, command.claim_epoch, command)
+        changes = self._changes.setdefault(group_id, [])
+        changes.append(change)
 
         def forget(done: asyncio.Future[Outcome]) -> None:
-            if self._newest.get(group_id) is done:  # a later one may be gone already
-                del self._newest[group_id]
+            changes.remove(done)  # not always the first: one that is refused unsent overtakes those before it
+            if not changes:
+                del self._changes[group_id]
 
-        newest.add_done_callback(forget)
+        change.add_done_callback(forget)
         return answer
 
     def settled(self, group_id: str) -> asyncio.Future[ErrorCode]:
-        """NONE once all that changes the group by now is applied.
+        """NONE once all changes of the group that are on their way now are applied.
 
-        NOT_COORDINATOR where it was not: then what was said here of the group never was so. Cancelling it changes
+        NOT_COORDINATOR where one was not: then what was said here of the group never was so. Cancelling it changes
         nothing.
         """
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
@@ -259,11 +261,11 @@ class GroupLedger:
             if not future.done():
                 future.set_result(ErrorCode.none if isinstance(_outcome(done), Done) else ErrorCode.not_coordinator)
 
-        newest = self._newest.get(group_id)
-        if newest is None:
+        changes = self._changes.get(group_id)
+        if changes is None:
             future.set_result(ErrorCode.none)
         else:
-            newest.add_done_callback(tell)
+            changes[-1].add_done_callback(tell)  # each is made of what those before it leave
         return future
 
     def delete_offsets(

@@ -1,7 +1,7 @@
 """What an agent may write about groups: claims, entries under them, and what ends them (safety rule S13)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -12,10 +12,11 @@ from agent.ledger_writer import LedgerWriter
 from coordinator.command_codec import decode
 from coordinator.commands import Done, EndSession, Refused, StartDrain
 from coordinator.group_commands import ClaimGroups, ExpireOffsets
-from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.log import Entry
+from coordinator.memory_log import Fate, MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
-from protocol.types import Offset, PartitionIndex
+from protocol.types import Offset, PartitionIndex, SessionId
 from tests.made_commands import TOPIC, create, start
 from tests.made_groups import GENERATION, JOINED, generation, member
 from tests.unit.agent.ledger_parts import Parts, running_parts
@@ -47,6 +48,19 @@ async def two_agents() -> AsyncIterator[tuple[Parts, Parts]]:
         for parts in (one, other):
             await parts.metadata.barrier()
         yield one, other
+
+
+def closed_gate(parts: Parts) -> asyncio.Event:
+    """Nothing is appended any more until it is set."""
+    gate = asyncio.Event()
+
+    async def gated(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+        await gate.wait()
+        return Fate.APPLIED
+
+    assert isinstance(parts.ledger, MemoryLedger)
+    parts.ledger.fate_of_append = gated
+    return gate
 
 
 def row(offset: int, partition: int = 0, metadata: str = "") -> OffsetRow:
@@ -116,6 +130,23 @@ async def test_nobody_can_take_a_write_away_once_it_is_made() -> None:
         groups.write("g", GENERATION).cancel()
         assert await groups.write("g", generation(2, member())) == Done()
         assert parts.metadata.state.groups["g"].version == 2
+
+
+async def test_a_write_that_is_refused_at_once_does_not_hide_one_that_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with one_agent() as (parts, groups):
+        await groups.claim("g")
+        gate = closed_gate(parts)
+        monkeypatch.setattr("agent.ledger_writer.LEDGER_COMMANDS_QUEUED_MAX", 1)
+        sent, overtakes = groups.write("g", generation(1, member())), groups.write("g", generation(2, member()))
+        assert isinstance(await overtakes, Refused)
+        settled = groups.settled("g")
+        assert not settled.done()
+        gate.set()
+        assert [await sent, await settled] == [Done(), ErrorCode.none]
+        assert parts.metadata.state.groups["g"].version == 1
+        assert groups._changes == {}
 
 
 async def test_consumer_groups_are_written_by_rows() -> None:
