@@ -18,7 +18,7 @@ from agent.connected_client import ConnectedClient
 from agent.cpu import run_in_thread
 from agent.ids import Ids, uuid_text
 from agent.metrics import Metrics
-from agent.topic_regexes import matching
+from agent.topic_regexes import matcher
 from coordinator.client_subscriptions import (
     EVERY_METRIC,
     ClientSubscription,
@@ -290,7 +290,7 @@ def _meant(subscriptions: Sequence[ClientSubscription], told: Mapping[str, str])
 
 
 def _is_match(text: str, expression: str) -> bool:
-    return bool(matching([expression], [text])[expression])
+    return bool(matcher([text])(expression))
 
 
 def subscription_id(metrics: Sequence[str], interval_ms: int, instance_id: uuid.UUID) -> int:

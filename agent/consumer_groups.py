@@ -20,7 +20,7 @@ from agent.group_migrations import ClassicGroups, GroupMigrations, consumers_max
 from agent.held_consumer_group import HeldConsumerGroup, until_applied
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
-from agent.topic_regexes import matching, regex_problem
+from agent.topic_regexes import matcher, regex_problem
 from agent.turns import Turns
 from coordinator import consumer_group_classic as classic_member
 from coordinator.broker_configs import broker_value
@@ -37,6 +37,7 @@ from coordinator.consumer_group_messages import (
     HeartbeatAnswer,
     check_heartbeat,
 )
+from coordinator.consumer_group_regexes import room_for
 from coordinator.consumer_group_values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -430,9 +431,10 @@ class ConsumerGroups:
         if not regexes:
             return
         live.names_seen = self._names_number
-        found = await run_in_thread(matching, regexes, list(self._metadata.state.topic_ids))
+        names, before = list(self._metadata.state.topic_ids), dict(live.group.group.regexes)
+        room = await run_in_thread(lambda: room_for(regexes, matcher(names), before))
         if self._current(live.group_id) is live:
-            for change in live.group.regexes.put(live.group.copy, found, self._topics, self._clock.monotonic_s()):
+            for change in live.group.regexes.put(live.group.copy, room, self._topics, self._clock.monotonic_s()):
                 live.write(change)
 
     async def _take_up(self) -> bool:

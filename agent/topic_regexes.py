@@ -9,10 +9,15 @@ Source: org.apache.kafka.coordinator.group.modern.consumer.TopicRegexResolver, K
 # Without stubs, pyright does not see functions that are made at import.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import compress
+from typing import TYPE_CHECKING
 
 from protocol.limits import CONSUMER_GROUP_REGEX_CHARS_MAX, CONSUMER_GROUP_REGEXES_MAX
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 @lru_cache(maxsize=CONSUMER_GROUP_REGEXES_MAX)
@@ -24,28 +29,35 @@ def regex_problem(regex: str) -> str | None:
         return f"it has {len(regex)} characters, {CONSUMER_GROUP_REGEX_CHARS_MAX} is the most"
     try:
         for pattern in (regex, _whole(regex)):
-            _matches([""], pattern)
+            _matches(_column([""]), pattern)
     except pyarrow.ArrowInvalid as error:
         return str(error).removeprefix("Invalid regular expression: ")
     return None
 
 
-def matching(regexes: Iterable[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The names that each of the expressions matches, in their order. The expressions are ones without a problem."""
+def matcher(names: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
+    """What gives the names that an expression matches, in their order. The expression is one without a problem."""
     ordered = sorted(names)
-    return {
-        regex: tuple(name for name, is_match in zip(ordered, _matches(ordered, _whole(regex)), strict=True) if is_match)
-        for regex in regexes
-    }
+    column = _column(ordered)
+
+    def match(regex: str) -> tuple[str, ...]:
+        return tuple(compress(ordered, _matches(column, _whole(regex))))
+
+    return match
 
 
 def _whole(regex: str) -> str:
     return rf"\A(?:{regex})\z"
 
 
-def _matches(names: Sequence[str], pattern: str) -> list[bool]:
+def _column(names: Sequence[str]) -> "pyarrow.StringArray":
     import pyarrow
+
+    return pyarrow.array(names, pyarrow.string())
+
+
+def _matches(column: "pyarrow.StringArray", pattern: str) -> list[bool]:
     import pyarrow.compute as compute
 
-    found: list[bool] = compute.match_substring_regex(pyarrow.array(names, pyarrow.string()), pattern).to_pylist()
+    found: list[bool] = compute.match_substring_regex(column, pattern).to_pylist()
     return found

@@ -1,11 +1,12 @@
 """Regular expressions of a live consumer group (KIP-848): when they are looked up, and what is taken of what is found.
 
-Rule: pure; what they match is looked up by the caller. A group has room for so many expressions, and for so many names
-that they match: one for which there is none matches nothing, or what it did before, and its members are told.
+Rule: pure; the caller looks up what an expression matches. A group has room for so many expressions, and for so many
+names that they match: one for which there is none matches nothing, or what it did before, and its members are told.
 Source: GroupMetadataManager.maybeUpdateRegularExpressions, Kafka 4.3.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.consumer_group_copy import FindTopic, GroupCopy
@@ -70,24 +71,22 @@ class GroupRegexes:
         is_old = since_s is None or since_s * 1000 > config.regex_refresh_ms
         return regexes if is_unresolved or are_topics_new or is_old else []
 
-    def put(
-        self, copy: GroupCopy, found: Mapping[str, tuple[str, ...]], find_topic: FindTopic, now_s: float
-    ) -> list[ConsumerGroupChange]:
-        """Take in what expressions match, as far as there is room: the rows, by entries. Only the last of them raises
-        the group epoch, where any expression matches something else than before.
+    def put(self, copy: GroupCopy, room: "Room", find_topic: FindTopic, now_s: float) -> list[ConsumerGroupChange]:
+        """Take in what expressions match that members still subscribe to: the rows, by entries. Only the last of them
+        raises the group epoch, where any expression matches something else than before.
 
         Differs from Kafka: also where an expression that is new matches nothing. Its members may have had another one
         before, and what that gave them would else be nobody's.
         """
         self._resolved_s = now_s
         before = copy.group.regexes
-        room = room_for({regex: names for regex, names in found.items() if copy.regex_count(regex)}, before)
-        self._refused = room.refused
-        self._problems.note(_PROBLEM, is_so=bool(room.kept or room.refused))
-        has_changed = any(before.get(regex) != names for regex, names in room.taken.items())
+        taken = {regex: names for regex, names in room.taken.items() if copy.regex_count(regex)}
+        self._refused = {regex: problem for regex, problem in room.refused.items() if copy.regex_count(regex)}
+        self._problems.note(_PROBLEM, is_so=bool(room.kept or self._refused))
+        has_changed = any(before.get(regex) != names for regex, names in taken.items())
         changes: list[ConsumerGroupChange | None] = []
         bytes_count = 0
-        for regex, names in sorted(room.taken.items()):
+        for regex, names in sorted(taken.items()):
             size = names_bytes(names)
             if bytes_count and bytes_count + size > CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX:
                 changes.append(copy.take_change())
@@ -113,29 +112,62 @@ class Room:
     """These match nothing, and never did; why."""
 
 
-def room_for(found: Mapping[str, tuple[str, ...]], before: Mapping[str, tuple[str, ...]]) -> Room:
-    """Which expressions take what was found; `before` is what those of the group match until now.
+def room_for(
+    regexes: Iterable[str], match: Callable[[str], tuple[str, ...]], before: Mapping[str, tuple[str, ...]]
+) -> Room:
+    """Which expressions take what `match` finds for them; `before` is what all of the group match until now.
 
-    First those that matched something before: what members have is not taken away for others. Then small ones.
+    First those that matched something before: what members have is not taken away for others. Then small ones. One
+    expression is looked up after the other, and no more is held than there is room for. Takes seconds where many match
+    many topics: belongs into a thread.
     """
-    room = Room()
-    total = sum(names_bytes(names) for regex, names in before.items() if regex not in found)
-    for regex, names in sorted(found.items(), key=lambda row: (row[0] not in before, names_bytes(row[1]), row[0])):
-        size = names_bytes(names)
-        if total + size > CONSUMER_GROUP_NAMES_BYTES_MAX:
-            problem = f"those of all expressions of a group may take {CONSUMER_GROUP_NAMES_BYTES_MAX}"
-        elif size > CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX and not fits(_row(regex, names)):
-            problem = "they do not fit into a ledger entry"
-        else:
+    room, entries = Room(), _Entries()
+    total = sum(map(names_bytes, before.values()))
+    for regex in sorted(before.keys() & set(regexes)):
+        names = match(regex)
+        more = names_bytes(names) - names_bytes(before[regex])
+        if total + more <= CONSUMER_GROUP_NAMES_BYTES_MAX and entries.take(regex, names):
             room.taken[regex] = names
-            total += size
-            continue
-        if regex in before:
-            room.kept.append(regex)
-            total += names_bytes(before[regex])
+            total += more
         else:
-            room.refused[regex] = f"it matches {len(names)} topics, whose names take {size} bytes; {problem}"
+            room.kept.append(regex)
+    sizes: dict[str, int] = {}
+    for regex in sorted(set(regexes) - before.keys()):
+        names = match(regex)
+        size = names_bytes(names)
+        if total + size + sum(other for other in sizes.values() if other <= size) > CONSUMER_GROUP_NAMES_BYTES_MAX:
+            room.refused[regex] = _problem(names, _GROUP_IS_FULL)
+        elif not entries.take(regex, names):
+            room.refused[regex] = _problem(names, "they do not fit into a ledger entry")
+        else:
+            room.taken[regex], sizes[regex] = names, size
+        while total + sum(sizes.values()) > CONSUMER_GROUP_NAMES_BYTES_MAX:
+            largest = max(sizes, key=lambda each: (sizes[each], each))
+            room.refused[largest] = _problem(room.taken.pop(largest), _GROUP_IS_FULL)
+            del sizes[largest]
     return room
+
+
+_GROUP_IS_FULL = f"those of all expressions of a group may take {CONSUMER_GROUP_NAMES_BYTES_MAX}"
+
+
+def _problem(names: Sequence[str], problem: str) -> str:
+    return f"it matches {len(names)} topics, whose names take {names_bytes(names)} bytes; {problem}"
+
+
+class _Entries:
+    """Whether ledger entries take what expressions match: the same names are encoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, bool] = {}
+
+    def take(self, regex: str, names: tuple[str, ...]) -> bool:
+        if names_bytes(names) <= CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX:
+            return True
+        digest = hashlib.blake2b("\0".join(names).encode()).digest()
+        if digest not in self._known:
+            self._known[digest] = fits(_row(regex, names))
+        return self._known[digest]
 
 
 def names_bytes(names: Sequence[str]) -> int:

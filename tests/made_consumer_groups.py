@@ -13,6 +13,7 @@ from coordinator.consumer_group_messages import (
     GroupRefusal,
     HeartbeatAnswer,
 )
+from coordinator.consumer_group_regexes import room_for
 from coordinator.consumer_group_values import (
     ConsumerGroup,
     ConsumerGroupChange,
@@ -120,7 +121,8 @@ class Coordinated:
     def resolve(self, found: Mapping[str, tuple[str, ...]], now_s: float | None = None) -> None:
         """Take in what expressions match."""
         live, now_s = self.live, self.now_s if now_s is None else now_s
-        self.take(*live.regexes.put(live.copy, found, self.find_topic, now_s))
+        room = room_for(found, found.__getitem__, live.group.regexes)
+        self.take(*live.regexes.put(live.copy, room, self.find_topic, now_s))
 
     def take(self, *changes: ConsumerGroupChange | None) -> None:
         """What apply does with the rows, by way of the ledger's bytes."""

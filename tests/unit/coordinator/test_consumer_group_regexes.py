@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from random import Random
+from weakref import ref
 
-from coordinator.consumer_group_regexes import room_for
+import pytest
+
+from coordinator.consumer_group_regexes import Room, room_for
+from coordinator.consumer_group_values import ConsumerGroupChange
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX,
@@ -15,45 +19,97 @@ from tests.made_consumer_groups import Coordinated, beat
 
 NAME_BYTES = 200
 
+Found = Mapping[str, tuple[str, ...]]
+
 
 def names(size: int, first: int = 0) -> tuple[str, ...]:
     """So many bytes of names, about."""
     return tuple(f"{number:0{NAME_BYTES}}" for number in range(first, first + size // NAME_BYTES))
 
 
-HALF = names(CONSUMER_GROUP_NAMES_BYTES_MAX // 2)
-ALL = names(CONSUMER_GROUP_NAMES_BYTES_MAX)
+def part(percent: int, first: int = 0) -> tuple[str, ...]:
+    """What takes as much of the room that a group has, and a little more."""
+    return names(CONSUMER_GROUP_NAMES_BYTES_MAX * percent // 100, first)
+
+
+HALF = part(50)
+ALL = part(100)
+RANDOM = tuple(sorted(Random(number).randbytes(NAME_BYTES // 2).hex() for number in range(8_000)))
+
+
+class Name(str):
+    """One that can be seen to be forgotten."""
+
+    __slots__ = ("__weakref__",)
 
 
 def due(group: Coordinated) -> list[str]:
     return group.live.regexes.due(group.live.copy, group.config, group.now_s, are_topics_new=False)
 
 
+def room(found: Found, before: Found | None = None) -> Room:
+    return room_for(found, found.__getitem__, before or {})
+
+
 class TestRoom:
     def test_all_is_taken_where_there_is_room(self) -> None:
-        found: Mapping[str, tuple[str, ...]] = {"x": ("t",), "y": ()}
-        room = room_for(found, {})
-        assert (room.taken, room.kept, room.refused) == (found, [], {})
+        found: Found = {"x": ("t",), "y": ()}
+        assert room(found) == Room(taken=dict(found))
 
     def test_small_ones_go_before_large_ones(self) -> None:
-        room = room_for({"a": HALF, "b": HALF, "c": ("t",)}, {})
-        assert set(room.taken) == {"a", "c"}
-        assert set(room.refused) == {"b"}
+        found = room({"a": HALF, "b": HALF, "c": ("t",)})
+        assert set(found.taken) == {"a", "c"}
+        assert set(found.refused) == {"b"}
+
+    def test_a_large_one_gives_way_to_smaller_ones_that_are_found_later(self) -> None:
+        found = room({"a": part(40), "b": part(20), "c": part(20), "d": part(30)})
+        assert set(found.taken) == {"b", "c", "d"}
+        assert set(found.refused) == {"a"}
 
     def test_what_members_have_is_not_taken_away_for_others(self) -> None:
-        room = room_for({"a": HALF, "b": HALF, "c": ALL}, {"b": ("t",), "c": HALF})
-        assert set(room.taken) == {"b"}
-        assert (room.kept, set(room.refused)) == (["c"], {"a"})
+        found = room({"a": HALF, "b": part(40), "c": ALL}, {"b": ("t",), "c": HALF})
+        assert set(found.taken) == {"b"}
+        assert (found.kept, set(found.refused)) == (["c"], {"a"})
+
+    def test_what_others_keep_leaves_no_room_to_grow(self) -> None:
+        found = room({"a": part(70), "b": part(80)}, {"a": part(48), "b": part(48)})
+        assert (found.taken, found.kept) == ({}, ["a", "b"])
+
+    def test_one_that_shrinks_makes_room_for_another(self) -> None:
+        found = room({"a": ("t",), "b": part(90)}, {"a": part(48), "b": part(48)})
+        assert (set(found.taken), found.kept) == ({"a", "b"}, [])
 
     def test_one_alone_matches_no_more_than_an_entry_takes(self) -> None:
-        random = Random(7)
-        found = tuple(sorted(random.randbytes(NAME_BYTES // 2).hex() for _ in range(8_000)))
-        room = room_for({"a": found, "b": names(NAME_BYTES * len(found))}, {})
-        assert set(room.taken) == {"b"}
-        assert "a ledger entry" in room.refused["a"]
+        found = room({"a": RANDOM, "b": names(NAME_BYTES * len(RANDOM))})
+        assert set(found.taken) == {"b"}
+        assert "a ledger entry" in found.refused["a"]
+
+    def test_the_same_names_are_encoded_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        judged: list[ConsumerGroupChange] = []
+
+        def fits(change: ConsumerGroupChange) -> bool:
+            judged.append(change)
+            return False
+
+        monkeypatch.setattr("coordinator.consumer_group_regexes.fits", fits)
+        found = room(dict.fromkeys("abcdef", RANDOM) | {"g": RANDOM[1:]})
+        assert (set(found.refused), len(judged)) == (set("abcdefg"), 2)
+
+    def test_no_more_is_held_than_there_is_room_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("coordinator.consumer_group_regexes.fits", lambda _: True)
+        held: list[ref[Name]] = []
+
+        def match(regex: str) -> tuple[str, ...]:
+            assert sum(each() is not None for each in held) <= 4
+            name = Name(regex)
+            held.append(ref(name))
+            return (name, *part(25, len(held)))
+
+        found = room_for([f"x{number}" for number in range(20)], match, {})
+        assert (len(found.taken), len(found.refused)) == (3, 17)
 
     def test_those_that_were_not_looked_up_count(self) -> None:
-        assert set(room_for({"a": HALF}, {"b": HALF}).refused) == {"a"}
+        assert set(room({"a": HALF}, {"b": HALF}).refused) == {"a"}
 
 
 class TestGroups:
@@ -116,3 +172,15 @@ class TestGroups:
             group.say(beat(f"m{number}", regex=regex))
         assert group.refused(beat("a", regex="x")) is ErrorCode.group_max_size_reached
         group.say(beat("a", regex=regexes[0]))
+
+    def test_what_nobody_subscribes_to_any_more_once_it_is_found_is_not_taken(self) -> None:
+        group = Coordinated({"t": 1})
+        for name in ("a", "b"):
+            group.say(beat(name, regex=name))
+        found = room({"a": ("t",), "b": ALL})
+        group.say(beat("a", -1))
+        group.say(beat("b", -1))
+        group.say(beat("c", regex="c"))
+        group.take(*group.live.regexes.put(group.live.copy, found, group.find_topic, 0.0))
+        assert group.group.regexes == {}
+        assert group.live.problems.take() == []
