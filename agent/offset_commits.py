@@ -8,6 +8,8 @@ in between; every row has its own answer.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 from agent.group_ledger import OffsetRow
 from agent.services import Services
@@ -18,6 +20,13 @@ from coordinator.consumer_group_values import ConsumerGroup
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import PartitionIndex, TopicId
+
+
+class _Share(NamedTuple):
+    """Some rows of a commit, and what gets an error for each of them."""
+
+    rows_count: int
+    error_codes: asyncio.Future[Sequence[ErrorCode]]
 
 
 def is_too_long(metadata: str, length_max: int) -> bool:
@@ -69,63 +78,51 @@ async def commit_offsets(
 
     `judge` says of some of the rows whether the group's coordinator, which this agent has to be, takes them.
     """
-    handed: list[asyncio.Future[Sequence[ErrorCode]]] = []
+    handed: list[_Share] = []
     for first in range(0, len(rows), OFFSETS_PER_COMMIT_ENTRY_MAX):
         if first > 0:
             await services.clock.sleep(0)
         share = rows[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX]
         error_code = judge(share)
         if error_code is ErrorCode.none:
-            handed.append(services.group_ledger.commit(group_id, share))
+            handed.append(_Share(len(share), services.group_ledger.commit(group_id, share)))
         else:
-            handed.append(_refused(services, group_id, share, error_code))
-    await _until_known(services, handed)
-    told: list[ErrorCode] = []
-    for future in handed:
-        count = min(OFFSETS_PER_COMMIT_ENTRY_MAX, len(rows) - len(told))
-        told += map(as_told, future.result()) if future.done() else [ErrorCode.coordinator_not_available] * count
+            handed.append(_refused(services, group_id, len(share), error_code))
+    told = await _told(services, handed)
     services.metrics.offsets_committed.inc(told.count(ErrorCode.none))
     return told
 
 
-async def refusal(services: Services, group_id: str, error_code: ErrorCode) -> ErrorCode:
-    """What a client is told of a commit that the group's coordinator refuses with `error_code`.
+async def refusal(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> list[ErrorCode]:
+    """What a client is told of each row of a commit that the group's coordinator refuses with `error_code`.
 
     NOT_COORDINATOR where the changes that it may follow from were not made, COORDINATOR_NOT_AVAILABLE where nothing is
     known of them within offsets.commit.timeout.ms: the client asks again.
     """
-    settled = services.group_ledger.settled(group_id)
-    await _until_known(services, [settled])
-    return _once_settled(error_code, settled) if settled.done() else ErrorCode.coordinator_not_available
+    return await _told(services, [_refused(services, group_id, rows_count, error_code)])
 
 
-def _once_settled(error_code: ErrorCode, settled: asyncio.Future[ErrorCode]) -> ErrorCode:
-    return error_code if settled.result() is ErrorCode.none else settled.result()
-
-
-def _refused(
-    services: Services, group_id: str, rows: Sequence[OffsetRow], error_code: ErrorCode
-) -> asyncio.Future[Sequence[ErrorCode]]:
-    """`refusal`, for each of some of the rows."""
+def _refused(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> _Share:
     future: asyncio.Future[Sequence[ErrorCode]] = asyncio.get_running_loop().create_future()
 
     def tell(settled: asyncio.Future[ErrorCode]) -> None:
-        future.set_result([_once_settled(error_code, settled)] * len(rows))
+        told_code = error_code if settled.result() is ErrorCode.none else settled.result()
+        future.set_result([told_code] * rows_count)
 
     services.group_ledger.settled(group_id).add_done_callback(tell)
-    return future
+    return _Share(rows_count, future)
 
 
-async def _until_known(
-    services: Services, futures: Sequence[asyncio.Future[ErrorCode] | asyncio.Future[Sequence[ErrorCode]]]
-) -> None:
-    """Return once all of them are done, or their time is over."""
+async def _told(services: Services, handed: Sequence[_Share]) -> list[ErrorCode]:
+    """An error for each row, once all of them are known or their time is over."""
     timeout_ms = int(broker_value(services.broker_configs, "offsets.commit.timeout.ms"))
-    try:
+    with suppress(TimeoutError):
         async with services.clock.timeout(timeout_ms / 1000):
-            await asyncio.wait(futures)
-    except TimeoutError:
-        return
+            await asyncio.wait([share.error_codes for share in handed])
+    told: list[ErrorCode] = []
+    for rows_count, future in handed:
+        told += map(as_told, future.result()) if future.done() else [ErrorCode.coordinator_not_available] * rows_count
+    return told
 
 
 async def delete_offsets(

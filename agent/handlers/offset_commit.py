@@ -144,7 +144,7 @@ async def _commit(services: Services, request: Request, body: Any, wanted: Seque
     rows = [each.row for each in wanted if each.row is not None]
     error_code = _judge(services, request, body, rows)
     if error_code is not ErrorCode.none:
-        return [await refusal(services, body.group_id, error_code)] * len(wanted)
+        return await refusal(services, body.group_id, len(wanted), error_code)
     if not rows:
         return [ErrorCode.offset_metadata_too_large] * len(wanted)
     told = iter(await commit_offsets(services, body.group_id, rows, partial(_judge, services, request, body)))
