@@ -204,8 +204,12 @@ class GroupCopy:
 
     def raise_epoch(self, topics_hash: bytes) -> None:
         """Another target assignment is wanted, of topics that look like this."""
-        self._save()
+        self.put_topics_hash(topics_hash)
         self.group.epoch += 1
+
+    def put_topics_hash(self, topics_hash: bytes) -> None:
+        """The target assignment that is wanted is one of topics that look like this."""
+        self._save()
         self.group.topics_hash = topics_hash
 
     def assign(self, name: str, find_topic: FindTopic) -> int | None:

@@ -72,8 +72,9 @@ class GroupRegexes:
         return regexes if is_unresolved or are_topics_new or is_old else []
 
     def put(self, copy: GroupCopy, room: "Room", find_topic: FindTopic, now_s: float) -> list[ConsumerGroupChange]:
-        """Take in what expressions match that members still subscribe to: the rows, by entries. Only the last of them
-        raises the group epoch, where any expression matches something else than before.
+        """Take in what expressions match that members still subscribe to: the rows, by entries. The first of them
+        raises the group epoch, where any expression matches something else than before: if the others get lost, the
+        next coordinator looks again, and finds that only these are wanting.
 
         Differs from Kafka: also where an expression that is new matches nothing. Its members may have had another one
         before, and what that gave them would else be nobody's.
@@ -84,6 +85,8 @@ class GroupRegexes:
         self._refused = {regex: problem for regex, problem in room.refused.items() if copy.regex_count(regex)}
         self._problems.note(_PROBLEM, is_so=bool(room.kept or self._refused))
         has_changed = any(before.get(regex) != names for regex, names in taken.items())
+        if has_changed:
+            copy.raise_epoch(copy.group.topics_hash)
         changes: list[ConsumerGroupChange | None] = []
         bytes_count = 0
         for regex, names in sorted(taken.items()):
@@ -94,7 +97,9 @@ class GroupRegexes:
             bytes_count += size
             copy.put_regex(regex, names)
         topics_hash = copy.topics_hash(find_topic)
-        if has_changed or topics_hash != copy.group.topics_hash:
+        if has_changed:
+            copy.put_topics_hash(topics_hash)
+        elif topics_hash != copy.group.topics_hash:
             copy.raise_epoch(topics_hash)
         changes.append(copy.take_change())
         return [change for change in changes if change is not None]

@@ -6,8 +6,9 @@ from weakref import ref
 
 import pytest
 
+from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_regexes import Room, room_for
-from coordinator.consumer_group_values import ConsumerGroupChange
+from coordinator.consumer_group_values import ConsumerGroupChange, replay
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX,
@@ -163,6 +164,30 @@ class TestGroups:
         group.resolve(found)
         assert group.group.regexes == found
         assert (group.group.epoch, group.changes_count) == (epoch + 1, changes_count + 3)
+
+    @pytest.mark.parametrize(("others", "entries_count"), [("x", 1), ("xy", 2)])
+    def test_wherever_such_entries_are_cut_members_get_what_their_expressions_match(
+        self, others: str, entries_count: int
+    ) -> None:
+        group = Coordinated({"t": 3})
+        size = CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX * 2 // 3
+        found = {regex: ("t", *names(size, first)) for first, regex in enumerate((*others, "z"))}
+        group.say(beat("a", regex="z"))
+        group.resolve({"z": found["z"]})
+        group.say(beat("a", 2))
+        for regex in others:
+            group.say(beat(regex, regex=regex))
+        before = group.group.copy()
+        changes = group.live.regexes.put(group.live.copy, room(found, before.regexes), group.find_topic, group.now_s)
+        for cut in range(len(changes) + 1):
+            written = before.copy()
+            for change in changes[:cut]:
+                replay(written, change)
+            following = Coordinated(group.topics, LiveConsumerGroup("g", written.copy(), 0.0), written)
+            following.resolve(found)
+            following.say(beat("a", 3))
+            assert set(following.group.targets) == {"a", *others}
+        assert len(changes) == entries_count
 
     def test_expressions_have_so_many_bytes_together(self) -> None:
         group = Coordinated({"t": 1})
