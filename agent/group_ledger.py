@@ -137,9 +137,9 @@ class GroupLedger:
         return held is not None and held[0] == group.claim_epoch and self.coordinator(group_id) == group.claimed_by
 
     def is_ahead(self, group_id: str) -> bool:
-        """Whether changes of a group that is mine are on their way: the state is behind what this agent decided."""
+        """Whether changes of a group are on their way under its newest claim: the state is behind what was decided."""
         group, held = self._metadata.state.groups.get(group_id), self._versions.get(group_id)
-        return group is not None and held is not None and held[1] > group.version
+        return group is not None and held is not None and held[0] == group.claim_epoch and held[1] > group.version
 
     async def claim(self, group_id: str) -> GroupState:
         """The group, claimed by this agent: at once where it is already, else by an entry.

@@ -59,23 +59,21 @@ async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
     error_code = await _settle(services, group_id)
     if error_code is not ErrorCode.none:
         return error_code
-    group = services.state.groups.get(group_id)
-    if group is None:
-        return ErrorCode.not_coordinator
+    group = services.state.groups[group_id]
     return ErrorCode.non_empty_group if any(map(_speaks_otherwise, _values(services, group))) else group
 
 
 async def _settle(services: Services, group_id: str) -> ErrorCode:
-    """NONE once the ledger has all that was decided of the group."""
-    end_s = deadline_s(services.clock)
-    while services.group_ledger.is_ahead(group_id):
+    """NONE once the ledger has all that was decided of the group, while this agent holds the claim."""
+    ledger, end_s = services.group_ledger, deadline_s(services.clock)
+    while ledger.is_mine(group_id) and ledger.is_ahead(group_id):
         try:
-            error_code = await before(end_s, services.clock, services.group_ledger.settled(group_id))
+            error_code = await before(end_s, services.clock, ledger.settled(group_id))
         except TopicError:
             return ErrorCode.coordinator_load_in_progress
         if error_code is not ErrorCode.none:
             return error_code
-    return ErrorCode.none
+    return ErrorCode.none if ledger.is_mine(group_id) else ErrorCode.not_coordinator
 
 
 def _values(services: Services, group: GroupState) -> Sequence[ClassicGroup | ConsumerGroup]:

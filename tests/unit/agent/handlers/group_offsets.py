@@ -68,6 +68,18 @@ async def stalled(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
     return Fate.LOST
 
 
+def closed_gate(services: Services) -> asyncio.Event:
+    """Nothing is appended any more until it is set."""
+    gate = asyncio.Event()
+
+    async def gated(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+        await gate.wait()
+        return Fate.APPLIED
+
+    ledger_of(services).fate_of_append = gated
+    return gate
+
+
 async def commit(
     services: Services,
     offsets: Mapping[int, int] | Sequence[tuple[int, int]],

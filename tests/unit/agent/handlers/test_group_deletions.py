@@ -1,17 +1,14 @@
 """OffsetDelete and DeleteGroups: what stays because of members, and groups that are not there."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from coordinator.group_commands import ClaimGroups
-from coordinator.log import Entry
-from coordinator.memory_log import Fate
+from coordinator.commands import Done
+from coordinator.group_commands import ClaimGroups, DeleteGroup
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX
-from protocol.types import SessionId
 from tests.made_groups import generation, member
 from tests.unit.agent.handlers.asking import ask
 from tests.unit.agent.handlers.group_offsets import (
@@ -24,6 +21,7 @@ from tests.unit.agent.handlers.group_offsets import (
     SECONDS_MAX,
     SUBSCRIBED,
     Impatient,
+    closed_gate,
     codes_of,
     commit,
     ledger_of,
@@ -68,13 +66,7 @@ class TestDelete:
     async def test_a_change_of_the_group_that_is_on_its_way_is_waited_for(self, *, is_taken: bool) -> None:
         async with serving() as services, asyncio.timeout(SECONDS_MAX):
             await commit(services, {0: 5})
-            gate = asyncio.Event()
-
-            async def gated(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
-                await gate.wait()
-                return Fate.APPLIED
-
-            ledger_of(services).fate_of_append = gated
+            gate = closed_gate(services)
             if not is_taken:
                 services.writer.submit(ClaimGroups(group_ids=("g",)))
             services.group_ledger.write("g", generation(1, SUBSCRIBED))
@@ -89,6 +81,27 @@ class TestDelete:
             else:
                 assert (await asked).error_code is ErrorCode.not_coordinator
             assert offsets_of(await told(services)) == {0: 5}
+
+    @pytest.mark.parametrize("is_deleted", [True, False])
+    async def test_s13_a_claim_that_is_over_once_a_change_is_applied_ends_the_wait_for_it(
+        self, *, is_deleted: bool
+    ) -> None:
+        async with serving() as services, asyncio.timeout(SECONDS_MAX):
+            await commit(services, {0: 5})
+            gate = closed_gate(services)
+            change = services.group_ledger.write("g", generation(1))
+            services.writer.submit(ClaimGroups(group_ids=("g",)))
+            if is_deleted:
+                claim_epoch = services.state.group_claims_count + 1
+                services.writer.submit(DeleteGroup(group_id="g", claim_epoch=claim_epoch))
+                services.writer.submit(ClaimGroups(group_ids=("g",)))
+            named = [{"name": "t", "partitions": [{"partition_index": 1}]}]
+            asked = asyncio.ensure_future(ask(services, OFFSET_DELETE, 0, group_id="g", topics=named))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            gate.set()
+            assert (await asked).error_code is ErrorCode.not_coordinator
+            assert (await change, services.state.groups["g"].version) == (Done(), 0 if is_deleted else 1)
 
     @pytest.mark.parametrize(
         ("protocol_type", "told_code"),

@@ -1,7 +1,7 @@
 """OffsetCommit and OffsetFetch: who may, what each partition is told, and ledgers away, for deletions too."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -24,8 +24,6 @@ from coordinator.consumer_group_values import (
 )
 from coordinator.group_commands import ClaimGroups
 from coordinator.groups import ClassicGroup, GroupState
-from coordinator.log import Entry
-from coordinator.memory_log import Fate
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import Offset, PartitionIndex, SessionId
@@ -43,6 +41,7 @@ from tests.unit.agent.handlers.group_offsets import (
     SECONDS_MAX,
     SUBSCRIBED,
     Impatient,
+    closed_gate,
     commit,
     ledger_of,
     offsets_of,
@@ -170,14 +169,7 @@ class TestARefusalThatFollowsFromAChangeOnItsWay:
             else:
                 await services.group_ledger.claim("g")
                 await services.group_ledger.write_consumer("g", JOINED)
-            gate = asyncio.Event()
-
-            async def gated(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
-                await gate.wait()
-                return Fate.APPLIED
-
-            ledger_of(services).fate_of_append = gated
-            yield services, gate
+            yield services, closed_gate(services)
 
     async def test_it_is_told_once_that_is_applied(self, kind: str) -> None:
         async with self.group_and_gate(kind) as (services, gate):
