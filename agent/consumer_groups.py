@@ -113,19 +113,16 @@ class ConsumerGroups:
         problem = await run_in_thread(regex_problem, request.regex) if request.regex else None
         live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
         if request.epoch == LEAVE_EPOCH:
-            leaver = live.group.leaver(request)
+            async with live.refusing():
+                leaver = live.group.leaver(request)
             classic = self._migrations.downgraded(live.group, [leaver], is_rebalance_due=True)
             if classic is not None:
                 await until_applied(self._clock, self._downgrade(live, classic))
                 return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
-        try:
+        async with live.refusing():
             answer, change = live.group.heartbeat(
                 request, self._config(group_id), self._topics, lambda _: problem, self._clock.monotonic_s()
             )
-        except GroupRefusal:
-            if live.group.copy.is_new:
-                self._lose(live)
-            raise
         if change is not None:
             # Whoever was about to begin a classic group is a member of this one, once it has joined again.
             self._classic.forget(group_id, ErrorCode.rebalance_in_progress)
@@ -143,7 +140,8 @@ class ConsumerGroups:
             live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
             before = live.group.group.epoch
-            answer, change = classic_member.join(live.group, request, self._config(group_id), self._topics, now_s)
+            async with live.refusing():
+                answer, change = classic_member.join(live.group, request, self._config(group_id), self._topics, now_s)
             if change is not None:
                 live.write(change)
             is_rebalance_due = live.group.group.epoch != before

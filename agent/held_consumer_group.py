@@ -1,17 +1,19 @@
 """One consumer group on its coordinator: its live copy, and the changes of it that are on their way to the ledger.
 
-Rule: nobody is told anything of the copy before all that was changed by then is applied. Where a change was refused, or
-nothing is known of it, the group is lost: nothing of this object is used again.
+Rule: nobody is told anything of the copy, no refusal either, before all that was changed by then is applied. Where a
+change was refused, or nothing is known of it, the group is lost: nothing of this object is used again.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from agent.clock import Clock
 from agent.group_ledger import GroupLedger, NotCoordinator
 from coordinator.commands import Done, Outcome, Refused
 from coordinator.consumer_group import LiveConsumerGroup
+from coordinator.consumer_group_messages import GroupRefusal
 from coordinator.consumer_group_values import ConsumerGroupChange
 from coordinator.groups import GroupState
 from protocol.errors import ErrorCode
@@ -71,6 +73,18 @@ class HeldConsumerGroup:
             await until_applied(self._clock, self._newest)
         if self.is_lost:
             raise NotCoordinator(ErrorCode.not_coordinator)
+
+    @asynccontextmanager
+    async def refusing(self) -> AsyncIterator[None]:
+        """Around what decides on a request: a refusal goes on once the group is `settled`, and begins no new group."""
+        try:
+            yield
+        except GroupRefusal:
+            if self.group.copy.is_new:
+                self._lose(self)
+            else:
+                await self.settled()
+            raise
 
 
 async def until_applied(clock: Clock, written: asyncio.Future[Outcome]) -> None:

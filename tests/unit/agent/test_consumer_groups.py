@@ -14,7 +14,13 @@ from agent.ids import SystemIds
 from coordinator.admin_commands import CreatePartitions
 from coordinator.commands import Command, DeleteTopic, Done, ReportTime, StartDrain
 from coordinator.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
-from coordinator.consumer_group_values import ConsumerGroup, ConsumerGroupChange, GroupPhase, without_epochs
+from coordinator.consumer_group_values import (
+    LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerGroupChange,
+    GroupPhase,
+    without_epochs,
+)
 from coordinator.group_commands import ClaimGroups
 from coordinator.groups import GroupState
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
@@ -266,6 +272,28 @@ async def test_a_change_that_is_refused_ends_the_copy() -> None:
         assert list(agent.group.members) == ["a"]
         answer = await agent.say(beat("b"))
         assert answer.epoch == 3
+
+
+@pytest.mark.parametrize("epoch", [2, LEAVE_EPOCH])
+async def test_who_is_refused_for_a_change_that_never_was_is_told_to_look_for_the_coordinator(epoch: int) -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a", instance="i"))
+        await agent.say(beat("a", -2, instance="i"))
+        agent.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        replaced, refused = await asyncio.gather(
+            agent.refused(beat("b", instance="i")), agent.refused(beat("a", epoch, instance="i"))
+        )
+        assert (replaced, refused) == (ErrorCode.not_coordinator, ErrorCode.not_coordinator)
+        assert list(agent.group.members) == ["a"]
+
+
+async def test_who_is_refused_for_what_was_changed_is_told_so_once_it_is_applied() -> None:
+    async with one_agent() as agent:
+        await agent.say(beat("a", instance="i"))
+        await agent.say(beat("a", -2, instance="i"))
+        _, refused = await asyncio.gather(agent.say(beat("b", instance="i")), agent.refused(beat("a", 2, instance="i")))
+        assert refused is ErrorCode.fenced_instance_id
+        assert list(agent.group.members) == ["b"]
 
 
 async def test_groups_that_fall_to_an_agent_are_taken_up_unasked_and_their_dead_members_fenced() -> None:

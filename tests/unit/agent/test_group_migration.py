@@ -9,6 +9,7 @@ import pytest
 from coordinator.classic_messages import Leaver, Sync, Ticket
 from coordinator.commands import Done
 from coordinator.consumer_group_values import LEAVE_EPOCH
+from coordinator.group_commands import ClaimGroups
 from coordinator.groups import ClassicGroup, ClassicMember
 from protocol.consumer_protocol import write_assignment
 from protocol.errors import ErrorCode
@@ -327,3 +328,16 @@ async def test_classic_members_leave_a_consumer_group() -> None:
         told = await agent.classic.leave("g", [Leaver("m", None), Leaver("nobody", None)])
         assert told == (ErrorCode.none, (ErrorCode.none, ErrorCode.unknown_member_id))
         assert list(agent.group.members) == ["a"]
+
+
+async def test_a_join_that_is_refused_for_a_change_that_never_was_is_told_to_look_for_the_coordinator() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await agent.say(beat("a"))
+        joined = await (await agent.classic.join("g", ask("", instance="i", new_id="m", needs_known_id=False)))
+        assert joined.error_code is ErrorCode.none
+        agent.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        replacing, refused = await asyncio.gather(
+            agent.groups.join("g", ask("", instance="i")), agent.groups.join("g", ask("m", instance="i"))
+        )
+        assert (replacing.error_code, refused.error_code) == (ErrorCode.not_coordinator, ErrorCode.not_coordinator)
+        assert sorted(agent.group.members) == ["a", "m"]
