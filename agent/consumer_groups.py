@@ -407,7 +407,7 @@ class ConsumerGroups:
     def _look_at_names(self) -> None:
         """Give another number to another set of topic names, where any expression wants to know."""
         topics_at = self._metadata.state.topics_at
-        if topics_at != self._names_at and any(live.group.group.regexes for live in self._live.values()):
+        if topics_at != self._names_at and any(live.group.copy.has_regexes for live in self._live.values()):
             self._names_at = topics_at
             names = frozenset(self._metadata.state.topic_ids)
             if names != self._names:

@@ -198,6 +198,21 @@ async def test_an_expression_that_matches_too_much_is_an_error_for_its_members_a
         assert len(problems(caplog)) == 1
 
 
+async def test_an_expression_that_was_refused_is_looked_up_again_when_there_are_other_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with one_agent() as agent:
+        await agent.parts.writer.submit(replace(create(), topic_id=OTHER, name="other"))
+        monkeypatch.setattr("coordinator.consumer_group_regexes.CONSUMER_GROUP_NAMES_BYTES_MAX", 12)
+        await agent.say(beat("a", regex=".*"))
+        await agent.groups.look_after()
+        assert await agent.refused(beat("a", 2)) is ErrorCode.group_max_size_reached
+        await agent.parts.writer.submit(DeleteTopic(topic_id=OTHER))
+        await agent.wait(11)
+        await agent.groups.look_after()
+        assert without_epochs((await agent.say(beat("a", 2))).assigned or ()) == ALL
+
+
 async def test_members_that_come_together_are_in_one_order() -> None:
     async with one_agent() as agent:
         answers = await asyncio.gather(*(agent.say(beat(name)) for name in "abcd"))
