@@ -105,12 +105,16 @@ class GroupMigrations:
             and is_classic_but_for(group, leaving)
         )
         if not is_wanted:
+            live.problems.note(_NOT_CLASSIC, is_so=False)
             return None
         try:
             return downgraded(group, leaving, self._name_of, is_rebalance_due=is_rebalance_due)
         except NotMigratable as error:
-            live.problems.note(f"it cannot become a classic group, and stays as it is: {error}")
+            live.problems.note(_NOT_CLASSIC, str(error))
             return None
+
+
+_NOT_CLASSIC = "it cannot become a classic group, and stays as it is"
 
 
 def group_not_found(group_id: str, why: str = "") -> GroupRefusal:

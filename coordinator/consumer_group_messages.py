@@ -39,13 +39,13 @@ class Problems:
         self._standing: set[str] = set()
         self._untold: list[str] = []
 
-    def note(self, problem: str, *, is_so: bool = True) -> None:
-        """It is so, or not any more."""
+    def note(self, problem: str, detail: str = "", *, is_so: bool = True) -> None:
+        """It is so, or not any more. The problem is one of a few texts; the detail, which varies, comes with it."""
         if not is_so:
             self._standing.discard(problem)
         elif problem not in self._standing:
             self._standing.add(problem)
-            self._untold.append(problem)
+            self._untold.append(f"{problem}: {detail}" if detail else problem)
 
     def take(self) -> list[str]:
         """Those that nobody was told of yet."""

@@ -278,6 +278,22 @@ async def test_a_group_stays_a_consumer_group_where_no_entry_takes_the_other(mon
         assert list(agent.group.members) == ["m"]
 
 
+async def test_that_it_stays_is_told_once_whatever_its_members_say(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await mixed(agent)
+        monkeypatch.setattr("coordinator.group_migration.CLASSIC_MEMBERS_BYTES_MAX", 10)
+        for _ in range(2):
+            await agent.say(beat("a", -1))
+            for size in (1, 2, 3):
+                await agent.classic.join("g", replace(ask("m"), protocols=(("range", incompressible(size)),)))
+                await agent.groups.look_after()
+            await agent.say(beat("a"))
+            await agent.classic.join("g", ask("m"))
+        assert len(problems(caplog)) == 2
+
+
 async def test_when_the_last_consumer_is_silent_the_rest_is_a_classic_group_too() -> None:
     async with one_agent(**SETTINGS) as agent:
         await mixed(agent)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, check_heartbeat
+from coordinator.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, Problems, check_heartbeat
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX
 from tests.made_consumer_groups import beat, owned
@@ -61,3 +61,14 @@ class TestRequestsThatAreNonsense:
         check_heartbeat(beat(""), ASSIGNORS, is_id_required=False)
         with pytest.raises(GroupRefusal):
             check_heartbeat(beat("", 3), ASSIGNORS, is_id_required=False)
+
+
+def test_a_problem_is_told_once_with_its_first_detail_until_it_is_over() -> None:
+    problems = Problems()
+    problems.note("too large", "5 bytes")
+    problems.note("too large", "6 bytes")
+    problems.note("too many")
+    assert problems.take() == ["too large: 5 bytes", "too many"]
+    problems.note("too large", is_so=False)
+    problems.note("too large", "7 bytes")
+    assert problems.take() == ["too large: 7 bytes"]
