@@ -1,4 +1,4 @@
-"""Hands offsets that a group commits, or forgets, to its ledger, and says what became of them as clients are told.
+"""Hands offsets that a group commits to its ledger, and says what became of them as clients are told.
 
 Rule: whether they may be committed is judged in the same turn of the loop in which they are handed over (safety rule
 S13 holds what was judged wrongly by then, where the entry is applied). The coordinator judges ahead of the ledger, so a
@@ -13,13 +13,10 @@ from typing import NamedTuple
 
 from agent.group_ledger import OffsetRow
 from agent.services import Services
-from agent.topics import TopicError, before, deadline_s
 from coordinator.broker_configs import broker_value
-from coordinator.commands import Refused
 from coordinator.consumer_group_values import ConsumerGroup
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
-from protocol.types import PartitionIndex, TopicId
 
 
 class _Share(NamedTuple):
@@ -123,24 +120,6 @@ async def _told(services: Services, handed: Sequence[_Share]) -> list[ErrorCode]
     for rows_count, future in handed:
         told += map(as_told, future.result()) if future.done() else [ErrorCode.coordinator_not_available] * rows_count
     return told
-
-
-async def delete_offsets(
-    services: Services, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]
-) -> ErrorCode:
-    """NONE once the group has forgotten all of them; to ask again is no error."""
-    end_s = deadline_s(services.clock)
-    for first in range(0, len(partitions), OFFSETS_PER_COMMIT_ENTRY_MAX):
-        if not services.group_ledger.is_mine(group_id):
-            return ErrorCode.not_coordinator
-        share = partitions[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX]
-        try:
-            outcome = await before(end_s, services.clock, services.group_ledger.delete_offsets(group_id, share))
-        except TopicError:
-            return ErrorCode.coordinator_not_available
-        if isinstance(outcome, Refused):
-            return as_told(outcome.error_code)
-    return ErrorCode.none
 
 
 def as_told(error_code: ErrorCode) -> ErrorCode:

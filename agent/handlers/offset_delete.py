@@ -3,27 +3,30 @@
 What members subscribe to is GROUP_SUBSCRIBED_TO_TOPIC: in the generation that is, or in what they joined with since.
 What the coordinator has decided of the group is waited for; where it is not applied in time, the client asks again
 (COORDINATOR_LOAD_IN_PROGRESS). A group whose members speak another protocol than consumers do is NON_EMPTY_GROUP. A
-barrier comes first (safety rule S4); what the group has not committed is no error. The answer comes once the entry is
-applied, under the coordinator's claim (safety rule S13).
+barrier comes first (safety rule S4); what the group has not committed is no error. The answer comes once the entries
+are applied, under the coordinator's claim (safety rule S13). Many partitions go by several: each is judged anew, for
+members may have joined meanwhile.
 Differs from Kafka: what the first members of a group join with counts before there is a generation.
 Source: org.apache.kafka.server.KafkaApis.handleOffsetDeleteRequest,
 org.apache.kafka.coordinator.group.OffsetMetadataManager.deleteOffsets (Kafka 4.3).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.group_ledger import NotCoordinator
 from agent.handlers.entities import answer, request_body
-from agent.offset_commits import delete_offsets
+from agent.offset_commits import as_told
 from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
+from coordinator.commands import Refused
 from coordinator.consumer_group_values import ConsumerGroup
 from coordinator.groups import ClassicGroup, GroupState
 from coordinator.offset_expiry import subscribed_topics
 from protocol.consumer_protocol import PROTOCOL_TYPE
 from protocol.errors import ErrorCode
+from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import PartitionIndex, TopicId
 from storage.object_store import Buffer
 
@@ -32,13 +35,21 @@ API_KEY = 47
 Partition = tuple[TopicId, PartitionIndex]
 
 
+class _Dropped(NamedTuple):
+    """A partition whose offset may go, and its row of the answer."""
+
+    topic_name: str
+    partition: Partition
+    row: dict[str, Any]
+
+
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await work(rows_at_most(request.frame.body), request_body, request.frame)
     group = await _claim(services, body.group_id)
     if isinstance(group, ErrorCode):
         return answer(request.frame, {"error_code": group, "topics": []})
     topics, dropped = await _judge(services, body, group)
-    error_code = await delete_offsets(services, body.group_id, dropped)
+    error_code = await _drop(services, body.group_id, dropped)
     if error_code is not ErrorCode.none:
         topics = []
     row_count = sum(len(topic["partitions"]) for topic in topics)
@@ -56,6 +67,11 @@ async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
         await services.group_ledger.claim(group_id)
     except NotCoordinator as error:
         return error.error_code
+    return await _settled(services, group_id)
+
+
+async def _settled(services: Services, group_id: str) -> GroupState | ErrorCode:
+    """The group, once the ledger has all that was decided of it, or why it keeps its offsets."""
     error_code = await _settle(services, group_id)
     if error_code is not ErrorCode.none:
         return error_code
@@ -96,26 +112,67 @@ def _subscribed(services: Services, group: GroupState) -> frozenset[str] | None:
     return subscribed
 
 
-async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list[dict[str, Any]], list[Partition]]:
+def _is_kept(topic_name: str, subscribed: frozenset[str] | None) -> bool:
+    return subscribed is None or topic_name in subscribed
+
+
+async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list[dict[str, Any]], list[_Dropped]]:
     """The rows of the answer, and the partitions whose offsets may go."""
     turns = Turns(services.clock)
     subscribed = _subscribed(services, group)
     topics: list[dict[str, Any]] = []
-    dropped: list[Partition] = []
+    dropped: list[_Dropped] = []
     for topic in body.topics:
         found = services.topics.known(topic.name)
         rows: list[dict[str, Any]] = []
         for partition in topic.partitions:
             index = PartitionIndex(partition.partition_index)
-            error_code = ErrorCode.none
+            row: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.none}
             if found is None or not 0 <= index < len(found.partitions):
-                error_code = ErrorCode.unknown_topic_or_partition
-            elif subscribed is None or topic.name in subscribed:
-                error_code = ErrorCode.group_subscribed_to_topic
+                row["error_code"] = ErrorCode.unknown_topic_or_partition
+            elif _is_kept(topic.name, subscribed):
+                row["error_code"] = ErrorCode.group_subscribed_to_topic
             elif index in group.offsets.get(found.topic_id, ()):
-                dropped.append((found.topic_id, index))
-            rows.append({"partition_index": index, "error_code": error_code})
+                dropped.append(_Dropped(topic.name, (found.topic_id, index), row))
+            rows.append(row)
             await turns.row()
         topics.append({"name": topic.name, "partitions": rows})
         await turns.row()
     return topics, dropped
+
+
+async def _drop(services: Services, group_id: str, dropped: Sequence[_Dropped]) -> ErrorCode:
+    """NONE once the group has forgotten them, but for those whose topics members have subscribed to meanwhile."""
+    end_s = deadline_s(services.clock)
+    for first in range(0, len(dropped), OFFSETS_PER_COMMIT_ENTRY_MAX):
+        if first > 0:
+            await services.clock.sleep(0)
+        group = await _settled(services, group_id)
+        if isinstance(group, ErrorCode):
+            return group
+        # What is judged here is handed over in the same turn of the loop.
+        share = _still_free(_subscribed(services, group), dropped[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX])
+        error_code = await _forget(services, group_id, share, end_s) if share else ErrorCode.none
+        if error_code is not ErrorCode.none:
+            return error_code
+    return ErrorCode.none
+
+
+def _still_free(subscribed: frozenset[str] | None, dropped: Sequence[_Dropped]) -> list[Partition]:
+    """The partitions among them that nobody has subscribed to; the rows of the others say so."""
+    free: list[Partition] = []
+    for each in dropped:
+        if _is_kept(each.topic_name, subscribed):
+            each.row["error_code"] = ErrorCode.group_subscribed_to_topic
+        else:
+            free.append(each.partition)
+    return free
+
+
+async def _forget(services: Services, group_id: str, partitions: Sequence[Partition], end_s: float) -> ErrorCode:
+    """NONE once that is applied; to ask again is no error."""
+    try:
+        outcome = await before(end_s, services.clock, services.group_ledger.delete_offsets(group_id, partitions))
+    except TopicError:
+        return ErrorCode.coordinator_not_available
+    return as_told(outcome.error_code) if isinstance(outcome, Refused) else ErrorCode.none

@@ -1,15 +1,21 @@
 """OffsetDelete and DeleteGroups: what stays because of members, and groups that are not there."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from coordinator.commands import Done
-from coordinator.group_commands import ClaimGroups, DeleteGroup
+from agent.services import Services
+from coordinator.command_codec import decode
+from coordinator.commands import Command, Done
+from coordinator.group_commands import ClaimGroups, DeleteGroup, DeleteOffsets, WriteClassicGroup, WriteConsumerGroup
+from coordinator.log import Entry
+from coordinator.memory_log import Fate
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX
-from tests.made_groups import generation, member
+from protocol.types import SessionId
+from tests.made_groups import JOINED, generation, member
 from tests.unit.agent.handlers.asking import ask
 from tests.unit.agent.handlers.group_offsets import (
     A_JOIN,
@@ -31,6 +37,15 @@ from tests.unit.agent.handlers.group_offsets import (
     told,
     write,
 )
+
+
+def begin(services: Services, kind: str) -> None:
+    """A first member, which is on its way to the ledger when this returns; it subscribes to `t` unless it connects."""
+    if kind == "consumer":
+        services.group_ledger.write_consumer("g", JOINED)
+    else:
+        protocol_type = "consumer" if kind == "classic" else kind
+        services.group_ledger.write("g", replace(generation(1, SUBSCRIBED), protocol_type=protocol_type))
 
 
 class TestDelete:
@@ -181,6 +196,32 @@ class TestDelete:
             assert set(codes_of(answer)) == {NONE}
             assert services.metadata.entries_applied_count == before + 2
             assert offsets_of(await told(services)) == {}
+
+    @pytest.mark.parametrize("kind", ["classic", "consumer", "connect"])
+    async def test_who_joins_while_the_first_of_several_entries_is_on_its_way_keeps_the_rest(self, kind: str) -> None:
+        count = 2 * OFFSETS_PER_COMMIT_ENTRY_MAX + 1
+        async with serving(partitions=count) as services, asyncio.timeout(SECONDS_MAX):
+            await commit(services, dict.fromkeys(range(count), 5))
+            appended: list[Command] = []
+
+            async def joined(_session: SessionId, entries: Sequence[Entry]) -> Fate:
+                if not appended:
+                    begin(services, kind)
+                appended.extend(decode(entry.payload).command for entry in entries)
+                return Fate.APPLIED
+
+            ledger_of(services).fate_of_append = joined
+            named = [{"name": "t", "partitions": [{"partition_index": index} for index in range(count)]}]
+            answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
+            change = WriteConsumerGroup if kind == "consumer" else WriteClassicGroup
+            left = count - OFFSETS_PER_COMMIT_ENTRY_MAX
+            if kind == "connect":
+                assert (answer.error_code, answer.topics) == (ErrorCode.non_empty_group, ())
+            else:
+                kept = ErrorCode.group_subscribed_to_topic
+                assert codes_of(answer) == [NONE] * OFFSETS_PER_COMMIT_ENTRY_MAX + [kept] * left
+            assert list(map(type, appended)) == [DeleteOffsets, change]
+            assert len(offsets_of(await told(services))) == left
 
     async def test_a_group_with_members_is_not_deleted_and_many_groups_are_at_once(self) -> None:
         async with serving() as services:
