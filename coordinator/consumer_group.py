@@ -140,6 +140,8 @@ class LiveConsumerGroup:
     def _undo(self) -> None:
         """Be what this was before the request."""
         self.copy.undo()
+        if self._too_large_epoch != self.group.epoch:
+            self._too_large_epoch = None
         for put_back in self._before_request:
             put_back()
 

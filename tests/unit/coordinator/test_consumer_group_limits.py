@@ -56,6 +56,18 @@ def test_nobody_is_refused_for_topics_that_have_grown(monkeypatch: pytest.Monkey
     assert group.has("a") == owned(t=[0, 1, 2])
 
 
+def test_an_epoch_that_never_was_says_nothing_of_the_next_one_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Coordinated({"t": 2})
+    group.say(beat("a"))
+    group.topics["t"] = 500
+    with monkeypatch.context() as patched:
+        patched.setattr(TARGETS_MAX, 200)
+        patched.setattr("coordinator.consumer_group.fits", lambda _: False)
+        assert group.refused(beat("a", 2)) is ErrorCode.group_max_size_reached
+    assert group.say(beat("a", 2)).epoch == 3
+    assert group.has("a") == owned(t=range(500))
+
+
 def test_a_problem_that_comes_again_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Coordinated({"t": 2})
     group.say(beat("a"))
