@@ -1,12 +1,14 @@
 """OffsetDelete 0: has a group forget how far it came in some partitions (KIP-496).
 
 What members subscribe to is GROUP_SUBSCRIBED_TO_TOPIC: in the generation that is, or in what they joined with since.
-What the coordinator has decided of the group is waited for; where it is not applied in time, the client asks again
-(COORDINATOR_LOAD_IN_PROGRESS). A group whose members speak another protocol than consumers do is NON_EMPTY_GROUP. A
-barrier comes first (safety rule S4); what the group has not committed is no error. The answer comes once the entries
-are applied, under the coordinator's claim (safety rule S13). Many partitions go by several: each is judged anew, for
-members may have joined meanwhile.
-Differs from Kafka: what the first members of a group join with counts before there is a generation.
+While the first consumers join, which have no protocol yet, every topic is. What the coordinator has decided of the
+group is waited for; where it is not applied in time, the client asks again (COORDINATOR_LOAD_IN_PROGRESS). A group
+whose members speak another protocol than consumers do is NON_EMPTY_GROUP. A barrier comes first (safety rule S4); what
+the group has not committed is no error. The answer comes once the entries are applied, under the coordinator's claim
+(safety rule S13). Many partitions go by several entries; members may have joined meanwhile, so what each has is judged
+anew.
+Differs from Kafka: what members have joined with since their generation began counts as well, and so does every topic
+while a group that had become empty is joined again.
 Source: org.apache.kafka.server.KafkaApis.handleOffsetDeleteRequest,
 org.apache.kafka.coordinator.group.OffsetMetadataManager.deleteOffsets (Kafka 4.3).
 """

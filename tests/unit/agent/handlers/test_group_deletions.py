@@ -119,15 +119,20 @@ class TestDelete:
             assert (await change, services.state.groups["g"].version) == (Done(), 0 if is_deleted else 1)
 
     @pytest.mark.parametrize(
-        ("protocol_type", "told_code"),
-        [("consumer", ErrorCode.group_subscribed_to_topic), ("connect", ErrorCode.non_empty_group)],
+        ("protocol_type", "subscribed", "told_code"),
+        [
+            ("consumer", b"t", ErrorCode.group_subscribed_to_topic),
+            ("consumer", b"u", ErrorCode.group_subscribed_to_topic),
+            ("connect", b"t", ErrorCode.non_empty_group),
+        ],
     )
-    async def test_what_members_join_with_counts_before_their_generation_begins(
-        self, protocol_type: str, told_code: ErrorCode
+    async def test_while_its_first_members_join_a_group_keeps_the_offsets_of_every_topic(
+        self, protocol_type: str, subscribed: bytes, told_code: ErrorCode
     ) -> None:
         async with serving() as services:
             await commit(services, {0: 5})
-            await services.groups.join("g", replace(A_JOIN, protocol_type=protocol_type))
+            protocols = tuple((name, metadata.replace(b"t", subscribed)) for name, metadata in A_JOIN.protocols)
+            await services.groups.join("g", replace(A_JOIN, protocol_type=protocol_type, protocols=protocols))
             named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
             answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
             codes = [answer.error_code, *(each.error_code for topic in answer.topics for each in topic.partitions)]
