@@ -181,6 +181,7 @@ class LiveConsumerGroup:
             now_s,
             is_wanted=self.copy.is_new or has_other_names or (not is_same_regex and self._is_resolved(member, before)),
         )
+        self._check_has_anything(member, standing, find_topic)
         has_changed = has_other_names or not is_same_regex
         return self._step(member, standing, said, find_topic, now_s, has_changed=has_changed)
 
@@ -279,7 +280,8 @@ class LiveConsumerGroup:
         """Compute the target assignment, but that of a large group not for every member that comes (KIP-1263).
 
         One that does not fit into a ledger entry is refused to the member that asks for it. Where nobody does, as
-        topics have grown, all keep what they had, the operator is told, and it is not made again in this group epoch.
+        topics have grown, or who did was let in before, all keep what they had, the operator is told, and it is not
+        made again in this group epoch; who has nothing is refused with its next heartbeat.
         Differs from Kafka, which lets small groups wait too. Members of the classic protocol would ask all the while.
         """
         if self.group.epoch in (self.group.target_epoch, self._too_large_epoch):
@@ -292,11 +294,21 @@ class LiveConsumerGroup:
             self._assigned_rows, self._assigned_s = rows_count, now_s
         elif is_asked:
             self._undo()
-            raise too_large(f"the assignment of group {self.group_id!r} would not fit into a ledger entry: {_REMEDY}")
+            raise self._assignment_too_large()
         else:
             self._too_large_epoch = self.group.epoch
         problem = f"its target assignment does not fit into a ledger entry, members keep what they have: {_REMEDY}"
         self.problems.note(problem, is_so=rows_count is None)
+
+    def _check_has_anything(self, member: ConsumerMember, standing: MemberAssignment, find_topic: FindTopic) -> None:
+        """Raise `GroupRefusal` where the member waits for partitions of an assignment that is too large to be made."""
+        is_given = member.member_id in self.group.targets or standing.assigned or standing.revoking
+        if self.group.epoch == self._too_large_epoch and not is_given and self.copy.topics_of(member, find_topic):
+            self._undo()
+            raise self._assignment_too_large()
+
+    def _assignment_too_large(self) -> GroupRefusal:
+        return too_large(f"the assignment of group {self.group_id!r} would not fit into a ledger entry: {_REMEDY}")
 
     def assign(self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float) -> ConsumerGroupChange | None:
         """Compute the target assignment that waited for its time, if any."""

@@ -56,6 +56,26 @@ def test_nobody_is_refused_for_topics_that_have_grown(monkeypatch: pytest.Monkey
     assert group.has("a") == owned(t=[0, 1, 2])
 
 
+def test_a_member_that_was_let_in_before_its_assignment_was_found_too_large_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coordinator.consumer_group.CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX", 1)
+    group = Coordinated({"t": 2})
+    group.say(beat("a"))
+    group.say(beat("b", names=["nothing"]))
+    assert (group.say(beat("c")).epoch, group.group.epoch) == (2, 4)
+    with monkeypatch.context() as patched:
+        patched.setattr(TARGETS_MAX, 1)
+        group.take(group.live.assign(group.config, group.find_topic, 2.0))
+        for _ in range(2):
+            assert group.refused(beat("c", 2)) is ErrorCode.group_max_size_reached
+        assert (group.say(beat("a", 2)).epoch, group.say(beat("b", 2)).epoch) == (2, 2)
+        assert group.has("a") == owned(t=[0, 1])
+    group.say(beat("c", -1))
+    group.take(group.live.assign(group.config, group.find_topic, 4.0))
+    assert group.say(beat("a", 2)).epoch == 5
+
+
 def test_an_epoch_that_never_was_says_nothing_of_the_next_one_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Coordinated({"t": 2})
     group.say(beat("a"))
