@@ -179,7 +179,8 @@ class ConsumerGroups:
         """The answer to a LeaveGroup, like `join`: an error of the whole request, else one for each of them."""
         try:
             live = await self._find_of_classic(group_id)
-            error_codes, change = classic_member.leave(live.group, leavers, self._topics)
+            async with live.refusing():
+                error_codes, change = classic_member.leave(live.group, leavers, self._topics)
             if change is not None:
                 live.write(change)
             await live.settled()

@@ -145,6 +145,12 @@ class LiveConsumerGroup:
         for put_back in self._before_request:
             put_back()
 
+    def _save_deadlines(self, member_ids: list[str]) -> None:
+        """To be called before deadlines of these members are changed by a request that may be undone."""
+        timers = (self.sessions, self.joins, self.syncs)
+        self._before_request = [_putting_back(timer, member_id) for timer in timers for member_id in member_ids]
+        self._before_request += [_putting_back(self.revocations, member_id) for member_id in member_ids]
+
     def admit(
         self,
         before: ConsumerMember | None,
@@ -161,10 +167,7 @@ class LiveConsumerGroup:
         `before`: what it said of itself until now, or who stood in its place. `replaced`: the static member that goes.
         Raises `GroupRefusal` where the target assignment that it asks for is too large. `take_change` follows.
         """
-        member_ids = [member.member_id] if replaced is None else [member.member_id, replaced.member_id]
-        timers = (self.sessions, self.joins, self.syncs)
-        self._before_request = [_putting_back(timer, member_id) for timer in timers for member_id in member_ids]
-        self._before_request += [_putting_back(self.revocations, member_id) for member_id in member_ids]
+        self._save_deadlines([member.member_id] if replaced is None else [member.member_id, replaced.member_id])
         is_same_regex = before is not None and before.subscribed_regex == member.subscribed_regex
         if replaced is not None:
             target = self.group.targets.get(replaced.member_id, ())
@@ -369,12 +372,16 @@ class LiveConsumerGroup:
         return self.static_member(request.instance_id, request.member_id).member_id
 
     def fence(self, member_ids: list[str], find_topic: FindTopic) -> ConsumerGroupChange | None:
-        """Take members out of the group; who stays is given what they had with its next heartbeats."""
+        """Take members out of the group; who stays is given what they had with its next heartbeats.
+
+        Raises `GroupRefusal` where no ledger entry takes their ids; one does those that `expired` tells, or a single.
+        """
+        self._save_deadlines(member_ids)
         for member_id in member_ids:
             self._remove(member_id)
         self.copy.drop_unused_regexes()
         self.copy.raise_epoch(self.copy.topics_hash(find_topic))
-        return self.copy.take_change()
+        return self.take_change()
 
     def _remove(self, member_id: str) -> None:
         self.copy.remove(member_id)

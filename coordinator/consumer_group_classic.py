@@ -162,7 +162,7 @@ def _waits_for_others(live: LiveConsumerGroup, member_id: str) -> bool:
 def leave(
     live: LiveConsumerGroup, leavers: Sequence[Leaver], find_topic: FindTopic
 ) -> tuple[tuple[ErrorCode, ...], ConsumerGroupChange | None]:
-    """An error for each, and the rows that must be in the ledger before they are told."""
+    """An error for each, and the rows that must be in the ledger before they are told. Raises `GroupRefusal`."""
     gone: list[str] = []
     error_codes: list[ErrorCode] = []
     for leaver in leavers:

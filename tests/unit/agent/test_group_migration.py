@@ -346,6 +346,16 @@ async def test_classic_members_leave_a_consumer_group() -> None:
         assert list(agent.group.members) == ["a"]
 
 
+async def test_classic_members_that_no_entry_takes_out_stay_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await mixed(agent)
+        claim_epoch = agent.parts.metadata.state.groups["g"].claim_epoch
+        monkeypatch.setattr("coordinator.consumer_group.fits", lambda _: False)
+        assert await agent.classic.leave("g", [Leaver("m", None)]) == (ErrorCode.group_max_size_reached, ())
+        assert (agent.groups.is_live("g"), sorted(agent.group.members)) == (True, ["a", "m"])
+        assert agent.parts.metadata.state.groups["g"].claim_epoch == claim_epoch
+
+
 async def test_a_join_that_is_refused_for_a_change_that_never_was_is_told_to_look_for_the_coordinator() -> None:
     async with one_agent(**SETTINGS) as agent:
         await agent.say(beat("a"))

@@ -5,6 +5,7 @@ Source: GroupMetadataManager.classicGroup*ToConsumerGroup (Kafka 4.3).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -278,6 +279,21 @@ class TestLeaving:
             ErrorCode.fenced_instance_id,
         )
         assert sorted(group.group.members) == ["a", "b", "c"]
+
+    def test_more_than_an_entry_names_do_not_leave_together(self) -> None:
+        group = Mixed({"t": 1})
+        group.say(beat("a"))
+        member_ids = [Random(number).randbytes(16_000).hex() for number in range(40)]
+        for member_id in member_ids:
+            group.join(ask(member_id))
+        leavers = [Leaver(member_id, None) for member_id in member_ids]
+        before, sessions, syncs = group.group.copy(), dict(group.live.sessions), dict(group.live.syncs)
+        with pytest.raises(GroupRefusal) as caught:
+            group.leave(*leavers)
+        assert caught.value.error_code is ErrorCode.group_max_size_reached
+        assert (group.group, group.live.sessions, group.live.syncs) == (before, sessions, syncs)
+        assert group.leave(*leavers[:20]) == (ErrorCode.none,) * 20
+        assert sorted(group.group.members) == sorted(["a", *member_ids[20:]])
 
     def test_nobody_leaves_twice(self) -> None:
         assert mixed().leave(Leaver("b", None), Leaver("b", None)) == (ErrorCode.none, ErrorCode.unknown_member_id)
