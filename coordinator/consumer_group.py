@@ -409,15 +409,15 @@ class LiveConsumerGroup:
         deadlines = [deadline_s for timer in timers for deadline_s in timer.values()]
         deadlines += [deadline_s for _, deadline_s in self.revocations.values()]
         self.due_s = min((deadline_s for deadline_s in deadlines if deadline_s > now_s), default=float("inf"))
-        return self._so_many_at_once(sorted(gone))
+        return self._so_many_at_once(sorted(gone), now_s)
 
-    def _so_many_at_once(self, gone: list[str]) -> list[str]:
+    def _so_many_at_once(self, gone: list[str], now_s: float) -> list[str]:
         """Those whose ids one entry takes; the others' turn comes next."""
         bytes_count = 0
         for place, member_id in enumerate(gone):
             bytes_count += len(member_id.encode())
             if place and bytes_count > CONSUMER_GROUP_GONE_BYTES_MAX:
-                self.due_s = 0.0
+                self.due_s = now_s
                 return gone[:place]
         return gone
 
