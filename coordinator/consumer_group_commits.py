@@ -26,7 +26,6 @@ def commit_error(
 
     One of the consumer protocol may at an older epoch, as long as that is not older than the one at which it was given
     each of them (KIP-1251).
-    Source: ConsumerGroup.validateOffsetCommit, createAssignmentEpochValidator.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.none
