@@ -448,6 +448,18 @@ class TestRegularExpressions:
         group.say(beat("a", 2))
         assert group.has("a") == owned(t=[0], u=[0])
 
+    def test_a_topic_that_grew_is_seen_when_it_is_looked_up_although_it_matches_the_same(self) -> None:
+        group = Coordinated({"t": 1})
+        group.say(beat("a", regex="x"))
+        self.resolve(group, x=("t",))
+        group.say(beat("a", 2))
+        group.topics["t"] = 2
+        group.now_s = 601
+        assert self.resolve(group, x=("t",)) == ["x"]
+        assert group.group.epoch == 4
+        group.say(beat("a", 3))
+        assert group.has("a") == owned(t=[0, 1])
+
     def test_it_is_looked_up_again_after_a_while_and_costs_nothing_where_nothing_changed(self) -> None:
         group = Coordinated({"t": 1})
         group.say(beat("a", regex="x"))
