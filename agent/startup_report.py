@@ -44,8 +44,7 @@ def startup_report(
         "Try it:",
         f"  kcat        echo hello | kcat -b {kafka_word} -P -t greetings && kcat -b {kafka_word} -C -t greetings -e",
         f"  Java tools  kafka-console-producer.sh --bootstrap-server {kafka_word} --topic greetings",
-        f"              kafka-console-consumer.sh --bootstrap-server {kafka_word} --topic greetings"
-        " --partition 0 --offset earliest",
+        f"              kafka-console-consumer.sh --bootstrap-server {kafka_word} --topic greetings --from-beginning",
         f"  Python      {python_line(bootstrap)}",
         f"  without     {shlex.quote(program)} consume greetings --from earliest --server {http_word}",
     ]

@@ -1,12 +1,15 @@
 """A cluster on this machine, to try things with: etcd, MinIO and three agents. Ctrl-C ends all of it.
 
-make cluster        (or: .venv/bin/python -m tools.local_cluster [FOLDER]; after make setup-test)
+make cluster ARGS=FOLDER        (or: .venv/bin/python -m tools.local_cluster FOLDER; after make setup-test)
+
+Ports of 127.0.0.1: 9092 to 9094 for clients, 9644 to 9646 for HTTP, 2379 and 2380 for etcd, 9000 for MinIO.
 
 Rule: everything lies in FOLDER (`./penstock-cluster`) and is there again at the next start. Kill an agent, etcd or
 MinIO by the process id that is shown, or let it stop (`kill -STOP`), and see what clients notice. What ends is told
 and not started again: FOLDER holds a script for each program, which starts it as it was.
 """
 
+import argparse
 import os
 import shlex
 import signal
@@ -103,7 +106,11 @@ def agent_command(row: int, name: str) -> list[str]:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "penstock-cluster").absolute()
+    parser = argparse.ArgumentParser(
+        prog="make cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", default="penstock-cluster", help="where everything lies (%(default)s)")
+    folder = Path(parser.parse_args().folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     for program in (go_servers.etcd_program(), go_servers.minio_program()):
         if not program.exists():

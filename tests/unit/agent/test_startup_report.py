@@ -43,7 +43,7 @@ def test_the_report_has_the_ports_that_were_got_and_lines_to_paste() -> None:
     assert "kcat -b broker.example:443 -P -t greetings" in report
     assert "kafka-console-producer.sh --bootstrap-server broker.example:443 --topic greetings\n" in report
     consumer = "kafka-console-consumer.sh --bootstrap-server broker.example:443 --topic greetings"
-    assert f"{consumer} --partition 0 --offset earliest\n" in report
+    assert f"{consumer} --from-beginning\n" in report
     assert "'bootstrap.servers': 'broker.example:443'" in report
     assert "'my tools/penstock' consume greetings" in report
     assert "of cluster c1" in report
