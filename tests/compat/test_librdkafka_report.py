@@ -28,11 +28,15 @@ REPORT = """\
 increase, 5 Voluntary context switches
 [0021_rkt_destroy           / 0.030s] Test resource usage summary: 0.000s (0.0%) User CPU time, 0.3MB RSS memory \
 increase, 90 Voluntary context switches
+[0039_event_dr              / 0.001s] Created    kafka instance 0039_event_dr#producer-1
+[0039_event_dr              / 0.011s] Test resource usage summary: 0.000s (0.0%) User CPU time, 0.0MB RSS memory \
+increase, 9 Voluntary context switches
 | 0001_multiobj                            |     PASSED |   1.043s |
 |\x1b[31m 0003_msgmaxsize                  |     FAILED |   0.500s \x1b[0m| test.c:12: too large
 | 0019_list_groups                         |     PASSED |   0.020s |
 | 0021_rkt_destroy                         |     PASSED |   0.030s |
 | 0026_consume_pause                       |    SKIPPED |   0.000s | no broker
+| 0039_event_dr                            |     PASSED |   0.011s |
 | 0030_offset_commit                       |    RUNNING |   9.000s |
 | 9999_of_no_interest                      |     PASSED |   1.000s |
 """
@@ -58,12 +62,14 @@ def test_a_part_of_a_test_has_a_name_of_its_own() -> None:
 
 def test_a_report_is_read_row_by_row() -> None:
     wanted = ["0001_multiobj", "0003_msgmaxsize", "0019_list_groups", "0021_rkt_destroy", "0026_consume_pause"]
-    assert list(read_report(REPORT, [*wanted, "0030_offset_commit", "0031_get_offsets"], "ended with status 1")) == [
+    wanted += ["0039_event_dr", "0030_offset_commit", "0031_get_offsets"]
+    assert list(read_report(REPORT, wanted, "ended with status 1")) == [
         Outcome(name="0001_multiobj", state=State.PASSED, seconds=1.043),
         Outcome(name="0003_msgmaxsize", state=State.FAILED, seconds=0.5, note="test.c:12: too large"),
         Outcome(name="0019_list_groups", state=State.SKIPPED, note="passed without doing anything"),
         Outcome(name="0021_rkt_destroy", state=State.PASSED, seconds=0.03),
         Outcome(name="0026_consume_pause", state=State.SKIPPED, note="no broker"),
+        Outcome(name="0039_event_dr", state=State.PASSED, seconds=0.011),
         Outcome(name="0030_offset_commit", state=State.FAILED, seconds=9.0, note="ended with status 1"),
         Outcome(name="0031_get_offsets", state=State.FAILED, note="ended with status 1"),
     ]
