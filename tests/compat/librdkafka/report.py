@@ -17,7 +17,7 @@ _FAILURE = re.compile(r'^\S*### Test "[^\n]* ###$\n(.+)$', re.MULTILINE)
 _STATES = {"PASSED": State.PASSED, "FAILED": State.FAILED, "SKIPPED": State.SKIPPED, "RUNNING": State.FAILED}
 IDLE_SECONDS_MAX = 0.05
 IDLE_SWITCHES_MAX = 15
-"""Context switches of a test that spoke to no broker: about five. With one that answers at once it has twenty or more."""
+"""Context switches of a test that spoke to no broker: about five. Twenty or more where one answered at once."""
 
 
 def read_report(text: str, wanted: Sequence[str], otherwise: str) -> Iterator[Outcome]:
