@@ -103,7 +103,7 @@ class ConfigAdmin:
         log.info(
             "configs were altered",
             extra={
-                "resource": f"{resource_type.name} {shorten(wanted.resource_name)}",
+                "resource": _told(resource_type, wanted.resource_name),
                 "operations": shorten(told),
                 "is_whole": wanted.is_whole,
             },
@@ -263,6 +263,13 @@ def _operation(resource_type: ResourceType, name: str, kind: int, value: str | N
         list_default = spec.default or ""
     # Blanks around a value mean nothing (org.apache.kafka.common.config.ConfigDef).
     return ConfigOperation(kind=operation_kind, name=name, value=value.strip(), list_default=list_default)
+
+
+def _told(resource_type: ResourceType, name: str) -> str:
+    """The resource, to who reads of it."""
+    if resource_type is ResourceType.BROKER and name == EVERY_BROKER:
+        return "every broker"
+    return f"{resource_type.name} {shorten(name)}"
 
 
 def _set(name: str, value: str) -> ConfigOperation:

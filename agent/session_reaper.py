@@ -16,7 +16,7 @@ from contextlib import aclosing
 from agent.clock import Clock
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
-from coordinator.commands import EndSession
+from coordinator.commands import Done, EndSession
 from coordinator.log import Ledger, LedgerUnavailable
 from coordinator.rendezvous import owner_of
 from coordinator.state import SessionState
@@ -102,7 +102,19 @@ class SessionReaper:
         for session, known in sessions.items():
             if not await self._ledger.is_session_ended(known.name, session):
                 continue
-            await self._writer.submit(EndSession(session=session))
-            log.info("ended the session of an agent that is gone", extra={"agent": known.name, "session": session})
+            if isinstance(await self._writer.submit(EndSession(session=session)), Done):
+                _tell(session, known)
             ended.append(session)
         return ended
+
+
+def _tell(session: SessionId, known: SessionState) -> None:
+    extra = {"agent": known.name, "session": session}
+    if known.is_draining:
+        log.info("ended the session of an agent that was stopped, and did not end it in time", extra=extra)
+    else:
+        log.warning(
+            "ended the session of an agent that is gone: it was killed, stood still, or lost the ledger; its clients "
+            "go to other agents; start it again, unless it was meant to go",
+            extra=extra,
+        )

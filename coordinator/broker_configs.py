@@ -570,14 +570,17 @@ def validate_dynamic(configs: Mapping[str, str], *, is_every_broker: bool) -> No
     Source: org.apache.kafka.server.config.DynamicBrokerConfig.validate, which calls any of it an invalid request
     (KAFKA-13609). Differs from Kafka: what is not known is refused, and so is what only every broker can do alike.
     """
-    fixed = [name for name in configs if name not in BROKER_CONFIGS or BROKER_CONFIGS[name].is_read_only]
+    unknown = [name for name in configs if name not in BROKER_CONFIGS]
+    if unknown:
+        raise InvalidConfigRequest(f"Unknown broker config name: {shorten(', '.join(unknown))}")
+    fixed = [name for name in configs if BROKER_CONFIGS[name].is_read_only]
     if fixed:
         raise InvalidConfigRequest(f"Cannot update these configs dynamically: {shorten(', '.join(fixed))}")
     alone = [] if is_every_broker else sorted(CLUSTER_WIDE & configs.keys())
     if alone:
         raise InvalidConfigRequest(
             f"Cannot update these configs for one broker, as any serves every partition: {', '.join(alone)}. Update "
-            "them at default cluster level, with an empty broker id"
+            "them at default cluster level, with an empty broker id (--entity-default of kafka-configs.sh)"
         )
     for name, value in configs.items():
         try:

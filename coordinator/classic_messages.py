@@ -71,7 +71,7 @@ class Leaver(NamedTuple):
 
     member_id: str
     group_instance_id: str | None
-    reason: str = ""
+    reason: str = "no reason given"
 
 
 class JoinedMember(NamedTuple):

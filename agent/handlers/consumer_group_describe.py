@@ -71,7 +71,8 @@ async def _group(services: Services, group_id: str, turns: Turns, *, is_asked: b
     except NotCoordinator as error:
         return _error(group_id, error.error_code, error.message), 0
     if found is None or not isinstance(found.value, ConsumerGroup):
-        return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group."), 0
+        why = "not found" if found is None else "is not a consumer group"
+        return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} {why}."), 0
     # Members are told in turns, all of them as they are now.
     group = found.value.copy()
     told = {

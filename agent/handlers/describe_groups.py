@@ -74,8 +74,8 @@ async def _described(
         return _row(group_id, told, ErrorCode.none, is_asked=is_asked), told.members
     if version < FIRST_WITH_NOT_FOUND:
         return _row(group_id, DEAD, ErrorCode.none, is_asked=is_asked), ()
-    why = "not found" if group is None else "not a classic group"
-    return _row(group_id, DEAD, ErrorCode.group_id_not_found, message=f"Group {group_id}: {why}."), ()
+    why = "not found" if group is None else "is not a classic group"
+    return _row(group_id, DEAD, ErrorCode.group_id_not_found, message=f"Group {group_id} {why}."), ()
 
 
 def _row(

@@ -163,7 +163,8 @@ class TestWhoseClockStampsRecords:
 
 
 class TestBrokers:
-    async def test_a_brokers_configs_and_those_of_every_broker_are_kept(self) -> None:
+    async def test_a_brokers_configs_and_those_of_every_broker_are_kept(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
         async with with_topic() as parts:
             configs = admin(parts)
             for name, value in (("1", "2"), ("", "3")):
@@ -173,6 +174,8 @@ class TestBrokers:
                 "1": {"background.threads": "2"},
                 "": {"background.threads": "3"},
             }
+        told = [record.__dict__["resource"] for record in caplog.records if record.name == "agent.configs"]
+        assert told == ["BROKER 1", "every broker"]
 
     @pytest.mark.parametrize(
         ("name", "operation"),

@@ -1,6 +1,7 @@
 """An agent that is killed and comes back under another name can start, and ends what is left of the old one (S12)."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 from agent.node_ids import node_id_of
 from agent.session_reaper import SessionReaper
-from coordinator.commands import StartSession
+from coordinator.commands import StartDrain, StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
@@ -74,6 +75,28 @@ async def test_two_agents_that_see_the_same_dead_session_do_no_harm() -> None:
         late = reaper(first)
         assert await late.reap() == [killed.writer.session]
         assert await late.reap() == []
+
+
+@pytest.mark.parametrize(("is_draining", "level"), [(False, "WARNING"), (True, "INFO")])
+async def test_an_agent_that_is_gone_is_told_once_and_loudly_unless_it_was_stopped(
+    *, is_draining: bool, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    core = MemoryLedgerCore()
+    async with (
+        running_parts(MemoryLedger(core), start("a", node=1)) as first,
+        running_parts(MemoryLedger(core), start("b", node=2)) as second,
+    ):
+        async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
+            if is_draining:
+                await dead.writer.submit(StartDrain(session=dead.writer.session))
+            core.expire(dead.writer.session)
+        await first.metadata.barrier()
+        await second.metadata.barrier()
+        await asyncio.gather(reaper(first).reap(), reaper(second).reap())
+        told = [record for record in caplog.records if record.name == "agent.session_reaper"]
+        assert [(record.levelname, record.__dict__["agent"]) for record in told] == [(level, "dead")]
+        assert ("start it again" in told[0].message) is not is_draining
 
 
 class CountingLedger(MemoryLedger):

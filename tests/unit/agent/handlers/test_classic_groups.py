@@ -176,8 +176,8 @@ async def test_every_version_of_a_description(version: int) -> None:
         error_code = ErrorCode.group_id_not_found if version >= 6 else NONE
         assert (unknown.error_code, other.error_code) == (error_code, error_code)
         if version >= 6:
-            assert unknown.error_message == "Group nobody: not found."
-            assert other.error_message == "Group next: not a classic group."
+            assert unknown.error_message == "Group nobody not found."
+            assert other.error_message == "Group next is not a classic group."
 
 
 @pytest.mark.parametrize(("is_asked", "told_operations"), [(True, ON_GROUP), (False, -(1 << 31))])

@@ -9,7 +9,7 @@ from agent.services import Services
 from coordinator.consumer_group_values import ConsumerGroup, ConsumerGroupChange
 from protocol.errors import ErrorCode
 from protocol.limits import ROWS_PER_TURN
-from tests.made_groups import JOINED
+from tests.made_groups import GENERATION, JOINED
 from tests.property.kio_bytes import KioEntity
 from tests.unit.agent.handlers.asking import ask, turns_of_others
 from tests.unit.agent.handlers.test_classic_groups import CONSUMER_DESCRIBE, serving
@@ -41,6 +41,16 @@ async def test_others_have_their_turn_while_a_large_group_is_told() -> None:
             assert [each.member_id for each in told.groups[0].members] == member_ids
             turns_counts.append(turns_count)
         assert turns_counts[1] >= turns_counts[0] + 4
+
+
+async def test_a_group_that_is_not_there_is_told_apart_from_one_of_the_other_kind() -> None:
+    async with serving() as services:
+        await services.group_ledger.claim("classic")
+        await services.group_ledger.write("classic", GENERATION)
+        told = [(await described(services, group_id)).groups[0] for group_id in ("classic", "nosuch")]
+        assert {each.error_code for each in told} == {ErrorCode.group_id_not_found}
+        messages = [each.error_message for each in told]
+        assert messages == ["Group classic is not a consumer group.", "Group nosuch not found."]
 
 
 async def test_a_group_that_changes_while_it_is_told_is_told_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
