@@ -17,6 +17,7 @@ from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.group_ledger import GroupLedger, NotCoordinator, heard_until_s
 from agent.group_migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
+from agent.group_news import tell_given_up, tell_taken_up
 from agent.held_consumer_group import HeldConsumerGroup, until_applied
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -55,6 +56,9 @@ from protocol.limits import (
 from protocol.types import PartitionIndex, SessionId, TopicId
 
 log = logging.getLogger(__name__)
+
+PROTOCOL = "consumer"
+SILENT = "silent for too long, or late with what they were asked to do"
 
 
 class ConsumerGroups:
@@ -97,6 +101,8 @@ class ConsumerGroups:
         """Those that groups were taken up from, or left to, last."""
         self._is_take_up_due = False
         """A group with members was lost: this agent may still be the one to go on with it."""
+        self._taken_up: list[str] = []
+        """Groups that were held since that was told last, and had members before."""
 
     @property
     def groups_count(self) -> int:
@@ -113,13 +119,14 @@ class ConsumerGroups:
         problem = await run_in_thread(regex_problem, request.regex) if request.regex else None
         live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
         if request.epoch == LEAVE_EPOCH:
-            async with live.refusing():
+            async with live.refusing(request.instance_id, request.client_id):
                 leaver = live.group.leaver(request)
             classic = self._migrations.downgraded(live.group, [leaver], is_rebalance_due=True)
             if classic is not None:
+                live.tell_gone("leaves", [leaver])
                 await until_applied(self._clock, self._downgrade(live, classic))
                 return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
-        async with live.refusing():
+        async with live.refusing(request.instance_id, request.client_id):
             answer, change = live.group.heartbeat(
                 request, self._config(group_id), self._topics, lambda _: problem, self._clock.monotonic_s()
             )
@@ -140,7 +147,7 @@ class ConsumerGroups:
             live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
             before = live.group.group.epoch
-            async with live.refusing():
+            async with live.refusing(request.group_instance_id, request.client_id):
                 answer, change = classic_member.join(live.group, request, self._config(group_id), self._topics, now_s)
             if change is not None:
                 live.write(change)
@@ -237,6 +244,7 @@ class ConsumerGroups:
     def stop(self) -> None:
         """Coordinate nothing any more: members find the next coordinator."""
         self._is_stopped = True
+        tell_given_up(self._live, protocol=PROTOCOL)
         for live in tuple(self._live.values()):
             self._lose(live)
 
@@ -291,6 +299,8 @@ class ConsumerGroups:
         assert value is None or isinstance(value, ConsumerGroup)
         copy = LiveConsumerGroup(group.group_id, value, heard_until_s(self._clock.monotonic_s()), is_new=is_new)
         live = self._live[group.group_id] = HeldConsumerGroup(group, copy, self._ledger, self._clock, self._lose)
+        if not is_new and group.has_members:
+            self._taken_up.append(group.group_id)
         return live
 
     def _downgrade(self, live: HeldConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
@@ -378,20 +388,18 @@ class ConsumerGroups:
             self._agents_seen, self._is_take_up_due = agents, False
             if not await self._take_up():
                 self._is_take_up_due = True
+        tell_taken_up(self._taken_up, protocol=PROTOCOL)
 
     def _expire(self, live: HeldConsumerGroup) -> None:
         group, now_s = live.group, self._clock.monotonic_s()
         gone = group.expired(self._config(live.group_id), now_s) if now_s >= group.due_s else []
         if gone:
-            log.info(
-                "members of a consumer group were silent for too long and are taken out",
-                extra={"group": live.group_id, "members": len(gone)},
-            )
             classic = self._migrations.downgraded(group, gone, is_rebalance_due=True)
             if classic is not None:
+                live.tell_gone(SILENT, gone)
                 self._downgrade(live, classic)
                 return
-            change = group.fence(gone, self._topics)
+            change = group.fence(gone, self._topics, why=SILENT)
             if change is not None:
                 live.write(change)
         if group.group.epoch != group.group.target_epoch:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from agent.clock import Clock
 from agent.consumer_groups import ConsumerGroups
 from agent.group_ledger import GroupLedger, NotCoordinator, heard_until_s
+from agent.group_news import tell_given_up, tell_taken_up
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.live_group import LiveGroup
@@ -50,6 +51,7 @@ from protocol.types import SessionId
 
 AnswerT = TypeVar("AnswerT", JoinAnswer, SyncAnswer)
 
+PROTOCOL = "classic"
 GROUP_ID_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that can be told that its group does not exist (KIP-848)."""
 
@@ -94,6 +96,8 @@ class GroupCoordinator:
         self._is_stopped = False
         self._is_take_up_due = False
         """A group with members was lost: this agent may still be the one to go on with it."""
+        self._taken_up: list[str] = []
+        """Groups that were held since that was told last, and had members before."""
         self._generations_of_lost_count = 0
 
     # Requests
@@ -272,6 +276,7 @@ class GroupCoordinator:
     def stop(self) -> None:
         """Coordinate nothing any more: whoever waits finds the next coordinator."""
         self._is_stopped = True
+        tell_given_up(self._live, protocol=PROTOCOL)
         for live in tuple(self._live.values()):
             self._lose(live, ErrorCode.not_coordinator)
 
@@ -350,6 +355,8 @@ class GroupCoordinator:
             self.consumer_groups.forget(group.group_id)
         machine = LiveClassicGroup(value, self._limits, heard_until_s(self._clock.monotonic_s()))
         live = self._live[group.group_id] = LiveGroup(group.group_id, group.claim_epoch, machine, self._ledger)
+        if group.has_members:
+            self._taken_up.append(group.group_id)
         self._changed(live)
         return live
 
@@ -415,6 +422,7 @@ class GroupCoordinator:
             if (live != seen or self._is_take_up_due) and not self._is_stopped:
                 self._is_take_up_due = not await self._take_up()
                 seen = live
+            tell_taken_up(self._taken_up, protocol=PROTOCOL)
             await self._clock.sleep(GROUP_CHECK_INTERVAL_S)
 
     async def _give_up_lost(self) -> None:

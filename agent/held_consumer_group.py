@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 from agent.clock import Clock
 from agent.group_ledger import GroupLedger, NotCoordinator
+from agent.group_news import tell_changes, tell_instance_refused
 from coordinator.commands import Done, Outcome, Refused
 from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_messages import GroupRefusal
@@ -20,6 +21,8 @@ from protocol.errors import ErrorCode
 from protocol.limits import GROUP_LEDGER_SECONDS_MAX
 
 log = logging.getLogger(__name__)
+
+_INSTANCE_TAKEN = (ErrorCode.unreleased_instance_id, ErrorCode.fenced_instance_id)
 
 
 class HeldConsumerGroup:
@@ -45,6 +48,10 @@ class HeldConsumerGroup:
         self._lose = lose
         self._newest: asyncio.Future[Outcome] | None = None
         """The newest change that is on its way."""
+        self._told_epochs = group.group.epoch, group.group.target_epoch
+        """The group's, and that of its target assignment, which the log has."""
+        self._refused_instances: set[str] = set()
+        """Those that the log has."""
 
     @property
     def is_idle(self) -> bool:
@@ -55,6 +62,22 @@ class HeldConsumerGroup:
         """Send the rows of a change on their way."""
         self._newest = self._ledger.write_consumer(self.group_id, change)
         self._newest.add_done_callback(self._written)
+        self._tell(change)
+
+    def _tell(self, change: ConsumerGroupChange) -> None:
+        changes = list(self.group.told)
+        self.group.told.clear()
+        epoch_before, target_before = self._told_epochs
+        self._told_epochs = change.epoch, change.target_epoch
+        if change.epoch != epoch_before and not changes:
+            changes.append(("other topics are subscribed to, or look different", ()))
+        if change.target_epoch != target_before:
+            changes.append(("a new target assignment", ()))
+        tell_changes(self.group_id, self._told_epochs, changes)
+
+    def tell_gone(self, why: str, member_ids: list[str]) -> None:
+        """Of members whom the group loses as it becomes a classic one."""
+        tell_changes(self.group_id, self._told_epochs, [(why, member_ids)])
 
     def _written(self, done: asyncio.Future[Outcome]) -> None:
         if self._newest is done:
@@ -75,16 +98,28 @@ class HeldConsumerGroup:
             raise NotCoordinator(ErrorCode.not_coordinator)
 
     @asynccontextmanager
-    async def refusing(self) -> AsyncIterator[None]:
-        """Around what decides on a request: a refusal goes on once the group is `settled`, and begins no new group."""
+    async def refusing(self, instance_id: str | None = None, client_id: str = "") -> AsyncIterator[None]:
+        """Around what decides on a request: a refusal goes on once the group is `settled`, and begins no new group.
+
+        That an instance is refused which is another client's is told the operator once.
+        """
         try:
             yield
-        except GroupRefusal:
+        except GroupRefusal as refusal:
             if self.group.copy.is_new:
                 self._lose(self)
             else:
                 await self.settled()
+            if refusal.error_code in _INSTANCE_TAKEN and instance_id is not None:
+                self._tell_refused(instance_id, client_id, refusal.message)
             raise
+
+    def _tell_refused(self, instance_id: str, client_id: str, reason: str) -> None:
+        if instance_id not in self._refused_instances:
+            # No more of them than the group has static members.
+            self._refused_instances = {each for each in self._refused_instances if self.group.copy.static_member(each)}
+            self._refused_instances.add(instance_id)
+            tell_instance_refused(self.group_id, instance_id, client_id, reason)
 
 
 async def until_applied(clock: Clock, written: asyncio.Future[Outcome]) -> None:

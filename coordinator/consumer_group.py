@@ -12,7 +12,7 @@ one step towards it (`coordinator.consumer_group_reconciliation`).
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat, Kafka 4.3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -60,6 +60,8 @@ class LiveConsumerGroup:
         self.group_id = group_id
         self.copy = GroupCopy(group, is_new=is_new)
         self.problems = Problems()
+        self.told: list[tuple[str, Sequence[str]]] = []
+        """Who came and went, until the coordinator takes it: what became of members, and their ids."""
         self.regexes = GroupRegexes(group_id, self.problems)
         self.sessions: dict[str, float] = {}
         """When each member counts as gone that was heard of, or whose time began."""
@@ -140,6 +142,7 @@ class LiveConsumerGroup:
     def _undo(self) -> None:
         """Be what this was before the request."""
         self.copy.undo()
+        self.told.clear()
         if self._too_large_epoch != self.group.epoch:
             self._too_large_epoch = None
         for put_back in self._before_request:
@@ -168,6 +171,9 @@ class LiveConsumerGroup:
         Raises `GroupRefusal` where the target assignment that it asks for is too large. `take_change` follows.
         """
         self._save_deadlines([member.member_id] if replaced is None else [member.member_id, replaced.member_id])
+        if before is None or replaced is not None:
+            place = "" if replaced is None else f" in the place of {replaced.member_id}"
+            self.told.append(("joins", (f"{member.member_id} (client {member.client_id}){place}",)))
         is_same_regex = before is not None and before.subscribed_regex == member.subscribed_regex
         if replaced is not None:
             target = self.group.targets.get(replaced.member_id, ())
@@ -360,6 +366,7 @@ class LiveConsumerGroup:
             standing = self.group.assignment(member_id)
             self.copy.put_assignment(member_id, replace(standing, epoch=LEAVE_STATIC_EPOCH, revoking=()))
             self.revocations.pop(member_id, None)
+            self.told.append(("leaves for a while", (member_id,)))
             return answer, self.copy.take_change()
         return answer, self.fence([member_id], find_topic)
 
@@ -371,12 +378,13 @@ class LiveConsumerGroup:
             return request.member_id
         return self.static_member(request.instance_id, request.member_id).member_id
 
-    def fence(self, member_ids: list[str], find_topic: FindTopic) -> ConsumerGroupChange | None:
+    def fence(self, member_ids: list[str], find_topic: FindTopic, *, why: str = "leaves") -> ConsumerGroupChange | None:
         """Take members out of the group; who stays is given what they had with its next heartbeats.
 
         Raises `GroupRefusal` where no ledger entry takes their ids; one does those that `expired` tells, or a single.
         """
         self._save_deadlines(member_ids)
+        self.told.append((why, member_ids))
         for member_id in member_ids:
             self._remove(member_id)
         self.copy.drop_unused_regexes()

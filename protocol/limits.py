@@ -492,6 +492,8 @@ METRIC_PARTITIONS_MAX = 5_000
 """Beyond it the log ends are not reported one by one: a scrape must stay small."""
 RETENTION_TOPICS_TOLD_MAX = 10
 """Names in the log line of a pass that dropped records."""
+GROUP_NAMES_TOLD_MAX = 3
+"""Groups, or members of one, that a log line names; it counts all."""
 
 # The command line.
 AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000

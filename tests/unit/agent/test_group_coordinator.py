@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -323,11 +324,13 @@ async def test_a_take_up_is_done_only_where_the_group_is_another_agents(monkeypa
 
 
 class TestNextCoordinator:
-    async def test_s13_the_next_coordinator_goes_on_without_a_rebalance(self) -> None:
+    async def test_s13_the_next_coordinator_goes_on_without_a_rebalance(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
         core = MemoryLedgerCore()
         async with running_parts(MemoryLedger(core)) as one, asyncio.timeout(SECONDS_MAX):
             async with running(coordinator_of(one)) as groups:
                 member_id = await stable(groups)
+                groups.stop()
             await one.writer.submit(EndSession(session=one.writer.session))
             async with (
                 running_parts(MemoryLedger(core), start("b", node=2)) as other,
@@ -336,6 +339,12 @@ class TestNextCoordinator:
                 assert await next_groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
                 assert (await sync(next_groups, member_id)).assignment == b"part"
                 assert written(other).generation == 1
+                while len(news := [vars(each) for each in caplog.records if "names" in vars(each)]) < 2:
+                    await _turn()
+            assert [(each["message"].split()[0], each["groups"], each["names"]) for each in news] == [
+                ("hands", 1, "g"),
+                ("coordinates", 1, "g"),
+            ]
 
     async def test_it_minds_members_of_whom_nobody_hears(self) -> None:
         core = MemoryLedgerCore()
