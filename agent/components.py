@@ -60,19 +60,23 @@ START_WORDS = OutageWords(fails="cannot start yet, trying again", answers="the s
 T = TypeVar("T")
 
 
-async def run_agent(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then drain and return; a second signal ends the process at once."""
+async def run_agent(settings: Settings) -> float:
+    """Serve until SIGTERM or SIGINT, then drain and return; a second signal ends the process at once.
+
+    Returns when it was told to stop, in seconds of the monotonic clock.
+    """
     clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
     stopping = asyncio.Event()
     starting = asyncio.current_task()
     assert starting is not None, "an agent runs as a task"
-    watch = _watch_signals(stopping, starting)
+    watch = _watch_signals(stopping, starting, clock)
     try:
         await _serve(settings, clock, ids, metrics, stopping, watch)
     except asyncio.CancelledError:
         if not stopping.is_set():
             raise
-        log.info("stopped before serving")
+        log.info("stopping before serving")
+    return watch.stopped_s
 
 
 async def _serve(
@@ -300,10 +304,13 @@ async def once_there(attempt: Callable[[], Awaitable[T]], clock: Clock) -> T:
 class _Signals:
     """The first signal asks to stop: by a drain once the agent serves, at once before. The second ends the process."""
 
-    def __init__(self, stopping: asyncio.Event, starting: "asyncio.Task[object]") -> None:
+    def __init__(self, stopping: asyncio.Event, starting: "asyncio.Task[object]", clock: Clock) -> None:
         self._stopping = stopping
         self._starting = starting
+        self._clock = clock
         self.is_serving = False
+        self.stopped_s = 0.0
+        """When the first one came."""
 
     def stop(self, number: int) -> None:
         if self._stopping.is_set():
@@ -312,12 +319,13 @@ class _Signals:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self._stopping.set()
+        self.stopped_s = self._clock.monotonic_s()
         if not self.is_serving:
             self._starting.cancel()
 
 
-def _watch_signals(stopping: asyncio.Event, starting: "asyncio.Task[object]") -> _Signals:
-    signals = _Signals(stopping, starting)
+def _watch_signals(stopping: asyncio.Event, starting: "asyncio.Task[object]", clock: Clock) -> _Signals:
+    signals = _Signals(stopping, starting, clock)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.stop, number)

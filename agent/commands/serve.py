@@ -56,7 +56,8 @@ def _run(settings: Settings) -> None:
     from agent.components import run_agent
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run_agent(settings))
+        stopped_s = runner.run(run_agent(settings))
+    log.info("stopped", extra={"seconds": round(SystemClock().monotonic_s() - stopped_s, 1)})
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
