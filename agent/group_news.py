@@ -24,7 +24,9 @@ def tell_taken_up(group_ids: list[str], *, protocol: str) -> None:
     """This agent holds groups now that had members already; the list is empty then."""
     if group_ids:
         extra = {"protocol": protocol, "groups": len(group_ids), "names": first_names(group_ids)}
-        log.info("coordinates groups now that had members before: their last coordinator gave them up", extra=extra)
+        log.info(
+            "coordinates groups now that had members before: their last coordinator is gone, or stops", extra=extra
+        )
         group_ids.clear()
 
 

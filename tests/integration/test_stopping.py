@@ -64,6 +64,7 @@ def test_a_long_poll_and_a_polling_consumer_do_not_keep_it(penstock: PenstockFac
         began = time.monotonic()
         assert broker.process.stop() == 0
         assert time.monotonic() - began < STOP_SECONDS_MAX
+    assert "stopped seconds=" in broker.process.stderr.splitlines()[-1]
 
 
 def test_a_peer_that_does_not_read_does_not_keep_it(penstock: PenstockFactory) -> None:
