@@ -1,13 +1,15 @@
 """A process that appends to a SQLite ledger and says on stdout what was acknowledged.
 
-    python -m tests.faults.appender PATH [durable | fast]
+    python -m tests.faults.appender PATH [durable | fast] [COUNT]
 
 The lines are `open POSITION APPENDS`, then `NUMBER POSITION` for each append that returned. The payload of number n is
-`payload(n)`. It goes on until it is killed.
+`payload(n)`. It goes on until it is killed, or waits for that after COUNT of them.
 """
 
 import asyncio
 import sys
+from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 
 from coordinator.log import Entry
@@ -19,18 +21,19 @@ def payload(number: int) -> bytes:
     return b"%d." % number * (1 if number % 4 else 1_500)
 
 
-async def append_for_ever(path: Path, *, is_durable: bool) -> None:
+async def append(path: Path, numbers: Iterable[int], *, is_durable: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     ledger = await SqliteLedger.open(path, new_cluster_id="c", is_durable=is_durable)
     head = await ledger.head()
     session = await ledger.open_session("appender")
     print(f"open {head.position} {head.appends_count}", flush=True)
-    number = 0
-    while True:
+    for number in numbers:
         position = await ledger.append(session, [Entry(number=number, payload=payload(number))])
         print(f"{number} {position}", flush=True)
-        number += 1
+    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(append_for_ever(Path(sys.argv[1]), is_durable=sys.argv[2:] != ["fast"]))
+    words = sys.argv[2:]
+    counts = [int(word) for word in words if word.isdigit()]
+    asyncio.run(append(Path(sys.argv[1]), range(counts[0]) if counts else count(), is_durable="fast" not in words))
