@@ -192,6 +192,10 @@ def late_release(state: ClusterState) -> None:
     state.released["x"] = FUTURE
 
 
+def vacant_group_unlisted(state: ClusterState) -> None:
+    state.vacant_groups.clear()
+
+
 def group(state: ClusterState) -> GroupState:
     return state.groups["g"]
 
@@ -280,6 +284,7 @@ def strange_leader(state: ClusterState) -> None:
         (wrong_group_id, "group 'g': calls itself 'x'"),
         (one_claim_twice, "of 2 claims groups have"),
         (unknown_claim, "of 1 claims groups have"),
+        (vacant_group_unlisted, "vacant groups are listed as [], and are ['h']"),
         (empty_with_members, "is empty since 0, and has members: True"),
         (empty_in_the_future, "is empty since the future"),
         (topic_without_offsets, "without an offset"),
