@@ -34,7 +34,9 @@ CHECKS: dict[str, tuple[tuple[str, ...], ...]] = {
 """The longest first: the others run beside it."""
 ENVIRONMENT = {
     "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
+    "HYPOTHESIS_PROFILE": "coverage",
 }
+"""The tracer makes tests slow: fewer examples than `make test` tries, and the same ones every time."""
 
 
 def check(names: list[str]) -> bool:
