@@ -80,8 +80,15 @@ class Services:
     def assignments(self, topic: TopicState, zone: str | None) -> Sequence[Assignment]:
         """Who leads each partition for clients of a zone. While this agent opens a session there may be nobody else."""
         count = len(topic.partitions)
+        placement = self.placement
         nobody = Assignment(self.node_id, (self.node_id,))
-        return self.placement.assignments(topic.topic_id, count, zone) or [nobody] * count
+        assignments = placement.assignments(topic.topic_id, count, zone) or [nobody] * count
+        if not topic.replicas:
+            return assignments
+        told = list(assignments)
+        for index, replicas in topic.replicas.items():
+            told[index] = placement.by_hand(replicas, zone, told[index])
+        return told
 
     def brokers(self, listener: str) -> list[BrokerView]:
         """Whom clients of a listener can reach: whoever `assignments` names is among them."""

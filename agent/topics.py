@@ -5,7 +5,8 @@ decided at apply; what is checked here spares the ledger an entry that would be 
 Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from agent.config_layers import BrokerConfigs
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
-from coordinator.admin_commands import CreatePartitions
+from coordinator.admin_commands import AssignReplicas, CreatePartitions, Replicas
 from coordinator.apply_topics import check_growth
 from coordinator.commands import CreateTopic, DeleteTopic, Refused
 from coordinator.config_types import shorten
@@ -23,8 +24,10 @@ from coordinator.state import TopicState
 from coordinator.topic_configs import InvalidConfig, broker_value, stamped_by, validate_topic_configs
 from coordinator.topic_names import INTERNAL_TOPICS, InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
-from protocol.limits import LEDGER_WAIT_SECONDS_MAX, PARTITIONS_PER_TOPIC_MAX
-from protocol.types import TopicId
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX, PARTITIONS_PER_TOPIC_MAX, REPLICAS_ASSIGNED_MAX
+from protocol.types import PartitionIndex, TopicId
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K", str, TopicId)
@@ -158,8 +161,15 @@ class TopicAdmin:
         except InvalidConfig as error:
             raise TopicError(ErrorCode.invalid_config, str(error)) from error
 
-    async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> TopicState:
-        """The new topic, once it is in the ledger. Raises `TopicError`."""
+    async def create(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        configs: Mapping[str, str | None],
+        replicas: Sequence[Sequence[int]] = (),
+    ) -> TopicState:
+        """The new topic, once it is in the ledger; `replicas` by hand, for each partition. Raises `TopicError`."""
         await self.check(name, partition_count=partition_count, configs=configs)
         override = stamped_by(self._broker_configs.settings, self._broker_configs.every_broker)
         topic_id = TopicId(self._ids.new_uuid())
@@ -169,6 +179,7 @@ class TopicAdmin:
                 topic_id=topic_id,
                 partition_count=partition_count,
                 configs=tuple(sorted({**override, **_given(configs)}.items())),
+                replicas=self._kept(name, replicas),
             )
         )
         if isinstance(outcome, Refused):
@@ -188,12 +199,49 @@ class TopicAdmin:
             raise TopicError(refused.error_code, refused.reason)
         return topic
 
-    async def grow(self, topic: TopicState, partition_count: int) -> None:
-        """Return once the topic has so many partitions, which were too few before. Raises `TopicError`."""
-        outcome = await self._writer.submit(CreatePartitions(topic_id=topic.topic_id, partition_count=partition_count))
+    async def grow(self, topic: TopicState, partition_count: int, replicas: Sequence[Sequence[int]] = ()) -> None:
+        """Return once the topic has so many partitions, which were too few before; `replicas` by hand, for each that
+        is added. Raises `TopicError`."""
+        kept = self._kept(topic.name, replicas)
+        await self._alter(CreatePartitions(topic_id=topic.topic_id, partition_count=partition_count, replicas=kept))
+
+    async def assign_replicas(self, topic: TopicState, replicas: Mapping[PartitionIndex, Replicas]) -> None:
+        """Return once the partitions have these replicas by hand. Raises `TopicError`."""
+        await self._alter(AssignReplicas(topic_id=topic.topic_id, replicas=tuple(sorted(replicas.items()))))
+
+    async def _alter(self, command: CreatePartitions | AssignReplicas) -> None:
+        outcome = await self._writer.submit(command)
         if isinstance(outcome, Refused):
             is_gone = outcome.error_code is ErrorCode.unknown_topic_id
             raise TopicError(ErrorCode.unknown_topic_or_partition if is_gone else outcome.error_code, outcome.reason)
+
+    def _kept(self, name: str, replicas: Sequence[Sequence[int]]) -> tuple[Replicas, ...]:
+        """What of replicas by hand is kept: all where agents of these node ids live, else none.
+
+        Differs from Kafka, which refuses others: so that what was made for another cluster need not be changed.
+        """
+        problem = next(filter(None, (self.replicas_problem(nodes) for nodes in replicas)), None)
+        if problem is None:
+            return tuple(map(tuple, replicas))
+        log.info("the replicas given by hand to partitions of %r are not kept, they include %s", name, problem)
+        return ()
+
+    def replicas_problem(self, replicas: Sequence[int]) -> str | None:
+        """What Kafka does not take either: it looks at the ids in their order, and tells the first. None: nothing.
+
+        Source: org.apache.kafka.controller.ReplicationControlManager.validateManualPartitionAssignment (Kafka 4.3).
+        """
+        if not replicas:
+            return "an empty replica list"
+        live = {session.node_id for session in self._metadata.state.sessions.values()}
+        previous = None
+        for node_id in sorted(replicas):
+            if node_id not in live:
+                return f"broker {node_id}, but no such broker is registered"
+            if node_id == previous:
+                return f"the broker {node_id} more than once"
+            previous = node_id
+        return None if len(replicas) <= REPLICAS_ASSIGNED_MAX else f"more than {REPLICAS_ASSIGNED_MAX} brokers"
 
     async def delete(self, topic: TopicState, *, is_by_name: bool) -> TopicState:
         """Delete the topic, or the one that has its name by now where it is meant by name; return which it was.

@@ -1,4 +1,4 @@
-"""What can be written to the ledger about partition counts, configs and quotas. Part of `coordinator.commands`.
+"""What can be written to the ledger about partitions, configs and quotas. Part of `coordinator.commands`.
 
 Rule: an alteration carries the operations that were asked for, not the configs that its agent expects to come out of
 them: they are carried out where the entry is applied, so of two alterations at a time neither undoes the other. What a
@@ -9,7 +9,11 @@ versions of this program may know in different lengths (safety rule S3).
 from dataclasses import dataclass
 from enum import IntEnum
 
-from protocol.types import TopicId
+from protocol.types import PartitionIndex, TopicId
+
+Replicas = tuple[int, ...]
+"""Node ids that a partition was given by hand, each once, the preferred leader first. Nothing is stored by them: they
+say whom clients ask, as long as one of them lives."""
 
 
 class ResourceType(IntEnum):
@@ -37,6 +41,16 @@ class CreatePartitions:
 
     topic_id: TopicId
     partition_count: int
+    replicas: tuple[Replicas, ...] = ()
+    """By hand, of each partition that is added; or of none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicas:
+    """Give partitions of a topic other replicas by hand, all of them or none."""
+
+    topic_id: TopicId
+    replicas: tuple[tuple[PartitionIndex, Replicas], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,4 +90,4 @@ class AlterClientQuotas:
     quotas: tuple[tuple[str, float | None], ...]
 
 
-AdminCommand = CreatePartitions | AlterConfigs | AlterClientQuotas
+AdminCommand = CreatePartitions | AssignReplicas | AlterConfigs | AlterClientQuotas

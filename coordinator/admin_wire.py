@@ -1,4 +1,4 @@
-"""The shape of partition counts, configs and quotas in entries and snapshots. Part of `coordinator.command_wire`.
+"""The shape of partitions, configs and quotas in entries and snapshots. Part of `coordinator.command_wire`.
 
 Rule: as there: tags are never given twice, and fields only ever added at the end, with a default. In a snapshot
 everything is in order of names.
@@ -13,6 +13,7 @@ from coordinator.admin_commands import (
     AdminCommand,
     AlterClientQuotas,
     AlterConfigs,
+    AssignReplicas,
     ConfigOperation,
     CreatePartitions,
     OperationKind,
@@ -20,22 +21,28 @@ from coordinator.admin_commands import (
     ResourceType,
 )
 from coordinator.log import LedgerCorrupt
-from coordinator.wire_types import Signed32, Uuid
-from protocol.types import TopicId
+from coordinator.wire_types import Natural, Signed32, Uuid
+from protocol.types import PartitionIndex, TopicId
 
 WireEntity = list[tuple[str, str | None]]
 WireConfigs = list[tuple[str, list[tuple[str, str]]]]
 """Names of resources, each with names and values of its configs."""
 WireQuotas = list[tuple[WireEntity, list[tuple[str, float]]]]
+WireReplicas = list[list[Signed32]]
 Quota = Annotated[float, Meta(gt=0)]
 
 
 class WireCreatePartitions(Struct, array_like=True, tag=27):
     topic_id: Uuid
     partition_count: Signed32
+    replicas: WireReplicas = []
 
     def command(self) -> CreatePartitions:
-        return CreatePartitions(topic_id=TopicId(self.topic_id), partition_count=self.partition_count)
+        return CreatePartitions(
+            topic_id=TopicId(self.topic_id),
+            partition_count=self.partition_count,
+            replicas=tuple(map(tuple, self.replicas)),
+        )
 
 
 class WireAlterConfigs(Struct, array_like=True, tag=28):
@@ -67,13 +74,26 @@ class WireAlterClientQuotas(Struct, array_like=True, tag=29):
         return AlterClientQuotas(entity=quota_entity(self.entity), quotas=tuple(self.quotas))
 
 
-WireAdminCommand = WireCreatePartitions | WireAlterConfigs | WireAlterClientQuotas
+class WireAssignReplicas(Struct, array_like=True, tag=30):
+    topic_id: Uuid
+    replicas: list[tuple[Natural, list[Signed32]]]
+
+    def command(self) -> AssignReplicas:
+        return AssignReplicas(
+            topic_id=TopicId(self.topic_id),
+            replicas=tuple((PartitionIndex(index), tuple(nodes)) for index, nodes in self.replicas),
+        )
+
+
+WireAdminCommand = WireCreatePartitions | WireAssignReplicas | WireAlterConfigs | WireAlterClientQuotas
 
 
 def admin_command_to_wire(command: AdminCommand) -> WireAdminCommand:
     match command:
         case CreatePartitions():
-            return WireCreatePartitions(command.topic_id, command.partition_count)
+            return WireCreatePartitions(command.topic_id, command.partition_count, list(map(list, command.replicas)))
+        case AssignReplicas():
+            return WireAssignReplicas(command.topic_id, [(index, list(nodes)) for index, nodes in command.replicas])
         case AlterConfigs():
             operations = [(int(each.kind), each.name, each.value, each.list_default) for each in command.operations]
             return WireAlterConfigs(int(command.resource_type), command.resource_name, command.is_whole, operations)

@@ -8,7 +8,7 @@ would be a guess.
 
 from typing import assert_never
 
-from coordinator.admin_commands import AlterClientQuotas, AlterConfigs, CreatePartitions
+from coordinator.admin_commands import AlterClientQuotas, AlterConfigs, AssignReplicas, CreatePartitions
 from coordinator.apply_chunks import commit_chunks
 from coordinator.apply_configs import apply_admin_command
 from coordinator.apply_groups import apply_group_command
@@ -173,7 +173,7 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             | ExpireOffsets()
         ):
             return apply_group_command(state, session_id, command)
-        case CreatePartitions() | AlterConfigs() | AlterClientQuotas():
+        case CreatePartitions() | AssignReplicas() | AlterConfigs() | AlterClientQuotas():
             return apply_admin_command(state, command)
         case _:
             assert_never(command)

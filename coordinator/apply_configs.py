@@ -1,4 +1,4 @@
-"""Configs and quotas. Part of `coordinator.apply`.
+"""Configs, quotas, and what else administrators alter. Part of `coordinator.apply`.
 
 Rule: an alteration is carried out on what is set at its position, so none undoes another; a mapping that changed is
 another object, which tells whoever keeps something that follows from it. Names and values were judged by the proposer.
@@ -9,8 +9,15 @@ Source: org.apache.kafka.controller.ConfigurationControlManager, ClientQuotaCont
 
 from typing import assert_never
 
-from coordinator.admin_commands import AdminCommand, AlterClientQuotas, AlterConfigs, CreatePartitions, ResourceType
-from coordinator.apply_topics import create_partitions
+from coordinator.admin_commands import (
+    AdminCommand,
+    AlterClientQuotas,
+    AlterConfigs,
+    AssignReplicas,
+    CreatePartitions,
+    ResourceType,
+)
+from coordinator.apply_topics import assign_replicas, create_partitions
 from coordinator.commands import Done, Outcome, Refused
 from coordinator.config_operations import altered, configs_bytes
 from coordinator.state import EVERY_BROKER, ClusterState, TopicState
@@ -19,10 +26,12 @@ from protocol.limits import CONFIG_RESOURCES_MAX, CONFIGS_BYTES_MAX, QUOTA_ENTIT
 
 
 def apply_admin_command(state: ClusterState, command: AdminCommand) -> Outcome:
-    """The part of `coordinator.apply` that is about partition counts, configs and quotas."""
+    """The part of `coordinator.apply` that is about partitions, configs and quotas."""
     match command:
         case CreatePartitions():
             return create_partitions(state, command)
+        case AssignReplicas():
+            return assign_replicas(state, command)
         case AlterConfigs():
             return alter_configs(state, command)
         case AlterClientQuotas():

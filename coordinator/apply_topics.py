@@ -4,9 +4,10 @@ Limits are judged here with the values of `protocol.limits`: changing one of the
 Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
 """
 
+from collections.abc import Iterable
 from itertools import chain
 
-from coordinator.admin_commands import CreatePartitions
+from coordinator.admin_commands import AssignReplicas, CreatePartitions, Replicas
 from coordinator.apply_groups import forget_topic
 from coordinator.apply_objects import release_references
 from coordinator.commands import (
@@ -22,8 +23,13 @@ from coordinator.commands import (
 from coordinator.state import ClusterState, PartitionState, TopicState
 from coordinator.topic_names import InvalidTopicName, shape, validate_topic_name
 from protocol.errors import ErrorCode
-from protocol.limits import PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, PRODUCER_IDS_PER_BLOCK_MAX
-from protocol.types import Milliseconds, ProducerId, TopicId
+from protocol.limits import (
+    PARTITIONS_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    PRODUCER_IDS_PER_BLOCK_MAX,
+    REPLICAS_ASSIGNED_MAX,
+)
+from protocol.types import Milliseconds, PartitionIndex, ProducerId, TopicId
 from txn.producer_state import expire
 
 PRODUCER_IDS_MAX = (1 << 63) - 1
@@ -45,6 +51,7 @@ def create_topic(state: ClusterState, command: CreateTopic) -> Outcome:
         configs=dict(sorted(command.configs)),
         partitions=partitions,
         created_ms=state.time_ms,
+        replicas=_numbered(0, command.replicas),
     )
     topic.is_log_append_time = state.uses_append_time(topic)
     state.topic_ids[command.name] = command.topic_id
@@ -76,7 +83,27 @@ def _check_creation(state: ClusterState, command: CreateTopic) -> Refused | None
             error_code=ErrorCode.invalid_partitions,
             reason=f"A topic has 1 to {PARTITIONS_PER_TOPIC_MAX} partitions, {command.partition_count} were asked for.",
         )
-    return _check_room(state, command.partition_count)
+    return _check_room(state, command.partition_count) or _check_replicas(command.replicas, command.partition_count)
+
+
+def _check_replicas(replicas: tuple[Replicas, ...], partition_count: int) -> Refused | None:
+    """Why so many partitions cannot be given these by hand; None where they can, or are given none."""
+    if replicas and len(replicas) != partition_count:
+        reason = f"{partition_count} partition(s) are added, but {len(replicas)} assignment(s) were specified."
+        return Refused(error_code=ErrorCode.invalid_replica_assignment, reason=reason)
+    return _check_nodes(replicas)
+
+
+def _check_nodes(replicas: Iterable[Replicas]) -> Refused | None:
+    for nodes in replicas:
+        if not 1 <= len(nodes) <= REPLICAS_ASSIGNED_MAX or len(set(nodes)) < len(nodes):
+            reason = f"A partition is given 1 to {REPLICAS_ASSIGNED_MAX} brokers, each once, not {list(nodes)}."
+            return Refused(error_code=ErrorCode.invalid_replica_assignment, reason=reason)
+    return None
+
+
+def _numbered(first: int, replicas: tuple[Replicas, ...]) -> dict[PartitionIndex, Replicas]:
+    return {PartitionIndex(index): nodes for index, nodes in enumerate(replicas, first)}
 
 
 def _check_room(state: ClusterState, added_count: int) -> Refused | None:
@@ -95,15 +122,35 @@ def create_partitions(state: ClusterState, command: CreatePartitions) -> Outcome
         return Refused(
             error_code=ErrorCode.unknown_topic_id, reason=f"there is no topic with the id {command.topic_id.hex()}"
         )
-    refused = check_growth(state, topic, command.partition_count)
+    count = len(topic.partitions)
+    added_count = command.partition_count - count
+    refused = check_growth(state, topic, command.partition_count) or _check_replicas(command.replicas, added_count)
     if refused is not None:
         return refused
-    added_count = command.partition_count - len(topic.partitions)
     # As at a topic's creation: there may have been such a partition in one of this name that was deleted (S8).
     unknown_below = state.producers_before_deletion
     topic.partitions.extend(PartitionState(unknown_producers_below=unknown_below) for _ in range(added_count))
+    topic.replicas.update(_numbered(count, command.replicas))
     state.partitions_count += added_count
     state.topics_at = state.position
+    return Done()
+
+
+def assign_replicas(state: ClusterState, command: AssignReplicas) -> Outcome:
+    """Give partitions other replicas by hand (KIP-455): nothing is moved, so it is done at once."""
+    topic = state.topics.get(command.topic_id)
+    if topic is None:
+        return Refused(
+            error_code=ErrorCode.unknown_topic_id, reason=f"there is no topic with the id {command.topic_id.hex()}"
+        )
+    refused = _check_nodes(nodes for _, nodes in command.replicas)
+    if refused is not None:
+        return refused
+    for index, _ in command.replicas:
+        if index >= len(topic.partitions):
+            reason = f"Unable to find partition {topic.name}:{index}."
+            return Refused(error_code=ErrorCode.unknown_topic_or_partition, reason=reason)
+    topic.replicas = dict(sorted({**topic.replicas, **dict(command.replicas)}.items()))
     return Done()
 
 

@@ -10,7 +10,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from coordinator.admin_commands import AdminCommand
-from coordinator.admin_wire import WireAdminCommand, admin_command_to_wire
+from coordinator.admin_wire import WireAdminCommand, WireReplicas, admin_command_to_wire
 from coordinator.command_columns import commit_columns, log_start_columns, read_batches, read_chunks, read_log_starts
 from coordinator.commands import (
     AdvanceLogStart,
@@ -81,6 +81,7 @@ class WireCreateTopic(Struct, array_like=True, tag=4):
     topic_id: Uuid
     partition_count: Signed32
     configs: list[tuple[str, str]]
+    replicas: WireReplicas = []
 
     def command(self) -> CreateTopic:
         return CreateTopic(
@@ -88,6 +89,7 @@ class WireCreateTopic(Struct, array_like=True, tag=4):
             topic_id=TopicId(self.topic_id),
             partition_count=self.partition_count,
             configs=tuple(self.configs),
+            replicas=tuple(map(tuple, self.replicas)),
         )
 
 
@@ -338,7 +340,13 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
         case RaiseRules():
             return WireRaiseRules(command.rules_version)
         case CreateTopic():
-            return WireCreateTopic(command.name, command.topic_id, command.partition_count, list(command.configs))
+            return WireCreateTopic(
+                command.name,
+                command.topic_id,
+                command.partition_count,
+                list(command.configs),
+                list(map(list, command.replicas)),
+            )
         case DeleteTopic():
             return WireDeleteTopic(command.topic_id)
         case AllocateProducerIds():

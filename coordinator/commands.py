@@ -9,7 +9,14 @@ partition counts, configs and quotas: `coordinator.admin_commands`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator.admin_commands import AdminCommand, AlterClientQuotas, AlterConfigs, CreatePartitions
+from coordinator.admin_commands import (
+    AdminCommand,
+    AlterClientQuotas,
+    AlterConfigs,
+    AssignReplicas,
+    CreatePartitions,
+    Replicas,
+)
 from coordinator.config_types import LONG_MAX
 from coordinator.group_commands import GroupCommand, GroupsClaimed, OffsetsCommitted
 from protocol.errors import ErrorCode
@@ -102,6 +109,8 @@ class CreateTopic:
     partition_count: int
     configs: tuple[tuple[str, str], ...]
     """Overrides by Kafka's names, sorted by name, validated by the proposer (`coordinator.topic_configs`)."""
+    replicas: tuple[Replicas, ...] = ()
+    """By hand, of each partition; or of none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +297,7 @@ Command = (
 )
 
 
-DEFINITIONS = (CreateTopic, CreatePartitions, AlterConfigs, AlterClientQuotas)
+DEFINITIONS = (CreateTopic, CreatePartitions, AssignReplicas, AlterConfigs, AlterClientQuotas)
 """What they say stands in no object of the intake: a recovery has it from a snapshot or the ledger alone."""
 
 

@@ -66,6 +66,9 @@ def _topics(state: ClusterState) -> Iterator[str]:
             yield f"{topic.name} has its configs in another order than that of their names"
         if topic.is_log_append_time != state.uses_append_time(topic):
             yield f"{topic.name}: whose clock stamps records is not what its configs say"
+        for index, replicas in topic.replicas.items():
+            if not 0 <= index < len(topic.partitions) or not replicas or len(set(replicas)) < len(replicas):
+                yield f"{topic.name}-{index} was given the replicas {list(replicas)}"
         yield from _partitions(state, topic)
 
 

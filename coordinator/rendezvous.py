@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from coordinator.admin_commands import Replicas
 from coordinator.state import SessionState
 from protocol.limits import PLACEMENTS_CACHED_MAX
 from protocol.types import SessionId, TopicId
@@ -24,10 +25,17 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 class Assignment(NamedTuple):
-    """Node ids for one partition: whom its clients ask first, and the agent of each zone, the leader before others."""
+    """Node ids for one partition: whom its clients ask first; the agent of each zone, the leader before others, or what
+    was assigned by hand, in that order; and who of these is not there."""
 
     leader: int
     replicas: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The replicas that are there: each sees all that is in the bucket."""
+        return tuple(node for node in self.replicas if node not in self.offline) if self.offline else self.replicas
 
 
 def owner_of(key: bytes, sessions: Mapping[SessionId, SessionState]) -> SessionId | None:
@@ -54,6 +62,7 @@ class Placement:
         members = [session for _, session in _members(sessions)]
         self._seeds = _seeds(members)
         self._nodes = np.array([session.node_id for session in members])
+        self._zone_of = {session.node_id: session.zone for session in members}
         zones = sorted({session.zone for session in members if session.zone is not None})
         self._rows = {zone: np.array([row for row, s in enumerate(members) if s.zone == zone]) for zone in zones}
         self._made: dict[tuple[TopicId, str | None], Sequence[Assignment]] = {}
@@ -74,9 +83,20 @@ class Placement:
             found = self._made[key] = self._assign(topic_id, partition_count, key[1])
         return found[:partition_count] if len(found) > partition_count else found
 
-    def replica_in(self, zone: str, topic_id: TopicId, partition: int) -> int | None:
-        """The node of `zone` that answers for a partition; None where the zone has no agent."""
-        return self.assignments(topic_id, partition + 1, zone)[partition].leader if zone in self._rows else None
+    def by_hand(self, replicas: Replicas, zone: str | None, otherwise: Assignment) -> Assignment:
+        """What becomes of replicas that a partition was given by hand.
+
+        The first of them that lives leads, those of the client's zone before others; where none lives, whoever would
+        lead by `otherwise`: any agent serves any partition.
+        """
+        living = [node for node in replicas if node in self._zone_of]
+        near = [node for node in living if zone is not None and self._zone_of[node] == zone]
+        leader = (near or living or [otherwise.leader])[0]
+        return self._share(Assignment(leader, replicas, tuple(node for node in replicas if node not in living)))
+
+    def is_in(self, zone: str, node: int) -> bool:
+        """Whether the node lives in that zone."""
+        return self._zone_of.get(node) == zone
 
     @property
     def zones(self) -> Sequence[str]:

@@ -42,6 +42,7 @@ from protocol.types import (
     Milliseconds,
     ObjectId,
     Offset,
+    PartitionIndex,
     Position,
     ProducerEpoch,
     ProducerId,
@@ -87,6 +88,7 @@ class _Topic(Struct, array_like=True):
     configs: list[tuple[str, str]]
     created_ms: int
     partitions: list[_Partition]
+    replicas: list[tuple[int, list[int]]] = []
 
 
 _Comparison = tuple[int, bytes, list[tuple[int, bytes | None]], int]
@@ -286,6 +288,7 @@ def _from_topic(topic: TopicState) -> _Topic:
         configs=sorted(topic.configs.items()),
         created_ms=topic.created_ms,
         partitions=[_from_partition(partition) for partition in topic.partitions],
+        replicas=[(index, list(nodes)) for index, nodes in sorted(topic.replicas.items())],
     )
 
 
@@ -384,6 +387,7 @@ def _to_topic(wire: _Topic) -> TopicState:
         configs=dict(wire.configs),
         created_ms=Milliseconds(wire.created_ms),
         partitions=[_to_partition(partition) for partition in wire.partitions],
+        replicas={PartitionIndex(index): tuple(nodes) for index, nodes in wire.replicas},
     )
 
 

@@ -6,7 +6,7 @@ fields are marked "derived". Two states are the same if and only if `coordinator
 
 from dataclasses import dataclass, field
 
-from coordinator.admin_commands import QuotaEntity
+from coordinator.admin_commands import QuotaEntity, Replicas
 from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.commands import RULES_VERSION, Endpoint
 from coordinator.groups import GroupState
@@ -62,6 +62,8 @@ class TopicState:
     `coordinator.topic_configs.effective`."""
     partitions: list[PartitionState]
     created_ms: Milliseconds
+    replicas: dict[PartitionIndex, Replicas] = field(default_factory=dict[PartitionIndex, Replicas])
+    """Of the partitions that were given some by hand."""
     is_log_append_time: bool = False
     """Derived: the broker stamps this topic's records (safety rule S14), as `ClusterState.uses_append_time` says."""
 

@@ -1,9 +1,9 @@
-"""AlterPartitionReassignments 0-1: moves nothing, for agents hold no replicas (KIP-455).
+"""AlterPartitionReassignments 0-1: says whom clients ask first; moves nothing, for agents hold no replicas (KIP-455).
 
-What names agents that live, each once, is taken, and is over at once: who leads follows from which agents live, before
-as after. Nothing is ever under way, so what is to be cancelled (null) is NO_REASSIGNMENT_IN_PROGRESS. From version 1 on
-a client may ask that the number of replicas stays as it is told (KIP-860). The request takes a barrier first (safety
-rule S4).
+What names agents that live, each once, is over at once: Metadata tells these replicas from then on, and the first that
+lives leads. Nothing is ever under way, so what is to be cancelled (null) is NO_REASSIGNMENT_IN_PROGRESS. From version 1
+on a client may ask that the number of replicas stays as it is told (KIP-860). The request takes a barrier first (safety
+rule S4), and each of its topics one entry.
 Source: org.apache.kafka.controller.ReplicationControlManager.alterPartitionReassignments,
 validateManualPartitionAssignment (Kafka 4.3).
 """
@@ -13,8 +13,12 @@ from typing import Any
 
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
+from agent.topics import TopicError, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
+from coordinator.admin_commands import Replicas
+from coordinator.rendezvous import Assignment
 from protocol.errors import ErrorCode
+from protocol.types import PartitionIndex
 from storage.object_store import Buffer
 
 API_KEY = 45
@@ -27,13 +31,16 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     turns = Turns(services.clock)
     may_change_factor = request.frame.api_version < FIRST_WITH_FACTOR_CHANGE or body.allow_replication_factor_change
     zone = services.zone_of(request)
+    end_s = deadline_s(services.clock, body.timeout.total_seconds())
     topics = []
     row_count = 0
     for wanted in body.topics:
         rows = []
+        judged = _Judged(services, wanted.name, zone, may_change_factor=may_change_factor)
         for partition in wanted.partitions:
-            rows.append(_result(services, wanted.name, partition, zone, may_change_factor=may_change_factor))
+            rows.append(judged.result(partition))
             await turns.row()
+        await judged.assign(end_s, rows)
         topics.append({"name": wanted.name, "partitions": rows})
         row_count += 1 + len(rows)
         await turns.row()
@@ -46,40 +53,51 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     return await work(row_count, answer, request.frame, values)
 
 
-def _result(services: Services, name: str, wanted: Any, zone: str | None, *, may_change_factor: bool) -> dict[str, Any]:
-    error_code, message = _judge(services, name, wanted, zone, may_change_factor=may_change_factor)
-    return {"partition_index": wanted.partition_index, "error_code": error_code, "error_message": message}
+class _Judged:
+    """The partitions of one topic, judged one after the other; those with nothing against them are altered together."""
 
+    def __init__(self, services: Services, name: str, zone: str | None, *, may_change_factor: bool) -> None:
+        self._services = services
+        self._name = name
+        self._topic = services.topics.known(name)
+        self._told: Sequence[Assignment] = ()
+        if self._topic is not None:
+            self._told = services.assignments(self._topic, zone)
+        self._may_change_factor = may_change_factor
+        self._accepted: dict[PartitionIndex, Replicas] = {}
 
-def _judge(
-    services: Services, name: str, wanted: Any, zone: str | None, *, may_change_factor: bool
-) -> tuple[ErrorCode, str | None]:
-    topic = services.topics.known(name)
-    if topic is None:
-        return ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {name}."
-    if not 0 <= wanted.partition_index < len(topic.partitions):
-        return ErrorCode.unknown_topic_or_partition, f"Unable to find partition {name}:{wanted.partition_index}."
-    if wanted.replicas is None:
-        return ErrorCode.no_reassignment_in_progress, "No reassignment is in progress: agents hold no replicas."
-    problem = _problem(services, wanted.replicas)
-    if problem is not None:
-        return ErrorCode.invalid_replica_assignment, f"The manual partition assignment includes {problem}."
-    before, after = len(services.assignments(topic, zone)[wanted.partition_index].replicas), len(wanted.replicas)
-    if before != after and not may_change_factor:
-        return ErrorCode.invalid_replication_factor, f"The replication factor is changed from {before} to {after}"
-    return ErrorCode.none, None
+    def result(self, wanted: Any) -> dict[str, Any]:
+        """The partition's row of the answer, as far as it can be told before anything is altered."""
+        error_code, message = self._judge(wanted)
+        if error_code is ErrorCode.none:
+            self._accepted[PartitionIndex(wanted.partition_index)] = tuple(wanted.replicas)
+        return {"partition_index": wanted.partition_index, "error_code": error_code, "error_message": message}
 
+    async def assign(self, end_s: float, rows: Sequence[dict[str, Any]]) -> None:
+        """Alter what was accepted; where that fails, `rows` tell of it. Done by `end_s` on the monotonic clock."""
+        if self._topic is None or not self._accepted:
+            return
+        alteration = self._services.topics.assign_replicas(self._topic, self._accepted)
+        try:
+            await before(end_s, self._services.clock, alteration)
+        except TopicError as error:
+            for row in rows:
+                if row["error_code"] is ErrorCode.none:
+                    row.update(error_code=error.error_code, error_message=error.message)
 
-def _problem(services: Services, replicas: Sequence[int]) -> str | None:
-    """What Kafka does not take either: it looks at the ids in their order, and tells the first."""
-    if not replicas:
-        return "an empty replica list"
-    live = {services.node_id, *(session.node_id for session in services.state.sessions.values())}
-    previous = None
-    for node_id in sorted(replicas):
-        if node_id not in live:
-            return f"broker {node_id}, but no such broker is registered"
-        if node_id == previous:
-            return f"the broker {node_id} more than once"
-        previous = node_id
-    return None
+    def _judge(self, wanted: Any) -> tuple[ErrorCode, str | None]:
+        if self._topic is None:
+            return ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {self._name}."
+        if not 0 <= wanted.partition_index < len(self._told):
+            message = f"Unable to find partition {self._name}:{wanted.partition_index}."
+            return ErrorCode.unknown_topic_or_partition, message
+        if wanted.replicas is None:
+            return ErrorCode.no_reassignment_in_progress, "No reassignment is in progress: agents hold no replicas."
+        problem = self._services.topics.replicas_problem(wanted.replicas)
+        if problem is not None:
+            return ErrorCode.invalid_replica_assignment, f"The manual partition assignment includes {problem}."
+        count_before, count = len(self._told[wanted.partition_index].replicas), len(wanted.replicas)
+        if count_before != count and not self._may_change_factor:
+            message = f"The replication factor is changed from {count_before} to {count}"
+            return ErrorCode.invalid_replication_factor, message
+        return ErrorCode.none, None

@@ -1,6 +1,7 @@
 """CreatePartitions 0-3: more partitions for topics. Their offsets begin at 0; keys may go to others than before.
 
-Replica assignments are tolerated, one for each partition that is added: agents hold no replicas.
+Replica assignments, one for each partition that is added, say whom clients ask first: agents hold no replicas. Where
+they name brokers that are not there, their number alone counts.
 Source: org.apache.kafka.controller.ReplicationControlManager.createPartitions, kafka.server.ControllerApis (Kafka 4.3).
 """
 
@@ -57,4 +58,5 @@ async def _grow(services: Services, topic: Any, *, is_validate_only: bool) -> No
                 "The manual partition assignment includes an empty replica list.",
             )
     if not is_validate_only:
-        await services.topics.grow(found, topic.count)
+        replicas = [assignment.broker_ids for assignment in topic.assignments or ()]
+        await services.topics.grow(found, topic.count, replicas)

@@ -1,9 +1,9 @@
 """CreateTopics 2-7.
 
-Any replication factor is accepted (the bucket replicates), and reported as 1. Replica assignments are tolerated: they
-give the number of partitions and nothing else. A request for more than 10,000 partitions in all creates nothing, as in
-Kafka (KAFKA-17870): an answer describes every topic with all its configs. Versions 5 and later return the configs; 7
-and later the topic id.
+Any replication factor is accepted (the bucket replicates), and reported as 1. Replica assignments give the number of
+partitions, and whom clients ask first; where they name brokers that are not there, the number alone. A request for more
+than 10,000 partitions in all creates nothing, as in Kafka (KAFKA-17870): an answer describes every topic with all its
+configs. Versions 5 and later return the configs; 7 and later the topic id.
 Source: org.apache.kafka.controller.ReplicationControlManager.createTopics (Kafka 4.3).
 """
 
@@ -79,7 +79,11 @@ async def _create(services: Services, version: int, topic: Any, *, is_validate_o
     if is_validate_only:
         await services.topics.check(topic.name, partition_count=partition_count, configs=configs)
     else:
-        created = await services.topics.create(topic.name, partition_count=partition_count, configs=configs)
+        assigned = sorted(topic.assignments, key=_partition_index)
+        replicas = [assignment.broker_ids for assignment in assigned]
+        created = await services.topics.create(
+            topic.name, partition_count=partition_count, configs=configs, replicas=replicas
+        )
         topic_id = uuid.UUID(bytes=created.topic_id)
     return {
         "name": topic.name,
@@ -91,6 +95,10 @@ async def _create(services: Services, version: int, topic: Any, *, is_validate_o
         "replication_factor": REPLICATION_FACTOR,
         "configs": created_topic_configs(configs, layers) if version >= FIRST_WITH_CONFIGS else [],
     }
+
+
+def _partition_index(assignment: Any) -> int:
+    return int(assignment.partition_index)
 
 
 def _partition_count(services: Services, topic: Any) -> int:

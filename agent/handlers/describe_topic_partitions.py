@@ -70,10 +70,10 @@ def _describe(
             "leader_id": assignments[index].leader,
             "leader_epoch": LEADER_EPOCH,
             "replica_nodes": assignments[index].replicas,
-            "isr_nodes": assignments[index].replicas,
+            "isr_nodes": assignments[index].in_sync,
             "eligible_leader_replicas": [],
             "last_known_elr": [],
-            "offline_replicas": [],
+            "offline_replicas": assignments[index].offline,
         }
         for index in range(index_first, index_end)
     ]

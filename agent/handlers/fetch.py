@@ -17,6 +17,7 @@ from agent.fetch_path import NO_REPLICA, PartitionRead
 from agent.fetch_sessions import FetchPlan, FetchSessions, PartitionName, TopicKey, WantedPartition
 from agent.services import Request, Services
 from agent.turns import rows_at_most, work
+from coordinator.rendezvous import Assignment
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, MalformedRequest
 from protocol.fetch import (
@@ -54,12 +55,13 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             request.frame.correlation_id, version, FetchResponse(topics=[], error_code=plan.error_code)
         )
     if await services.draining.sends_away():
-        reads = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in plan.wanted]
-        return await work(len(reads), _answer, request.frame, reads, isolation_level, _session_id(plan))
-    if _is_elsewhere(services, rack):
+        refused = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in plan.wanted]
+        return await work(len(refused), _answer, request.frame, refused, isolation_level, _session_id(plan))
+    reads: list[PartitionRead] = []
+    is_elsewhere = _is_elsewhere(services, rack)
+    if is_elsewhere:
         reads = await services.fetch.marks(plan.wanted)
-        _name_replicas(services, reads, rack)
-    else:
+    if not is_elsewhere or not _name_replicas(services, reads, rack):
         reads = await services.fetch.fetch(
             plan.wanted,
             max_wait_ms=max_wait_ms,
@@ -85,14 +87,25 @@ def _is_elsewhere(services: Services, rack: str) -> bool:
     return own is not None and own.zone != rack and rack in services.placement.zones
 
 
-def _name_replicas(services: Services, reads: Sequence[PartitionRead], rack: str) -> None:
-    """Tell for each partition that can be read which node of the rack to ask (KIP-392)."""
+def _name_replicas(services: Services, reads: Sequence[PartitionRead], rack: str) -> bool:
+    """Tell for each partition that can be read which node of the rack to ask (KIP-392). Returns whether all have one.
+
+    Of replicas that were given by hand none may be in the rack, and clients ask no others: they are to be served here.
+    """
     placement = services.placement
+    assignments: dict[TopicId, Sequence[Assignment]] = {}
     for read in reads:
         key = read.wanted.topic
         topic_id = services.state.topic_ids.get(key) if isinstance(key, str) else key
-        if read.error_code is ErrorCode.none and not read.is_diverging and topic_id is not None:
-            read.preferred_read_replica = placement.replica_in(rack, topic_id, read.wanted.partition) or NO_REPLICA
+        topic = None if topic_id is None else services.state.topics.get(topic_id)
+        if read.error_code is ErrorCode.none and not read.is_diverging and topic is not None:
+            if topic.topic_id not in assignments:
+                assignments[topic.topic_id] = services.assignments(topic, rack)
+            told = assignments[topic.topic_id]
+            if read.wanted.partition >= len(told) or not placement.is_in(rack, told[read.wanted.partition].leader):
+                return False
+            read.preferred_read_replica = told[read.wanted.partition].leader
+    return True
 
 
 def _session_id(plan: FetchPlan) -> int:

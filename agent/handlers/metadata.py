@@ -174,6 +174,6 @@ def _partition(index: int, assignment: Assignment) -> dict[str, Any]:
         "leader_id": assignment.leader,
         "leader_epoch": LEADER_EPOCH,
         "replica_nodes": assignment.replicas,
-        "isr_nodes": assignment.replicas,
-        "offline_replicas": (),
+        "isr_nodes": assignment.in_sync,
+        "offline_replicas": assignment.offline,
     }

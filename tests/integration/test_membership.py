@@ -7,10 +7,11 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from benchmarks.exposition import scrape
 from protocol.limits import LEDGER_SESSION_SECONDS
@@ -83,6 +84,31 @@ def test_agents_come_drain_die_and_return_under_their_node_ids(clusters: Cluster
     assert node_id("b") not in brokers_of(c)
     b = cluster.start("b")
     wait_until(lambda: brokers_of(c).get(node_id("b")) == b.bootstrap, "the agent that returned at another port")
+
+
+def test_replicas_by_hand_are_told_as_they_were_given_and_led_by_the_first_that_lives(
+    clusters: ClusterFactory,
+) -> None:
+    cluster = clusters()
+    a, b, c = (cluster.start(name) for name in ("a", "b", "c"))
+    everybody = {node_id(agent.name) for agent in (a, b, c)}
+    wait_until(lambda: set(brokers_of(a)) == everybody, "three brokers")
+    by_hand = [[node_id("c"), node_id("a")], [node_id("b")], [node_id("a"), node_id("b"), node_id("c")]]
+    admin = AdminClient({"bootstrap.servers": a.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic("t", 2, replica_assignment=by_hand[:2])])["t"].result(30)
+    admin.create_partitions([NewPartitions("t", 3, by_hand[2:])])["t"].result(30)
+    told = {partition: (replicas[0], replicas) for partition, replicas in enumerate(by_hand)}
+
+    def is_told(agent: ClusterAgent) -> bool:
+        return leaders_of(agent, "t") == told
+
+    for agent in (a, b, c):
+        wait_until(partial(is_told, agent), "the replicas that were given")
+
+    assert c.process.stop() == 0
+    assert leaders_of(a, "t") == {**told, 0: (node_id("a"), by_hand[0])}
+    assert b.process.stop() == 0
+    assert leaders_of(a, "t") == {0: (node_id("a"), by_hand[0]), 1: (node_id("a"), by_hand[1]), 2: told[2]}
 
 
 def test_clients_are_led_within_their_zone_and_consumers_read_there(clusters: ClusterFactory) -> None:

@@ -1,9 +1,11 @@
 """Topics come and go, and the idle producers in them."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator import apply_topics
-from coordinator.admin_commands import CreatePartitions
+from coordinator.admin_commands import AssignReplicas, CreatePartitions
 from coordinator.commands import (
     AllocateProducerIds,
     ChunksCommitted,
@@ -17,10 +19,15 @@ from coordinator.commands import (
     ReportTime,
 )
 from protocol.errors import ErrorCode
-from protocol.types import Milliseconds, TopicId
+from protocol.limits import REPLICAS_ASSIGNED_MAX
+from protocol.types import Milliseconds, PartitionIndex, TopicId
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, idempotent, start
 
 OTHER = TopicId(bytes([1] * 16))
+
+
+def assigned(*replicas: tuple[int, tuple[int, ...]]) -> AssignReplicas:
+    return AssignReplicas(topic_id=TOPIC, replicas=tuple((PartitionIndex(index), nodes) for index, nodes in replicas))
 
 
 def refusal(outcome: Outcome) -> ErrorCode:
@@ -43,6 +50,48 @@ def test_it_is_known_since_when_topics_are_what_they_are() -> None:
         assert before < cluster.state.topics_at == cluster.state.position
         assert isinstance(cluster.do(command), Refused)
         assert cluster.state.topics_at < cluster.state.position
+
+
+class TestReplicasByHand:
+    def test_a_topic_keeps_those_that_it_was_created_with(self) -> None:
+        cluster = Cluster.started()
+        assert cluster.do(replace(create("u", topic_id=OTHER, partitions=2), replicas=((2, 1), (1,)))) == Done()
+        assert cluster.state.topics[OTHER].replicas == {0: (2, 1), 1: (1,)}
+        assert cluster.state.topics[TOPIC].replicas == {}
+
+    def test_partitions_that_are_added_keep_theirs(self) -> None:
+        cluster = Cluster.started()
+        assert cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=3, replicas=((2,), (3, 1)))) == Done()
+        assert cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=4)) == Done()
+        assert cluster.state.topics[TOPIC].replicas == {1: (2,), 2: (3, 1)}
+
+    def test_they_are_assigned_anew_in_order_of_partitions(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=3, replicas=((2,), (3, 1))))
+        assert cluster.do(assigned((2, (1,)), (0, (3, 2)))) == Done()
+        assert list(cluster.state.topics[TOPIC].replicas.items()) == [(0, (3, 2)), (1, (2,)), (2, (1,))]
+
+    @pytest.mark.parametrize("replicas", [((1,),), ((1,), (2,), (3,)), ((1,), ()), ((1,), (2, 2))])
+    def test_what_no_partition_can_have_is_refused(self, replicas: tuple[tuple[int, ...], ...]) -> None:
+        cluster = Cluster.started()
+        grown = CreatePartitions(topic_id=TOPIC, partition_count=3, replicas=replicas)
+        created = replace(create("u", topic_id=OTHER, partitions=2), replicas=replicas)
+        for command in (grown, created):
+            assert refusal(cluster.do(command)) is ErrorCode.invalid_replica_assignment
+        assert (len(cluster.state.topics), cluster.state.partitions_count) == (1, 1)
+
+    def test_nothing_is_assigned_where_one_of_all_cannot_be(self) -> None:
+        cluster = Cluster.started()
+        too_many = tuple(range(REPLICAS_ASSIGNED_MAX + 1))
+        assert refusal(cluster.do(assigned((0, (1,)), (0, too_many)))) is ErrorCode.invalid_replica_assignment
+        assert refusal(cluster.do(assigned((0, (1,)), (1, (1,))))) is ErrorCode.unknown_topic_or_partition
+        cluster.do(DeleteTopic(topic_id=TOPIC))
+        assert refusal(cluster.do(assigned((0, (1,))))) is ErrorCode.unknown_topic_id
+
+    def test_none_are_assigned_by_an_alteration_that_is_refused(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(assigned((0, (1,)), (1, (1,))))
+        assert cluster.state.topics[TOPIC].replicas == {}
 
 
 class TestGrowth:

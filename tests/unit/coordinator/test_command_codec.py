@@ -14,6 +14,7 @@ from coordinator import command_codec
 from coordinator.admin_commands import (
     AlterClientQuotas,
     AlterConfigs,
+    AssignReplicas,
     ConfigOperation,
     CreatePartitions,
     OperationKind,
@@ -28,6 +29,7 @@ from coordinator.commands import (
     ClaimHousekeeper,
     Command,
     CompareDigest,
+    CreateTopic,
     DeleteTopic,
     EndSession,
     ExpireProducers,
@@ -174,6 +176,15 @@ COMMANDS: dict[str, Command] = {
     "report_digest": ReportDigest(position=Position(1 << 45), digest=bytes(range(32))),
     "report_no_digest": ReportDigest(position=Position(7), digest=None),
     "create_partitions": CreatePartitions(topic_id=TOPIC, partition_count=7),
+    "create_topic_with_replicas": CreateTopic(
+        name="t", topic_id=TOPIC, partition_count=2, configs=(), replicas=((1, 1 << 30), (2,))
+    ),
+    "create_partitions_with_replicas": CreatePartitions(
+        topic_id=TOPIC, partition_count=7, replicas=((3, 1, 2), (2,), (1, 3))
+    ),
+    "assign_replicas": AssignReplicas(
+        topic_id=TOPIC, replicas=((PartitionIndex(0), (2, 1)), (PartitionIndex(9), (3,)))
+    ),
     "alter_configs": AlterConfigs(
         resource_type=ResourceType.TOPIC,
         resource_name="orders",

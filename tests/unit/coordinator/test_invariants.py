@@ -39,6 +39,18 @@ def partition(state: ClusterState) -> PartitionState:
     return state.topics[TOPIC].partitions[0]
 
 
+def replicas_of_no_partition(state: ClusterState) -> None:
+    topic(state).replicas[PartitionIndex(1)] = (1,)
+
+
+def no_replicas(state: ClusterState) -> None:
+    topic(state).replicas[PartitionIndex(0)] = ()
+
+
+def one_replica_twice(state: ClusterState) -> None:
+    topic(state).replicas[PartitionIndex(0)] = (1, 2, 1)
+
+
 def producer(state: ClusterState) -> ProducerState:
     return partition(state).producers[ProducerId(7)]
 
@@ -295,6 +307,9 @@ def strange_leader(state: ClusterState) -> None:
         (no_partitions, "t has no partition"),
         (configs_in_disorder, "t has its configs in another order"),
         (wrong_clock, "t: whose clock stamps records is not what its configs say"),
+        (replicas_of_no_partition, "t-1 was given the replicas [1]"),
+        (no_replicas, "t-0 was given the replicas []"),
+        (one_replica_twice, "t-0 was given the replicas [1, 2, 1]"),
         (resource_without_configs, "the group 'g' has the configs []"),
         (resource_in_disorder, "the broker '' has the configs ['b', 'a']"),
         (quotas_of_nobody, "quotas of an entity of the types []"),

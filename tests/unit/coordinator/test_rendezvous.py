@@ -109,22 +109,42 @@ class TestPlacement:
     def test_replicas_are_the_leader_and_an_agent_of_each_zone(self) -> None:
         placement = Placement(sessions("a@x", "b@x", "c@y", "d"))
         for zone in (None, "x", "y"):
-            for partition, (leader, replicas) in enumerate(placement.assignments(TOPIC, 200, zone)):
-                near = {placement.replica_in(name, TOPIC, partition) for name in ("x", "y")}
+            for partition, (leader, replicas, _) in enumerate(placement.assignments(TOPIC, 200, zone)):
+                near = {placement.assignments(TOPIC, 200, name)[partition].leader for name in ("x", "y")}
                 assert replicas[0] == leader
                 assert set(replicas) == {leader, *near}
                 assert len(set(replicas)) == len(replicas)
 
     def test_without_zones_the_leader_is_the_only_replica(self) -> None:
         assert all(
-            found == (found.leader, (found.leader,))
+            found == Assignment(found.leader, (found.leader,))
             for found in Placement(sessions("a", "b")).assignments(TOPIC, 50, None)
         )
 
     def test_a_zone_without_an_agent_has_no_replica(self) -> None:
         placement = Placement(sessions("a@x"))
-        assert placement.replica_in("y", TOPIC, 0) is None
         assert placement.zones == ("x",)
+        assert (placement.is_in("x", 1), placement.is_in("y", 1), placement.is_in("x", 2)) == (True, False, False)
+
+    def test_replicas_by_hand_are_led_by_the_first_that_lives(self) -> None:
+        placement = Placement(sessions("a", "b", "c", draining="c"))
+        otherwise = Assignment(1, (1,))
+        assert placement.by_hand((2, 1), None, otherwise) == Assignment(2, (2, 1))
+        assert placement.by_hand((3, 9, 2), None, otherwise) == Assignment(2, (3, 9, 2), offline=(3, 9))
+        assert placement.by_hand((3, 9, 2), None, otherwise).in_sync == (2,)
+        assert placement.by_hand((2, 1), None, otherwise).in_sync == (2, 1)
+
+    def test_of_replicas_by_hand_those_of_the_clients_zone_come_first(self) -> None:
+        placement = Placement(sessions("a@x", "b@y", "c@y"))
+        leaders_by_zone = {
+            zone: placement.by_hand((1, 3, 2), zone, Assignment(2, (2,))).leader for zone in (None, "x", "y", "z")
+        }
+        assert leaders_by_zone == {None: 1, "x": 1, "y": 3, "z": 1}
+
+    def test_where_no_replica_by_hand_lives_whoever_would_lead_does(self) -> None:
+        found = Placement(sessions("a", "b")).by_hand((9, 8), None, Assignment(2, (2,)))
+        assert found == Assignment(2, (9, 8), offline=(9, 8))
+        assert found.in_sync == ()
 
     def test_nobody_leads_where_nobody_lives(self) -> None:
         assert Placement({}).assignments(TOPIC, 3, None) == ()

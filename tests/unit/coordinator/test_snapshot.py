@@ -18,7 +18,7 @@ from coordinator.snapshot import (
     encode_with_digest,
 )
 from coordinator.state import ClusterState, PartitionState
-from protocol.types import SessionId, TopicId
+from protocol.types import PartitionIndex, SessionId, TopicId
 from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, delete_before, idempotent, start
 
@@ -101,6 +101,16 @@ def test_a_state_is_its_snapshot() -> None:
     assert copy.object_ids == state.object_ids
     assert copy.partitions_count == 3
     assert copy.topics_at == copy.position >= state.topics_at
+
+
+def test_replicas_by_hand_are_part_of_the_state() -> None:
+    cluster = lived_in()
+    before = digest(cluster.state)
+    cluster.state.topics[OTHER].replicas = {PartitionIndex(1): (3, 1)}
+    snapshot = encode_snapshot(cluster.state)
+    copy = decode_snapshot(golden_bytes("snapshots/with_replicas", snapshot))
+    assert copy.topics[OTHER].replicas == {1: (3, 1)}
+    assert digest(copy) == digest(decode_snapshot(snapshot)) != before
 
 
 def test_an_empty_state_has_a_snapshot() -> None:

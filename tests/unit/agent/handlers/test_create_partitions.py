@@ -7,12 +7,14 @@ import pytest
 
 from protocol.errors import ErrorCode
 from tests.made_commands import TOPIC
-from tests.unit.agent.data_paths import data_paths, services_of
+from tests.unit.agent.data_paths import another_agent, data_paths, services_of
 from tests.unit.agent.handlers.asking import ask
 from tests.unit.agent.handlers.test_ledger_waits import Impatient, stalled
 from tests.unit.agent.ledger_parts import ManualClock
 
 CREATE_PARTITIONS = 37
+OTHER = ord("b")
+"""The node id of `another_agent`."""
 TIMEOUT = timedelta(seconds=2.5)
 
 
@@ -59,6 +61,28 @@ async def test_one_that_cannot_grow_is_refused_and_the_others_go_on(
 
 async def test_assignments_are_counted_and_whom_they_name_does_not_matter() -> None:
     assert await asked(wanted(assignments=[[9999], [1, 2]])) == ([ErrorCode.none], 3)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "kept"),
+    [
+        ([[OTHER, 1], [1]], {1: (OTHER, 1), 2: (1,)}),
+        ([[1], [OTHER, 9999]], {}),
+        ([[1, 1], [OTHER]], {}),
+        (None, {}),
+    ],
+)
+async def test_assignments_are_kept_where_all_whom_they_name_are_there(
+    assignments: list[list[int]] | None, kept: dict[int, tuple[int, ...]]
+) -> None:
+    async with data_paths() as paths, another_agent(paths), asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        grown = wanted(assignments=assignments)
+        answer = await ask(services, CREATE_PARTITIONS, 3, topics=[grown], timeout=TIMEOUT, validate_only=False)
+        topic = services.state.topics[TOPIC]
+        assert ([row.error_code for row in answer.results], topic.replicas) == ([ErrorCode.none], kept)
+        assert len(services.assignments(topic, None)) == 3
+        assert all(services.assignments(topic, None)[index].replicas == nodes for index, nodes in kept.items())
 
 
 async def test_one_that_is_named_twice_does_not_grow() -> None:

@@ -12,6 +12,7 @@ from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartit
 from kio.schema.fetch.v11.response import FetchResponse
 from kio.schema.fetch.v11.response import PartitionData as FetchedPartition
 from kio.schema.metadata.v4.response import MetadataResponse
+from kio.schema.metadata.v5.response import MetadataResponse as MetadataResponse5
 from kio.schema.produce.v3.response import ProduceResponse
 from kio.serial import entity_reader
 from kio.static.protocol import Entity
@@ -22,6 +23,7 @@ from coordinator.commands import StartDrain, StartSession
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
+from protocol.types import PartitionIndex
 from storage.object_store import Buffer
 from tests.made_commands import start
 from tests.made_records import Record, make_batch
@@ -137,6 +139,45 @@ class TestLeaders:
             assert [(p.leader_id, p.replica_nodes) for p in told.topics[0].partitions] == [
                 (p.leader_id, p.replica_nodes) for p in known
             ]
+
+
+class TestReplicasByHand:
+    async def test_they_are_told_in_their_order_with_who_is_not_there(self) -> None:
+        async with trio() as cluster:
+            topic = next(iter(cluster.services.state.topics.values()))
+            topic.replicas = {
+                PartitionIndex(3): (FAR, NODE),
+                PartitionIndex(4): (9, FAR, NODE),
+                PartitionIndex(5): (9,),
+            }
+            asked = request(75, 0, b"\2\2t\0" + struct.pack(">i", 2_000) + b"\xff\0")
+            answer = await describe_topic_partitions.handle(cluster.services, asked)
+            told = read(DescribeTopicPartitionsResponse, answer, header_bytes=5).topics[0].partitions
+            asked = request(3, 5, b"\0\0\0\1\0\1t\0")
+            known = read(MetadataResponse5, await metadata.handle(cluster.services, asked)).topics[0].partitions
+        for partitions in (told, known):
+            rows = [(p.leader_id, p.replica_nodes, p.isr_nodes, p.offline_replicas) for p in partitions[3:5]]
+            assert rows == [(FAR, (FAR, NODE), (FAR, NODE), ()), (FAR, (9, FAR, NODE), (FAR, NODE), (9,))]
+            lone = partitions[5]
+            assert lone.leader_id in (NODE, NEAR, FAR)
+            assert (lone.replica_nodes, lone.isr_nodes, lone.offline_replicas) == ((9,), (), (9,))
+
+    async def test_who_is_in_a_clients_zone_leads_there(self) -> None:
+        async with trio() as cluster:
+            next(iter(cluster.services.state.topics.values())).replicas = {PartitionIndex(3): (NODE, FAR)}
+            leaders = [
+                (await described(cluster.services, client)).topics[0].partitions[3].leader_id
+                for client in ("", "zone=far", "zone=near")
+            ]
+        assert leaders == [NODE, FAR, NODE]
+
+    async def test_a_consumer_in_a_rack_without_one_of_them_is_served(self) -> None:
+        async with trio() as cluster:
+            await cluster.paths.produce(BATCH)
+            next(iter(cluster.services.state.topics.values())).replicas = {PartitionIndex(0): (NODE, FAR)}
+            here, there = await fetched(cluster.services, "near"), await fetched(cluster.services, "far")
+            assert (here.preferred_read_replica, there.preferred_read_replica) == (-1, FAR)
+            assert (bool(here.records), bool(there.records)) == (True, False)
 
 
 class TestReplicasInTheConsumersRack:
