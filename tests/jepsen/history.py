@@ -280,6 +280,9 @@ def _invoked_micro(micro: object) -> Micro:
 def _completed_micro(micro: object) -> Micro:
     match micro:
         case ["send", str(key), [int() | None as offset, int(value)]]:
+            _require(
+                offset is None or offset >= 0, "the offset of a send: from 0 on, or null where none was told", offset
+            )
             return MicroSend(key, value, offset)
         case ["poll", dict(records)]:
             return MicroPoll({key: _pairs(key, pairs) for key, pairs in records.items()})

@@ -91,6 +91,7 @@ def test_a_call_that_never_ended_is_an_info_behind_the_last_line() -> None:
         (invoked(0, value=[["send", "a-0", [None, 1]]]), "a call sends"),
         (invoked(0, value=[["poll", {}]]), "a call sends"),
         (completed(0, value=[["send", "a-0", 1]]), "a completion tells"),
+        (completed(0, value=[["send", "a-0", [-1, 1]]]), "the offset of a send: from 0 on, or null"),
         (completed(0, value=[["poll"]]), "a completion tells"),
         (completed(0, value=[["poll", {"a-0": 1}]]), "a poll tells"),
         (completed(0, value=[["poll", {"a-0": [1]}]]), r"are \[OFFSET, VALUE\]"),
