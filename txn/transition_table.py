@@ -1,0 +1,166 @@
+"""The rules of transactions, as a table: what becomes of which event, from whom, in which status.
+
+Rule: data alone. A row for every kind of event and relation of its sender, a column for every status, nothing left
+out; `txn.transitions` looks one cell up and does what it says. A cell that is no `Step` refuses the event with that
+error.
+
+Source: TransactionCoordinator.{prepareInitProducerIdTransit,handleAddPartitionsToTransaction,
+handleVerifyPartitionsInTransaction,endTransaction,endTransactionWithTV1} (Kafka 4.3). What differs: `txn.transitions`.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+from protocol.errors import ErrorCode
+from txn.transaction import TransactionStatus
+
+
+class Kind(Enum):
+    """Events as far as the table tells them apart."""
+
+    INIT = auto()
+    ADD = auto()
+    VERIFY_ADDED = auto()
+    VERIFY_MISSING = auto()
+    COMMIT_V1 = auto()
+    ABORT_V1 = auto()
+    COMMIT_V2 = auto()
+    ABORT_V2 = auto()
+    EXPIRE = auto()
+    TERMINATE = auto()
+    TERMINATE_COMMIT = auto()
+
+
+class Sender(Enum):
+    """How the producer id and epoch of an event relate to those remembered."""
+
+    ANYONE = auto()
+    """It says none: another instance."""
+    CURRENT = auto()
+    BEFORE = auto()
+    """It has the epoch before, and may not have learnt of the new one."""
+    ROTATED = auto()
+    """The same, but the new epoch is the first of a new producer id."""
+    OUTDATED = auto()
+    """Another epoch of the current producer id, whether lower or higher."""
+    FOREIGN = auto()
+    """Another producer id."""
+
+
+class Step(Enum):
+    """What is done where an event is not refused."""
+
+    NOTHING = auto()
+    """Answer: no error."""
+    REPEAT = auto()
+    """Answer the id and epoch that were answered before."""
+    BEGIN = auto()
+    """A transaction opens."""
+    COMMIT = auto()
+    ABORT = auto()
+    COMMIT_AND_BUMP = auto()
+    """Commit; the epoch moves on, and the markers carry the new one."""
+    ABORT_AND_BUMP = auto()
+    FENCE = auto()
+    """The same, but the sender is not told."""
+    BUMP = auto()
+    """The epoch moves on as if a transaction without partitions were aborted."""
+    START = auto()
+    """The next epoch is for a new instance: the one before is forgotten."""
+    RESUME = auto()
+    """The next epoch is for the same instance: the one before is remembered."""
+    REPEAT_INIT = auto()
+    """The epoch that RESUME, or an EndTxn, gave is answered once more."""
+    FENCE_AND_START = auto()
+    FENCE_AND_RESUME = auto()
+
+
+Cell = Step | ErrorCode
+
+FENCED: Final = ErrorCode.producer_fenced
+STATE: Final = ErrorCode.invalid_txn_state
+MAPPING: Final = ErrorCode.invalid_producer_id_mapping
+ABORTABLE: Final = ErrorCode.transaction_abortable
+EPOCH: Final = ErrorCode.invalid_producer_epoch
+
+COLUMNS: Final = (
+    TransactionStatus.EMPTY,
+    TransactionStatus.ONGOING,
+    TransactionStatus.COMPLETE_COMMIT,
+    TransactionStatus.COMPLETE_ABORT,
+)
+
+
+Row = tuple[Cell, Cell, Cell, Cell]
+
+
+def _all(cell: Cell) -> Row:
+    return (cell, cell, cell, cell)
+
+
+def _only_current(*row: *Row) -> dict[Sender, Row]:
+    """The rows of a request that knows no repeats: everyone but the current producer is refused."""
+    return {
+        Sender.CURRENT: row,
+        Sender.BEFORE: _all(FENCED),
+        Sender.ROTATED: _all(MAPPING),
+        Sender.OUTDATED: _all(FENCED),
+        Sender.FOREIGN: _all(MAPPING),
+    }
+
+
+TABLE: Final[Mapping[Kind, Mapping[Sender, Row]]] = {
+    # sender             Empty               Ongoing                 CompleteCommit      CompleteAbort
+    Kind.INIT: {
+        Sender.ANYONE: (Step.START, Step.FENCE_AND_START, Step.START, Step.START),
+        Sender.CURRENT: (Step.RESUME, Step.FENCE_AND_RESUME, Step.RESUME, Step.RESUME),
+        Sender.BEFORE: (Step.REPEAT_INIT, FENCED, Step.REPEAT_INIT, Step.REPEAT_INIT),
+        Sender.ROTATED: (Step.REPEAT_INIT, FENCED, Step.REPEAT_INIT, Step.REPEAT_INIT),
+        Sender.OUTDATED: _all(FENCED),
+        Sender.FOREIGN: _all(FENCED),
+    },
+    Kind.ADD: _only_current(Step.BEGIN, Step.NOTHING, Step.BEGIN, Step.BEGIN),
+    Kind.VERIFY_ADDED: _only_current(ABORTABLE, Step.NOTHING, ABORTABLE, ABORTABLE),
+    Kind.VERIFY_MISSING: _only_current(*_all(ABORTABLE)),
+    Kind.COMMIT_V1: _only_current(STATE, Step.COMMIT, Step.NOTHING, STATE),
+    Kind.ABORT_V1: _only_current(STATE, Step.ABORT, STATE, Step.NOTHING),
+    Kind.COMMIT_V2: {
+        Sender.CURRENT: (STATE, Step.COMMIT_AND_BUMP, STATE, STATE),
+        Sender.BEFORE: (FENCED, FENCED, Step.REPEAT, FENCED),
+        Sender.ROTATED: (FENCED, FENCED, Step.REPEAT, FENCED),
+        Sender.OUTDATED: _all(FENCED),
+        Sender.FOREIGN: _all(MAPPING),
+    },
+    Kind.ABORT_V2: {
+        Sender.CURRENT: (Step.BUMP, Step.ABORT_AND_BUMP, Step.BUMP, Step.BUMP),
+        Sender.BEFORE: (FENCED, FENCED, STATE, Step.REPEAT),
+        Sender.ROTATED: (FENCED, FENCED, STATE, Step.REPEAT),
+        Sender.OUTDATED: _all(FENCED),
+        Sender.FOREIGN: _all(MAPPING),
+    },
+    Kind.EXPIRE: _only_current(STATE, Step.FENCE, STATE, STATE),
+    Kind.TERMINATE: {
+        Sender.CURRENT: (Step.NOTHING, Step.FENCE, Step.NOTHING, Step.NOTHING),
+        Sender.BEFORE: _all(EPOCH),
+        Sender.ROTATED: _all(EPOCH),
+        Sender.OUTDATED: _all(EPOCH),
+        Sender.FOREIGN: _all(Step.NOTHING),
+    },
+    Kind.TERMINATE_COMMIT: {sender: _all(STATE) for sender in Sender if sender is not Sender.ANYONE},
+}
+
+UNKNOWN_ID: Final[Mapping[Kind, Cell]] = {
+    Kind.INIT: Step.START,
+    Kind.ADD: MAPPING,
+    Kind.VERIFY_ADDED: MAPPING,
+    Kind.VERIFY_MISSING: MAPPING,
+    Kind.COMMIT_V1: MAPPING,
+    Kind.ABORT_V1: MAPPING,
+    Kind.COMMIT_V2: MAPPING,
+    Kind.ABORT_V2: MAPPING,
+    Kind.EXPIRE: MAPPING,
+    Kind.TERMINATE: Step.NOTHING,
+    Kind.TERMINATE_COMMIT: STATE,
+}
+"""Where nothing is remembered of the transactional id, or of the producer id that WriteTxnMarkers names."""
