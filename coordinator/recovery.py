@@ -30,8 +30,9 @@ from coordinator.commands import (
 )
 from coordinator.log import POSITION_REVISION_BITS, LedgerCorrupt, position_first
 from coordinator.state import ClusterState, PartitionState
+from protocol.control_records import empty_control_batch
 from protocol.errors import ErrorCode, InvalidBatch
-from protocol.record_batch import BatchHeader, empty_control_batch, split_batches
+from protocol.record_batch import BatchHeader, split_batches
 from protocol.types import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,

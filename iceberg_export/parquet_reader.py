@@ -18,6 +18,7 @@ from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, foot
 from iceberg_export.kafka_rows import encode_rows
 from iceberg_export.read_once import ReadOnce
 from protocol.compression import Compression
+from protocol.control_records import empty_control_batch
 from protocol.limits import (
     ARCHIVE_BATCH_BYTES_TARGET,
     FOOTER_READ_BYTES,
@@ -27,7 +28,6 @@ from protocol.limits import (
     SMALL_FILE_BYTES_MAX,
     SMALL_FILES_CACHED_BYTES_MAX,
 )
-from protocol.record_batch import empty_control_batch
 from protocol.records import kernels_ready
 from protocol.types import Offset
 from storage.object_store import Buffer, ObjectStore

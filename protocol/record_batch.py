@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from protocol.compression import Compression
 from protocol.crc import changed_prefix_crc, crc32c
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
-from protocol.types import LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from protocol.types import LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from protocol.wire import INT16, INT64, Buffer
 
 HEADER_BYTES: Final = 61
@@ -217,56 +217,20 @@ def pack_header(
     max_timestamp: int,
     record_count: int,
     records: Buffer,
+    leader_epoch: int = LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
-    """The header of a batch without a producer id, whose records are encoded, and compressed, as `records`."""
+    """The header of a batch without a sequence, whose records are encoded, and compressed, as `records`."""
     header = bytearray(HEADER_BYTES)
     fields = (
-        attributes, last_offset_delta, base_timestamp, max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE,
+        attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, NO_SEQUENCE,
         record_count,
     )  # fmt: skip
     length = HEADER_BYTES - LOG_OVERHEAD + len(records)
-    HEADER.pack_into(header, 0, base_offset, length, LEADER_EPOCH, MAGIC, 0, *fields)
+    HEADER.pack_into(header, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     _UINT32.pack_into(header, _CRC_AT, crc32c(records, crc32c(memoryview(header)[_ATTRIBUTES_AT:])))
     return header
-
-
-def empty_control_batch(offset_first: int, offset_end: int) -> bytes:
-    """Batches without data that cover exactly `[offset_first, offset_end)`: clients step over them (safety rule S5).
-
-    One batch for up to 2^31 - 1 offsets, more for more; nothing for an empty range. Each is a control batch with
-    producer id -1, and one commit marker at its last offset. Why this shape:
-
-    * Java passes over control batches and goes on behind the batch's last offset; without a producer id it does not
-      look at the marker.
-    * librdkafka goes on behind the last offset too, but takes a response without any message or control record for a
-      message that is too large: so a batch of no records, as Kafka's compaction leaves them, will not do. It counts
-      only records at or after the offset it asked for: so the marker stands at the last offset.
-    * An abort marker makes librdkafka warn of a transaction it does not know, and aiokafka forget a producer id that
-      it never met; a commit marker means nothing to any client.
-    * franz-go drops control records, and goes on behind the last offset.
-    """
-    batches = bytearray()
-    while offset_first < offset_end:
-        last_offset_delta = min(offset_end - offset_first - 1, _INT32_MAX - 1)
-        body = b"\x00\x00" + encode_varint(last_offset_delta) + _COMMIT_MARKER
-        records = encode_varint(len(body)) + body
-        batches += pack_header(
-            base_offset=offset_first,
-            attributes=CONTROL_BIT,
-            last_offset_delta=last_offset_delta,
-            base_timestamp=NO_TIMESTAMP,
-            max_timestamp=NO_TIMESTAMP,
-            record_count=1,
-            records=records,
-        )
-        batches += records
-        offset_first += last_offset_delta + 1
-    return bytes(batches)
-
-
-_COMMIT_MARKER: Final = b"\x08\x00\x00\x00\x01" + b"\x0c\x00\x00\x00\x00\x00\x00" + b"\x00"
-"""Key (version 0, type 1: commit), value (version 0, coordinator epoch 0), no headers; each with its length.
-Source: ControlRecordType and EndTxnMarker of org.apache.kafka.common.record (Kafka 4.3)."""
 
 
 def encode_varint(number: int) -> bytes:

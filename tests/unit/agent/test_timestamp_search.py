@@ -2,7 +2,8 @@
 
 from agent.chunk_cache import ServedChunk
 from agent.timestamp_search import RecordAt, first_at_or_after
-from protocol.record_batch import empty_control_batch, patch_offsets, set_log_append_time
+from protocol.control_records import empty_control_batch
+from protocol.record_batch import patch_offsets, set_log_append_time
 from tests.made_records import Record, make_batch
 
 BATCH = make_batch([Record(offset=0, timestamp=50), Record(offset=1, timestamp=70), Record(offset=2, timestamp=60)])

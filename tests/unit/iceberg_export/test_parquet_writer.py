@@ -8,8 +8,8 @@ import pytest
 
 from iceberg_export import parquet_writer
 from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, ChunkMismatch, SourceChunk
+from protocol.control_records import empty_control_batch
 from protocol.errors import InvalidBatch
-from protocol.record_batch import empty_control_batch
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from tests.made_records import Record, make_batch
 

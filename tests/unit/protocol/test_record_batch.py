@@ -7,7 +7,6 @@ from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.record_batch import (
     BatchHeader,
     check_crc,
-    empty_control_batch,
     encode_varint,
     patch_offsets,
     read_header,
@@ -16,7 +15,6 @@ from protocol.record_batch import (
     split_batches,
     walk_batches,
 )
-from protocol.records import decode_records
 from tests.unit.protocol.batches import RECORDS, hand_made
 
 
@@ -187,41 +185,6 @@ class TestTimestamps:
         header = read_header(buffer, 1)
         check_crc(buffer, header)
         assert (header.max_timestamp, header.attributes) == (77, 0)
-
-
-class TestGaps:
-    @pytest.mark.parametrize(
-        ("first", "end"), [(0, 1), (5, 1005), (1 << 40, (1 << 40) + 100_000), (3, 3 + (1 << 31) - 1)]
-    )
-    def test_s5_one_control_batch_covers_the_range(self, first: int, end: int) -> None:
-        batch = empty_control_batch(first, end)
-        header = read_header(batch)
-        check_crc(batch, header)
-        assert header.end == len(batch)
-        assert (header.base_offset, header.base_offset + header.last_offset_delta + 1) == (first, end)
-        assert header.is_control
-        assert not header.is_transactional
-        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
-
-    def test_its_one_record_is_a_commit_marker_at_the_last_offset(self) -> None:
-        batch = empty_control_batch(10, 20)
-        columns = decode_records(batch, read_header(batch))
-        assert columns.offset_delta.tolist() == [9]
-        assert columns.timestamp.tolist() == [-1]
-        payload = columns.payload.tobytes()
-        assert payload[columns.key_first[0] :][: columns.key_bytes[0]] == b"\x00\x00\x00\x01"
-        assert payload[columns.value_first[0] :][: columns.value_bytes[0]] == bytes(6)
-
-    def test_a_longer_range_takes_several(self) -> None:
-        headers = list(walk_batches(empty_control_batch(0, 1 << 32)))
-        assert [(h.base_offset, h.last_offset_delta) for h in headers] == [
-            (0, (1 << 31) - 2),
-            ((1 << 31) - 1, (1 << 31) - 2),
-            ((1 << 32) - 2, 1),
-        ]
-
-    def test_an_empty_range_takes_none(self) -> None:
-        assert empty_control_batch(5, 5) == b""
 
 
 @pytest.mark.parametrize(
