@@ -1,7 +1,7 @@
-"""The Go client that the torture run writes and reads with.
+"""The Go clients that the torture run and the transactional workload write and read with.
 
-Rule: its module lies in the tree with `go.mod` and `go.sum`, so versions and hashes are pinned there; the program
-lies in our cache folder, under the hash of its sources.
+Rule: a module lies in the tree with `go.mod` and `go.sum`, so versions and hashes are pinned there; its program lies in
+our cache folder, under the hash of its sources.
 """
 
 import hashlib
@@ -10,21 +10,34 @@ from pathlib import Path
 from tools.go_servers import ensure_go, go_settings
 from tools.steps import ROOT, cache_folder, ensure, run
 
-SOURCES = ROOT / "tests" / "torture" / "go"
+CLIENTS = ("torture", "jepsen")
+"""Folders below `tests`, each with its module in `go`; its program has the same name."""
 
 
-def torture_client() -> Path:
-    """Where `ensure_torture_client` puts the program."""
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir())))
-    return cache_folder() / f"torture-client-{digest.hexdigest()[:12]}" / "torture"
+def go_client(name: str) -> Path:
+    """Where `ensure_go_client` puts the program."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_sources(name).iterdir())))
+    return cache_folder() / f"{name}-client-{digest.hexdigest()[:12]}" / name
 
 
-def ensure_torture_client() -> Path:
-    """Path of the program, built from `SOURCES`; modules come from the ordinary module proxy."""
+def ensure_go_client(name: str) -> Path:
+    """Path of the program of one of `CLIENTS`, built; modules come from the ordinary module proxy."""
 
     def build(folder: Path) -> None:
-        go = ensure_go()
-        command: list[str | Path] = [go, "-C", SOURCES, "build", "-ldflags=-s -w", "-o", folder / "torture", "."]
-        run("torture-client", command, env=go_settings(folder), attempts=3)
+        command: list[str | Path] = [
+            ensure_go(),
+            "-C",
+            _sources(name),
+            "build",
+            "-ldflags=-s -w",
+            "-o",
+            folder / name,
+            ".",
+        ]
+        run(f"{name}-client", command, env=go_settings(folder), attempts=3)
 
-    return ensure("Go client (franz-go)", torture_client().parent, build) / "torture"
+    return ensure(f"Go client ({name})", go_client(name).parent, build) / name
+
+
+def _sources(name: str) -> Path:
+    return ROOT / "tests" / name / "go"

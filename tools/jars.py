@@ -1,4 +1,4 @@
-"""Java archives from Maven Central: Apache Kafka (the peer of comparisons), Iceberg for Spark, a compiler.
+"""Java archives from Maven Central: Apache Kafka (the peer of comparisons), an older client, Iceberg, a compiler.
 
 Rule: a set is a list of exact artifacts with the SHA-256 of each (`tools/jars/SET.lock`); nothing is resolved, so
 nothing moves. The client is Apache Ivy, which is part of PySpark and needs only Java; `$PENSTOCK_MAVEN` names another
@@ -18,6 +18,7 @@ from tools.steps import ROOT, SetupFailed, cache_folder, ensure, environment_fol
 LOCKS = ROOT / "tools" / "jars"
 TITLES = {
     "kafka": "Apache Kafka 4.3.1",
+    "kafka-v1": "Kafka's client 3.9",
     "spark": "Iceberg 1.12 for Spark 4.1",
     "compiler": "Java compiler (ecj)",
 }

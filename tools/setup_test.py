@@ -5,7 +5,7 @@ python3 -m tools.setup_test
 
 from tools import pins
 from tools.environment import sync
-from tools.go_clients import ensure_torture_client
+from tools.go_clients import CLIENTS, ensure_go_client
 from tools.go_servers import ensure_etcd, ensure_minio
 from tools.jars import TITLES, ensure_jars
 from tools.java_runtime import ensure_java
@@ -22,7 +22,8 @@ def _main() -> None:
     ensure_minio()
     for version in (pins.ETCD, pins.ETCD_OLDEST):
         ensure_etcd(version)
-    ensure_torture_client()
+    for client in CLIENTS:
+        ensure_go_client(client)
     ensure_kafka_python()
 
 

@@ -5,8 +5,12 @@ Rule: every program takes the same arguments and speaks the same lines (`tests.j
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
+from tests.java_services import KAFKA_LOGGING, compile_source
+from tests.processes import provided
+from tools import go_clients, jars, java_runtime
 from tools.steps import ROOT
 
 Command = tuple[str, ...]
@@ -18,8 +22,32 @@ def librdkafka(_folder: Path) -> Command:
     return (sys.executable, "-m", "tests.jepsen.librdkafka_worker")
 
 
+def java(jar_set: str, folder: Path) -> Command:
+    """Kafka's own client, of the jars of a set (`tools.jars`)."""
+    classes, logging = folder / f"classes-{jar_set}", folder / "log4j2.properties"
+    classes.mkdir(parents=True)
+    logging.write_text(KAFKA_LOGGING, encoding="utf-8")
+    program = compile_source(
+        ROOT / "tests" / "jepsen" / "java" / "JepsenWorker.java",
+        classes,
+        java=provided(java_runtime.java_home()) / "bin" / "java",
+        kafka_jars=provided(jars.jar_folder(jar_set)),
+    )
+    runtime, *rest = program.command()
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}")
+    return (runtime, *options, *rest)
+
+
+def franz_go(_folder: Path) -> Command:
+    """Transactions V2."""
+    return (str(provided(go_clients.go_client("jepsen"))),)
+
+
 CLIENTS: Mapping[str, Callable[[Path], Command]] = {
     "librdkafka": librdkafka,
+    "java-v1": partial(java, "kafka-v1"),
+    "java-v2": partial(java, "kafka"),
+    "franz-go": franz_go,
 }
 """By name; the folder takes what is compiled."""
 

@@ -56,7 +56,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     return {
         "confluent": [sys.executable, "-m", "tests.torture.confluent_client"],
         "java": [java_command, f"-Dlog4j2.configurationFile={logging}", *rest],
-        "go": [str(provided(go_clients.torture_client()))],
+        "go": [str(provided(go_clients.go_client("torture")))],
     }
 
 
