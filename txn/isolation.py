@@ -1,0 +1,131 @@
+"""Where a partition's log is decided: its open transactions, and the ranges of its aborted ones.
+
+Rule: the caller tells what happens, in order of offsets; nothing here judges. Transactions that are open are a dict in
+the order of their first offsets. Aborted ranges are four columns in the order of their markers: whoever reads a part of
+the log finds its first range by halving, and stops where Kafka's index does.
+
+Source: org.apache.kafka.storage.internals.log.{ProducerStateManager,TransactionIndex,AbortedTxn} (Kafka 4.3), KIP-98.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from protocol.types import Offset, ProducerId
+
+
+class AbortedRange(NamedTuple):
+    """A transaction that was aborted, as Fetch lists it: a reader drops the producer's transactional records from
+    `offset_first` on, until it meets the producer's abort marker."""
+
+    producer_id: ProducerId
+    offset_first: Offset
+
+
+COLUMNS: Final = ("marker", "producer_id", "offset_first", "last_stable")
+"""Of the aborted ranges: int64 each. `last_stable` is the last stable offset as it was behind the marker."""
+
+
+class PartitionTransactions:
+    """The transactions of one partition. Two are equal where they answer alike."""
+
+    __slots__ = ("_last_stable", "_marker", "_offset_first", "_producer_id", "open")
+
+    def __init__(self) -> None:
+        self.open: dict[ProducerId, Offset] = {}
+        """The offset of each producer's first batch in the transaction that it has open here, the lowest first."""
+        self._marker = array("q")
+        self._producer_id = array("q")
+        self._offset_first = array("q")
+        self._last_stable = array("q")
+
+    @classmethod
+    def from_columns(
+        cls, open_transactions: Mapping[ProducerId, Offset], columns: Sequence[bytes | memoryview]
+    ) -> "PartitionTransactions":
+        """Of first offsets by producer, in any order, and what `columns` gave.
+
+        Raises `ValueError` where the columns do not fit each other.
+        """
+        transactions = cls()
+        transactions.open.update(sorted(open_transactions.items(), key=lambda one: one[1]))
+        for column, data in zip(transactions._arrays(), columns, strict=True):
+            column.frombytes(data)
+        lengths = [len(column) for column in transactions._arrays()]
+        if len(set(lengths)) != 1:
+            raise ValueError(f"the columns of aborted transactions have {lengths} rows")
+        for column in (transactions._marker, transactions._last_stable):
+            if list(column) != sorted(column):
+                raise ValueError("aborted transactions are not in the order of their markers")
+        return transactions
+
+    def columns(self) -> list[bytes]:
+        """The aborted ranges, little-endian, in the order of `COLUMNS`."""
+        return [column.tobytes() for column in self._arrays()]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartitionTransactions):
+            return NotImplemented
+        return self.open == other.open and self._arrays() == other._arrays()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    @property
+    def aborted_count(self) -> int:
+        """How many aborted ranges are remembered."""
+        return len(self._marker)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is remembered: as good as no transaction ever."""
+        return not self.open and not self._marker
+
+    def last_stable_offset(self, log_start: Offset, log_end: Offset) -> Offset:
+        """Where a read_committed fetch ends: the first offset of an open transaction, or the high watermark.
+
+        Never below `log_start`, where DeleteRecords cut an open transaction.
+        """
+        for first in self.open.values():
+            return max(first, log_start)
+        return log_end
+
+    def begin(self, producer_id: ProducerId, offset: Offset) -> None:
+        """A transactional batch got `offset`: the transaction's first here, unless it is open already."""
+        self.open.setdefault(producer_id, offset)
+
+    def end(self, producer_id: ProducerId, marker: Offset, *, is_commit: bool) -> None:
+        """The producer's marker got the offset `marker`. Without records it means nothing, and none is remembered."""
+        first = self.open.pop(producer_id, None)
+        if first is None or is_commit:
+            return
+        self._marker.append(marker)
+        self._producer_id.append(producer_id)
+        self._offset_first.append(first)
+        self._last_stable.append(self.last_stable_offset(Offset(0), Offset(marker + 1)))
+
+    def aborted_between(self, offset_first: Offset, offset_end: Offset) -> list[AbortedRange]:
+        """What a read_committed fetch of `[offset_first, offset_end)` lists, in the order of the markers.
+
+        That is every range that begins before the end and whose marker is not before the first offset. It costs the
+        ranges that ended within what was read, and those of the transactions that were open then: where `last_stable`
+        has reached `offset_end`, all that comes later begins behind it.
+        """
+        row_first = bisect_left(self._marker, offset_first)
+        row_end = bisect_left(self._last_stable, offset_end, lo=row_first) + 1
+        firsts = np.array(self._offset_first[row_first:row_end])
+        rows = (np.flatnonzero(firsts < offset_end) + row_first).tolist()
+        return [AbortedRange(ProducerId(self._producer_id[row]), Offset(self._offset_first[row])) for row in rows]
+
+    def forget_markers(self, offset_first: Offset, offset_end: Offset) -> None:
+        """The markers in `[offset_first, offset_end)` are no longer served, so their ranges are listed no more: a
+        reader that waits for such a marker would drop what the producer committed later (safety rule S5)."""
+        row_first, row_end = bisect_left(self._marker, offset_first), bisect_left(self._marker, offset_end)
+        if row_first < row_end:
+            for column in self._arrays():
+                del column[row_first:row_end]
+
+    def _arrays(self) -> "tuple[array[int], array[int], array[int], array[int]]":
+        return (self._marker, self._producer_id, self._offset_first, self._last_stable)
