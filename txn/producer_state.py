@@ -1,10 +1,15 @@
 """What a partition remembers of one idempotent producer, and what it makes of that producer's next batch.
 
 Rule: `decide` only judges; the caller records what it accepted. Nothing here knows offsets' meaning or reads a clock.
+
+A transactional batch is judged in this order: `is_stale`, so that an outdated producer learns that, and nothing worse
+(KAFKA-19690); whether it belongs to a transaction (`txn.transitions`); `decide`. A V2 client's producer is never
+unknown: its `unknown_producers_below` is 0, and its first sequence in an epoch too.
+
 Source: org.apache.kafka.storage.internals.log.{ProducerAppendInfo,ProducerStateEntry,ProducerStateManager} (Kafka 4.3).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +34,8 @@ class RememberedBatch(NamedTuple):
 
 
 class ProducerState:
-    """One producer's state on one partition. `recent` holds up to `BATCHES_REMEMBERED` of `epoch`, oldest first."""
+    """One producer's state on one partition. `recent` holds up to `BATCHES_REMEMBERED` of `epoch`, oldest first: none
+    where a transaction's marker brought the epoch, and the producer has not written in it."""
 
     __slots__ = ("epoch", "last_active_ms", "recent", "sequence_next")
 
@@ -39,7 +45,7 @@ class ProducerState:
         self.epoch = epoch
         self.recent = list(recent)
         self.last_active_ms = last_active_ms
-        self.sequence_next = self.recent[-1].sequence_end
+        self.sequence_next = self.recent[-1].sequence_end if self.recent else SEQUENCE_FIRST
 
     def record(self, base_sequence: int, record_count: int, base_offset: int, time_ms: Milliseconds) -> None:
         """Remember a batch that was accepted in the current epoch."""
@@ -74,11 +80,19 @@ ACCEPT = Accept()
 INVALID = Reject(ErrorCode.invalid_record)
 STALE_EPOCH = Reject(ErrorCode.invalid_producer_epoch)
 OUT_OF_ORDER = Reject(ErrorCode.out_of_order_sequence_number)
+OUTSIDE_TRANSACTION = Reject(ErrorCode.invalid_txn_state)
+
+SEQUENCE_FIRST = Sequence(0)
 
 
 def sequence_after(base_sequence: int, record_count: int) -> Sequence:
     """The sequence that follows a batch; after 2**31 - 1 comes 0 (DefaultRecordBatch.incrementSequence)."""
     return Sequence((base_sequence + record_count) % SEQUENCE_END)
+
+
+def is_stale(state: ProducerState | None, epoch: int) -> bool:
+    """Whether the producer has a newer epoch: the batch is INVALID_PRODUCER_EPOCH, whatever else may be said of it."""
+    return state is not None and epoch < state.epoch
 
 
 def decide(
@@ -89,12 +103,25 @@ def decide(
     base_sequence: int,
     record_count: int,
     unknown_producers_below: ProducerId,
+    is_outside_transaction: bool = False,
 ) -> Decision:
     """What becomes of a batch of `record_count` records.
 
-    Without state the first sequence must be 0, unless `producer_id` is below `unknown_producers_below` (safety rule
-    S8). Differs from Kafka: its ProducerAppendInfo takes any first sequence of a producer that it does not know.
+    Without batches in the epoch the first sequence must be 0, unless `producer_id` is below `unknown_producers_below`
+    (safety rule S8). Differs from Kafka: its ProducerAppendInfo takes any first sequence of a producer that it does not
+    know. `is_outside_transaction`: the batch is not transactional, but its producer has a transaction open in the
+    partition.
     """
+    if is_outside_transaction:
+        inside = decide(
+            state,
+            producer_id=producer_id,
+            epoch=epoch,
+            base_sequence=base_sequence,
+            record_count=record_count,
+            unknown_producers_below=unknown_producers_below,
+        )
+        return OUTSIDE_TRANSACTION if inside is ACCEPT else inside
     if epoch < 0 or base_sequence < 0:
         return INVALID
     if state is None:
@@ -103,7 +130,7 @@ def decide(
         return STALE_EPOCH
     if epoch > state.epoch:
         return ACCEPT if base_sequence == 0 else OUT_OF_ORDER
-    if base_sequence == state.sequence_next:
+    if base_sequence == state.sequence_next or (not state.recent and producer_id < unknown_producers_below):
         return ACCEPT
     return _find_duplicate(state, base_sequence, sequence_after(base_sequence, record_count))
 
@@ -140,14 +167,36 @@ def advance(
     )
 
 
-def any_idle(producers: Mapping[ProducerId, ProducerState], before_ms: Milliseconds) -> bool:
+def mark(
+    producers: dict[ProducerId, ProducerState], *, producer_id: ProducerId, epoch: ProducerEpoch, time_ms: Milliseconds
+) -> None:
+    """A marker that carries `epoch` ends the producer's transaction in this partition, with records here or without.
+
+    From now on batches of lower epochs are refused. An epoch that moved on (V2, and every fenced transaction) begins
+    without batches, at sequence 0; V1's goes on where it was.
+    """
+    state = producers.get(producer_id)
+    if state is None or state.epoch < epoch:
+        producers[producer_id] = ProducerState(epoch=epoch, recent=(), last_active_ms=time_ms)
+    else:
+        state.last_active_ms = time_ms
+
+
+def any_idle(
+    producers: Mapping[ProducerId, ProducerState], before_ms: Milliseconds, kept: Container[ProducerId] = ()
+) -> bool:
     """Whether `expire` would forget a producer."""
-    return any(state.last_active_ms < before_ms for state in producers.values())
+    return any(state.last_active_ms < before_ms and one not in kept for one, state in producers.items())
 
 
-def expire(producers: dict[ProducerId, ProducerState], before_ms: Milliseconds) -> bool:
-    """Forget every producer last active before `before_ms`; returns whether there was any."""
-    expired = [producer_id for producer_id, state in producers.items() if state.last_active_ms < before_ms]
+def expire(
+    producers: dict[ProducerId, ProducerState], before_ms: Milliseconds, kept: Container[ProducerId] = ()
+) -> bool:
+    """Forget every producer last active before `before_ms`; returns whether there was any.
+
+    kept: those with an open transaction in the partition; they are not forgotten (ProducerStateManager).
+    """
+    expired = [one for one, state in producers.items() if state.last_active_ms < before_ms and one not in kept]
     for producer_id in expired:
         del producers[producer_id]
     return bool(expired)

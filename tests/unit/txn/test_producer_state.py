@@ -15,6 +15,8 @@ from txn.producer_state import (
     any_idle,
     decide,
     expire,
+    is_stale,
+    mark,
     sequence_after,
 )
 
@@ -23,7 +25,14 @@ OUT_OF_ORDER = Reject(ErrorCode.out_of_order_sequence_number)
 
 
 def judge(
-    state: ProducerState | None, sequence: int, *, records: int = 1, epoch: int = 0, producer: int = 7, below: int = 0
+    state: ProducerState | None,
+    sequence: int,
+    *,
+    records: int = 1,
+    epoch: int = 0,
+    producer: int = 7,
+    below: int = 0,
+    outside: bool = False,
 ) -> Decision:
     return decide(
         state,
@@ -32,6 +41,7 @@ def judge(
         base_sequence=sequence,
         record_count=records,
         unknown_producers_below=ProducerId(below),
+        is_outside_transaction=outside,
     )
 
 
@@ -127,6 +137,79 @@ class TestInAnotherEpoch:
         assert state.epoch == ProducerEpoch(1)
         assert state.recent == [RememberedBatch(Sequence(0), Sequence(3), Offset(9))]
         assert state.sequence_next == 3
+
+
+def marked(*batches: tuple[int, int, int], epoch: int) -> ProducerState:
+    """State of epoch 0 with batches (first sequence, records, offset), after a marker with `epoch`, at time 500."""
+    producers = {ProducerId(7): producer(*batches)} if batches else {}
+    mark(producers, producer_id=ProducerId(7), epoch=ProducerEpoch(epoch), time_ms=Milliseconds(500))
+    return producers[ProducerId(7)]
+
+
+class TestAfterAMarker:
+    def test_of_v1_the_sequence_goes_on(self) -> None:
+        state = marked((0, 2, 0), epoch=0)
+        assert judge(state, 2) == ACCEPT
+        assert judge(state, 0, records=2) == Duplicate(Offset(0))
+        assert state.last_active_ms == 500
+
+    def test_of_v2_the_new_epoch_starts_at_0(self) -> None:
+        state = marked((0, 2, 0), epoch=1)
+        assert judge(state, 0, epoch=1) == ACCEPT
+        assert judge(state, 2, epoch=1) == OUT_OF_ORDER
+        assert state.last_active_ms == 500
+
+    def test_a_late_batch_of_the_old_epoch_is_fenced(self) -> None:
+        for state in (marked((0, 2, 0), epoch=1), marked(epoch=1)):
+            assert judge(state, 2) == Reject(ErrorCode.invalid_producer_epoch)
+            assert is_stale(state, 0)
+            assert not is_stale(state, 1)
+
+    def test_a_marker_never_lowers_the_epoch(self) -> None:
+        producers = {ProducerId(7): producer((0, 2, 0), epoch=3)}
+        mark(producers, producer_id=ProducerId(7), epoch=ProducerEpoch(2), time_ms=Milliseconds(500))
+        assert producers[ProducerId(7)].epoch == 3
+
+    def test_batches_of_the_new_epoch_are_remembered(self) -> None:
+        producers = {ProducerId(7): marked((0, 2, 0), epoch=1)}
+        advance(
+            producers,
+            producer_id=7,
+            epoch=1,
+            base_sequence=0,
+            record_count=4,
+            base_offset=3,
+            time_ms=Milliseconds(600),
+        )
+        assert judge(producers[ProducerId(7)], 4, epoch=1) == ACCEPT
+        assert judge(producers[ProducerId(7)], 0, epoch=1, records=4) == Duplicate(Offset(3))
+
+    def test_s8_a_producer_whose_batches_may_have_been_forgotten_goes_on(self) -> None:
+        assert judge(marked(epoch=0), 12, below=8) == ACCEPT
+        assert judge(marked(epoch=0), 12) == OUT_OF_ORDER
+        assert judge(marked((0, 2, 0), epoch=0), 12, below=8) == OUT_OF_ORDER
+
+    def test_a_producer_that_is_not_known_is_not_stale(self) -> None:
+        assert not is_stale(None, 0)
+
+
+class TestOutsideATransaction:
+    def test_a_batch_that_is_not_transactional_waits_for_the_end_of_the_transaction(self) -> None:
+        assert judge(producer((0, 1, 0)), 1, outside=True) == Reject(ErrorCode.invalid_txn_state)
+
+    def test_what_is_wrong_with_it_otherwise_comes_first(self) -> None:
+        state = producer((0, 1, 0), epoch=1)
+        assert judge(state, 1, epoch=0, outside=True) == Reject(ErrorCode.invalid_producer_epoch)
+        assert judge(state, 2, epoch=1, outside=True) == OUT_OF_ORDER
+        assert judge(state, 0, epoch=1, outside=True) == Duplicate(Offset(0))
+
+
+def test_producers_with_an_open_transaction_are_not_forgotten() -> None:
+    producers = {ProducerId(n): producer((0, 1, 0)) for n in range(2)}
+    assert expire(producers, Milliseconds(10), kept={ProducerId(1): Offset(0)})
+    assert list(producers) == [1]
+    assert not any_idle(producers, Milliseconds(10), kept={ProducerId(1): Offset(0)})
+    assert any_idle(producers, Milliseconds(10))
 
 
 def test_producers_idle_since_before_the_cutoff_are_forgotten() -> None:
