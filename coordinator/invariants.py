@@ -12,7 +12,7 @@ from coordinator.log import LedgerCorrupt
 from coordinator.state import ClusterState, PartitionState, TopicState
 from coordinator.topic_names import shape
 from protocol.types import SEQUENCE_END
-from txn.producer_state import BATCHES_REMEMBERED, ProducerState
+from txn.producer_state import BATCHES_REMEMBERED, SEQUENCE_FIRST, ProducerState
 
 
 def check(state: ClusterState) -> list[str]:
@@ -99,17 +99,16 @@ def _index(partition: PartitionState) -> Iterator[str]:
 
 
 def _producer(state: ClusterState, partition: PartitionState, producer: ProducerState) -> Iterator[str]:
-    if not 1 <= len(producer.recent) <= BATCHES_REMEMBERED:
+    if len(producer.recent) > BATCHES_REMEMBERED:
         yield f"remembers {len(producer.recent)} batches"
-        return
     offsets = [batch.base_offset for batch in producer.recent]
-    if offsets != sorted(set(offsets)) or offsets[-1] >= partition.log_end:
+    if offsets != sorted(set(offsets)) or (offsets and offsets[-1] >= partition.log_end):
         yield f"remembers batches at {offsets}"
     for batch in producer.recent:
         if not (0 <= batch.base_sequence < SEQUENCE_END and 0 <= batch.sequence_end < SEQUENCE_END):
             yield f"remembers the sequences {batch.base_sequence} to {batch.sequence_end}"
-    if producer.sequence_next != producer.recent[-1].sequence_end:
-        yield f"expects sequence {producer.sequence_next} after {producer.recent[-1]}"
+    if producer.sequence_next != (producer.recent[-1].sequence_end if producer.recent else SEQUENCE_FIRST):
+        yield f"expects sequence {producer.sequence_next} after {producer.recent[-1:]}"
     if producer.last_active_ms > state.time_ms:
         yield "was active in the future"
 

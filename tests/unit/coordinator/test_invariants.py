@@ -164,6 +164,11 @@ def no_batches(state: ClusterState) -> None:
     producer(state).recent.clear()
 
 
+def many_batches(state: ClusterState) -> None:
+    one = producer(state)
+    one.recent = [batch._replace(base_offset=Offset(n)) for n, batch in enumerate(one.recent[-1:] * 11)]
+
+
 def wrong_offsets(state: ClusterState) -> None:
     producer(state).recent.reverse()
 
@@ -282,7 +287,8 @@ def strange_leader(state: ClusterState) -> None:
         (unneeded_chunk, "needs the chunk at 0"),
         (empty_chunk, "chunk at 2 is empty"),
         (exempt_producers, "exempt from rule S8"),
-        (no_batches, "remembers 0 batches"),
+        (no_batches, "expects sequence 2 after []"),
+        (many_batches, "remembers 11 batches"),
         (wrong_offsets, "remembers batches at"),
         (late_offsets, "remembers batches at"),
         (wild_sequence, "remembers the sequences -1"),
