@@ -1,0 +1,100 @@
+"""What versions and arguments of transactional requests mean: which protocol they speak, what is refused unseen, and how
+errors are told to clients that do not know them.
+
+Rule: data and arithmetic of requests; nothing here knows what is remembered of a transactional id.
+
+Source: KafkaApis, AddPartitionsToTxnManager.TransactionSupportedOperation and
+TransactionCoordinator.handleInitProducerId (Kafka 4.3), KIP-588 for PRODUCER_FENCED, KIP-890 for TRANSACTION_ABORTABLE.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from txn.transaction import TransactionVersion
+
+
+class TransactionalApi(IntEnum):
+    """Numbers of the APIs whose answers come from `txn.transitions`."""
+
+    PRODUCE = 0
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+
+
+V2_VERSIONS: Final[Mapping[int, int]] = {
+    TransactionalApi.PRODUCE: 12,
+    TransactionalApi.END_TXN: 5,
+    TransactionalApi.TXN_OFFSET_COMMIT: 5,
+}
+"""The first version of each API that speaks V2. They are told to clients all together, or not at all."""
+
+NO_VERSION: Final = 1 << 15
+"""Beyond every version: the error is never told."""
+
+TOLD_FROM: Final[Mapping[ErrorCode, tuple[ErrorCode, Mapping[int, int]]]] = {
+    ErrorCode.producer_fenced: (
+        ErrorCode.invalid_producer_epoch,
+        {
+            TransactionalApi.PRODUCE: NO_VERSION,
+            TransactionalApi.INIT_PRODUCER_ID: 4,
+            TransactionalApi.ADD_PARTITIONS_TO_TXN: 2,
+            TransactionalApi.ADD_OFFSETS_TO_TXN: 2,
+            TransactionalApi.END_TXN: 2,
+            TransactionalApi.TXN_OFFSET_COMMIT: NO_VERSION,
+        },
+    ),
+    ErrorCode.transaction_abortable: (
+        ErrorCode.invalid_txn_state,
+        {TransactionalApi.PRODUCE: 11, TransactionalApi.TXN_OFFSET_COMMIT: 4},
+    ),
+}
+"""By error: what is told in its place, and the first version of each API that tells it."""
+
+
+def transaction_version(api_key: int, version: int) -> TransactionVersion:
+    """What a request in this version speaks."""
+    return TransactionVersion.V2 if version >= V2_VERSIONS.get(api_key, NO_VERSION) else TransactionVersion.V1
+
+
+def answered_code(api_key: int, version: int, error_code: ErrorCode) -> ErrorCode:
+    """How `error_code`, as `txn.transitions` gave it, is told in an answer of this version."""
+    if error_code not in TOLD_FROM:
+        return error_code
+    instead, told_from = TOLD_FROM[error_code]
+    return error_code if version >= told_from.get(api_key, 0) else instead
+
+
+def check_init_producer_id(
+    *,
+    transactional_id: str | None,
+    timeout_ms: int,
+    timeout_ms_max: int,
+    producer_id: int,
+    epoch: int,
+) -> ErrorCode:
+    """What is wrong with an InitProducerId by itself; `none` where nothing is.
+
+    timeout_ms_max: transaction.max.timeout.ms. Without a transactional id neither time-out nor producer id mean
+    anything: the answer is a fresh id.
+    """
+    if (producer_id == NO_PRODUCER_ID) != (epoch == NO_PRODUCER_EPOCH):
+        return ErrorCode.invalid_request
+    if transactional_id is None:
+        return ErrorCode.none
+    if transactional_id == "":
+        return ErrorCode.invalid_request
+    if not 0 < timeout_ms <= timeout_ms_max:
+        return ErrorCode.invalid_transaction_timeout
+    return ErrorCode.none
+
+
+def check_transactional_id(transactional_id: str) -> ErrorCode:
+    """What is wrong with the id that any other transactional request names; `none` where nothing is."""
+    return ErrorCode.none if transactional_id else ErrorCode.invalid_request
