@@ -1,5 +1,5 @@
-"""What versions and arguments of transactional requests mean: which protocol they speak, what is refused unseen, and how
-errors are told to clients that do not know them.
+"""What versions and arguments of transactional requests mean: which protocol they speak, what is refused at sight, and
+how errors are told to clients that do not know them.
 
 Rule: data and arithmetic of requests; nothing here knows what is remembered of a transactional id.
 
