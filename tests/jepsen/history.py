@@ -285,19 +285,17 @@ def _completed_micro(micro: object) -> Micro:
             )
             return MicroSend(key, value, offset)
         case ["poll", dict(records)]:
-            return MicroPoll({key: _pairs(key, pairs) for key, pairs in records.items()})
+            return MicroPoll(_records(records))
         case _:
             wanted = '["send", KEY, [OFFSET or null, VALUE]] or ["poll", {KEY: [[OFFSET, VALUE], ...]}]'
             raise HistoryError(f"a completion tells {wanted}; not {micro!r}")
 
 
-def _pairs(key: object, pairs: object) -> tuple[Pair, ...]:
-    if not isinstance(key, str) or not isinstance(pairs, list):
-        raise HistoryError(f"a poll tells {{KEY: [[OFFSET, VALUE], ...]}}; not {key!r}: {pairs!r}")
+def _records(records: object) -> dict[str, tuple[Pair, ...]]:
     try:
-        return tuple([(_integer("offset", offset), _integer("value", value)) for offset, value in pairs])
-    except (TypeError, ValueError) as error:
-        raise HistoryError(f"records of {key} are [OFFSET, VALUE]; not {pairs!r}") from error
+        return msgspec.convert(records, dict[str, tuple[Pair, ...]])
+    except msgspec.ValidationError as broken:
+        raise HistoryError(f"a poll tells {{KEY: [[OFFSET, VALUE], ...]}} ({broken}); not {records!r}") from broken
 
 
 def _micro_to_json(micro: Micro, *, is_invoked: bool) -> object:

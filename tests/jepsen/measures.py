@@ -95,8 +95,9 @@ class _Known:
 
     def lag_ns(self, offset: int, time_ns: int) -> int:
         """For how long by this time something behind this offset had existed; at least 0."""
-        place = bisect_right(self._offsets, offset)
-        return max(0, time_ns - self._times_ns[place]) if place < len(self._offsets) else 0
+        if not self._offsets or self._offsets[-1] <= offset:
+            return 0
+        return max(0, time_ns - self._times_ns[bisect_right(self._offsets, offset)])
 
 
 def _known_offsets(evidence: Evidence) -> Mapping[str, _Known]:
