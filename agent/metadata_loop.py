@@ -20,6 +20,7 @@ from coordinator.follower import Applied, Follower
 from coordinator.log import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, Trimmed
 from coordinator.snapshot import Frozen
 from coordinator.state import ClusterState, DigestComparison
+from coordinator.transaction_commands import TransactionDecided
 from protocol.limits import BARRIER_SECONDS_MAX
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
 from storage.object_store import ObjectStore, StoreUnavailable
@@ -247,7 +248,7 @@ class MetadataLoop:
             self._count(applied)
             self._settle(applied)
             match applied.outcome:
-                case ChunksCommitted(grown=keys):
+                case ChunksCommitted(grown=keys) | TransactionDecided(grown=keys):
                     grown.update(dict.fromkeys(keys))
                 case _:
                     pass

@@ -14,6 +14,7 @@ from coordinator.apply_configs import apply_admin_command
 from coordinator.apply_groups import apply_group_command
 from coordinator.apply_housekeeper import claim_housekeeper
 from coordinator.apply_objects import stamp_untimed
+from coordinator.apply_pending_offsets import commit_transactional_offsets
 from coordinator.apply_replace import forget_objects, replace_chunks
 from coordinator.apply_retention import advance_log_start, apply_retention
 from coordinator.apply_sessions import (
@@ -25,6 +26,7 @@ from coordinator.apply_sessions import (
     start_session,
 )
 from coordinator.apply_topics import allocate_producer_ids, create_topic, delete_topic, expire_producers
+from coordinator.apply_transactions import apply_transaction_command
 from coordinator.command_codec import decode
 from coordinator.commands import (
     AdvanceLogStart,
@@ -63,6 +65,16 @@ from coordinator.group_commands import (
 )
 from coordinator.log import LedgerRecord
 from coordinator.state import NO_TIME, ClusterState
+from coordinator.transaction_commands import (
+    AddToTransaction,
+    CommitTransactionalOffsets,
+    EndTransaction,
+    ExpireTransaction,
+    ExpireTransactionalIds,
+    InitTransactionalProducer,
+    SetTransactionVersion,
+    TerminateTransaction,
+)
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, SessionId
 
@@ -173,6 +185,18 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             | ExpireOffsets()
         ):
             return apply_group_command(state, session_id, command)
+        case CommitTransactionalOffsets():
+            return commit_transactional_offsets(state, session_id, command)
+        case (
+            InitTransactionalProducer()
+            | AddToTransaction()
+            | EndTransaction()
+            | ExpireTransaction()
+            | TerminateTransaction()
+            | ExpireTransactionalIds()
+            | SetTransactionVersion()
+        ):
+            return apply_transaction_command(state, session_id, command)
         case CreatePartitions() | AssignReplicas() | AlterConfigs() | AlterClientQuotas():
             return apply_admin_command(state, command)
         case _:

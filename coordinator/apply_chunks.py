@@ -9,8 +9,10 @@ from itertools import accumulate
 from typing import Final, assert_never
 
 from coordinator.apply_objects import add_object, is_key_known
+from coordinator.apply_transactions import begin, join_partition
 from coordinator.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
 from coordinator.state import NO_TIME, ClusterState, PartitionState
+from coordinator.transaction_commands import TransactionPartition
 from protocol.errors import ErrorCode
 from protocol.types import (
     NO_PRODUCER_ID,
@@ -18,15 +20,18 @@ from protocol.types import (
     Milliseconds,
     Offset,
     PartitionIndex,
+    ProducerEpoch,
     ProducerId,
     SessionId,
     TopicId,
 )
 from storage.refs import ObjectKind, intake_key
-from txn.producer_state import Accept, Duplicate, Reject, advance, decide
+from txn.producer_state import Accept, Duplicate, ProducerState, Reject, advance, decide, is_stale
+from txn.transaction import TransactionVersion
 
 NO_ERROR: Final = int(ErrorCode.none)
 NO_OFFSET: Final = -1
+NOBODY: Final = ProducerId(0)
 UNKNOWN_PARTITION: Final = int(ErrorCode.unknown_topic_or_partition)
 NOT_STAMPED: Final = int(ErrorCode.not_leader_or_follower)
 """A client's own remedy: it asks again."""
@@ -97,11 +102,13 @@ class _Commit:
                 log_end = partition.log_end
                 append_time_ms = self.state.time_ms if topic.is_log_append_time else NO_TIMESTAMP
                 if count == 1 and not batches.is_transactional[first]:
-                    self._commit_one(partition, first, byte_first, append_time_ms)
+                    key = (topic.topic_id, PartitionIndex(partition_index))
+                    self._commit_one(key, partition, first, byte_first, append_time_ms)
                 elif _is_plain(batches, first, end):
                     self._commit_whole(partition, first, end, byte_first, append_time_ms)
                 else:
-                    self._commit_batches(partition, first, end, byte_first, append_time_ms)
+                    key = (topic.topic_id, PartitionIndex(partition_index))
+                    self._commit_batches(key, partition, first, end, byte_first, append_time_ms)
                 self.append_time_ms.append(append_time_ms)
                 self.log_start.append(partition.log_start)
                 if partition.log_end > log_end:
@@ -114,7 +121,14 @@ class _Commit:
         self.append_time_ms.append(NO_TIMESTAMP)
         self.log_start.append(NO_OFFSET)
 
-    def _commit_one(self, partition: PartitionState, row: int, byte_first: int, append_time_ms: Milliseconds) -> None:
+    def _commit_one(
+        self,
+        key: TransactionPartition,
+        partition: PartitionState,
+        row: int,
+        byte_first: int,
+        append_time_ms: Milliseconds,
+    ) -> None:
         """A chunk of one batch, which is most of them."""
         batches = self.command.batches
         record_count = batches.record_count[row]
@@ -127,8 +141,9 @@ class _Commit:
                 producer is None
                 or producer.epoch != batches.producer_epoch[row]
                 or producer.sequence_next != base_sequence
+                or partition.transactions is not None
             ):
-                self._commit_batches(partition, row, row + 1, byte_first, append_time_ms)
+                self._commit_batches(key, partition, row, row + 1, byte_first, append_time_ms)
                 return
             producer.record(base_sequence, record_count, base_offset, self.state.time_ms)
         self.error_codes.append(NO_ERROR)
@@ -152,7 +167,13 @@ class _Commit:
         self._add_row(partition, offset_end, byte_first, byte_count, max_timestamp, append_time_ms)
 
     def _commit_batches(
-        self, partition: PartitionState, first: int, end: int, byte_first: int, append_time_ms: Milliseconds
+        self,
+        key: TransactionPartition,
+        partition: PartitionState,
+        first: int,
+        end: int,
+        byte_first: int,
+        append_time_ms: Milliseconds,
     ) -> None:
         """A chunk whose batches are judged one by one: a row for every run of accepted bytes."""
         batches = self.command.batches
@@ -160,7 +181,7 @@ class _Commit:
         offset_end = partition.log_end
         max_timestamp: int = NO_TIMESTAMP
         for row in range(first, end):
-            error_code, base_offset = self._judge(partition, row, offset_end)
+            error_code, base_offset = self._judge(key, partition, row, offset_end)
             self.error_codes.append(error_code)
             self.base_offsets.append(base_offset)
             is_accepted = error_code == NO_ERROR and base_offset == offset_end
@@ -176,23 +197,30 @@ class _Commit:
         if offset_end > partition.log_end:
             self._add_row(partition, offset_end, byte_run, byte_end - byte_run, max_timestamp, append_time_ms)
 
-    def _judge(self, partition: PartitionState, row: int, offset_next: Offset) -> tuple[int, int]:
+    def _judge(
+        self, key: TransactionPartition, partition: PartitionState, row: int, offset_next: Offset
+    ) -> tuple[int, int]:
         """The error and the base offset of a batch. `offset_next` as base offset means that it is accepted."""
         batches = self.command.batches
-        if batches.is_transactional[row]:
-            # Transactions have no entries yet, so no batch can belong to an open one.
-            return int(ErrorCode.invalid_txn_state), NO_OFFSET
         producer_id = batches.producer_id[row]
+        version = batches.is_transactional[row]
         if producer_id == NO_PRODUCER_ID:
-            return NO_ERROR, offset_next
+            return (int(ErrorCode.invalid_txn_state), NO_OFFSET) if version else (NO_ERROR, offset_next)
         epoch, base_sequence = batches.producer_epoch[row], batches.base_sequence[row]
+        producer = partition.producers.get(ProducerId(producer_id))
+        if version:
+            refused = self._judge_transaction(key, producer, row)
+            if refused is not ErrorCode.none:
+                return int(refused), NO_OFFSET
+        opened = () if version or partition.transactions is None else partition.transactions.open
         decision = decide(
-            partition.producers.get(ProducerId(producer_id)),
+            producer,
             producer_id=producer_id,
             epoch=epoch,
             base_sequence=base_sequence,
             record_count=batches.record_count[row],
-            unknown_producers_below=partition.unknown_producers_below,
+            unknown_producers_below=NOBODY if version >= TransactionVersion.V2 else partition.unknown_producers_below,
+            is_outside_transaction=producer_id in opened,
         )
         match decision:
             case Duplicate(base_offset):
@@ -209,9 +237,20 @@ class _Commit:
                     base_offset=offset_next,
                     time_ms=self.state.time_ms,
                 )
+                if version:
+                    begin(partition, ProducerId(producer_id), offset_next)
                 return NO_ERROR, offset_next
             case _:
                 assert_never(decision)
+
+    def _judge_transaction(self, key: TransactionPartition, producer: ProducerState | None, row: int) -> ErrorCode:
+        """Whether the batch may be written as part of its producer's transaction."""
+        batches = self.command.batches
+        epoch = batches.producer_epoch[row]
+        if is_stale(producer, epoch):
+            return ErrorCode.invalid_producer_epoch
+        producer_id = ProducerId(batches.producer_id[row])
+        return join_partition(self.state, key, producer_id, ProducerEpoch(epoch), batches.is_transactional[row])
 
     def _add_row(
         self,

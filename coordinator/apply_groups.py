@@ -30,6 +30,7 @@ from coordinator.state import NO_TIME, ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_MAX, VACANT_GROUPS_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
+from txn.transaction import Ending
 
 NO_EPOCH = -1
 NO_ERROR = int(ErrorCode.none)
@@ -99,7 +100,7 @@ def _forget(state: ClusterState, group_id: str) -> None:
 
 def write_classic_group(state: ClusterState, session_id: SessionId, command: WriteClassicGroup) -> Outcome:
     """Begin or complete a generation. Generations of a group never go backwards."""
-    group = _claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
+    group = claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
     if isinstance(group, Refused):
         return group
     refused = _check_generation(group, command.group.generation)
@@ -111,7 +112,7 @@ def write_classic_group(state: ClusterState, session_id: SessionId, command: Wri
 
 def write_consumer_group(state: ClusterState, session_id: SessionId, command: WriteConsumerGroup) -> Outcome:
     """Change a consumer group's members and assignments, as its coordinator worked out (KIP-848)."""
-    group = _claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
+    group = claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
     if isinstance(group, Refused):
         return group
     refused = _check_generation(group, command.change.epoch)
@@ -145,19 +146,19 @@ def _written(state: ClusterState, group: GroupState, value: ClassicGroup | Consu
     if group.has_members:
         group.empty_since_ms = None
     elif had_members:
-        group.empty_since_ms = _now_ms(state)
+        group.empty_since_ms = now_ms_told(state)
 
 
-def _now_ms(state: ClusterState) -> Milliseconds:
+def now_ms_told(state: ClusterState) -> Milliseconds:
     """The state's time, unless this entry does not tell it: then it may be long past."""
     return state.time_ms if state.is_time_told else NO_TIME
 
 
 def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOffsets) -> Outcome:
     """Remember how far groups have come. A partition that is gone, or a claim that is over, is its row's error."""
-    groups = [_claimed(state, session_id, group_id, epoch) for group_id, epoch in command.groups]
+    groups = [claimed(state, session_id, group_id, epoch) for group_id, epoch in command.groups]
     topics = [state.topics.get(topic_id) for topic_id in command.topic_ids]
-    now_ms = _now_ms(state)
+    now_ms = now_ms_told(state)
     error_codes: list[int] = []
     places = zip(command.group, command.topic, command.partition, strict=True)
     notes = command.metadata or ("",) * len(command.group)
@@ -179,7 +180,7 @@ def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOf
 
 def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOffsets) -> Outcome:
     """Forget committed offsets of a group."""
-    group = _claimed(state, session_id, command.group_id, command.claim_epoch)
+    group = claimed(state, session_id, command.group_id, command.claim_epoch)
     if isinstance(group, Refused):
         return group
     had_offsets = bool(group.offsets)
@@ -193,12 +194,12 @@ def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOf
 def _stay(state: ClusterState, group: GroupState) -> None:
     """A group that lost its last offset is there until it expires: without members it is a classic one, as in Kafka."""
     if group.is_vacant:
-        group.value, group.empty_since_ms = NO_GROUP, _now_ms(state)
+        group.value, group.empty_since_ms = NO_GROUP, now_ms_told(state)
 
 
 def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGroup) -> Outcome:
     """Forget a group, unless it has members."""
-    group = _claimed(state, session_id, command.group_id, command.claim_epoch)
+    group = claimed(state, session_id, command.group_id, command.claim_epoch)
     if isinstance(group, Refused):
         return group
     if group.has_members:
@@ -221,7 +222,7 @@ def expire_offsets(state: ClusterState, command: ExpireOffsets) -> Outcome:
         names = {topic_id: state.topics[topic_id].name for topic_id in group.offsets if topic_id in state.topics}
         for topic_id, partition in due_offsets(group, names, now_ms, command.retention_ms):
             _drop(group, topic_id, partition)
-        if not group.offsets and not group.has_members:
+        if not group.offsets and not group.pending and not group.has_members:
             _forget(state, group_id)
     return Done()
 
@@ -244,8 +245,27 @@ def _stamp_untimed(group: GroupState, now_ms: Milliseconds) -> None:
 def forget_topic(state: ClusterState, topic_id: TopicId) -> None:
     """The topic is deleted, and with it what groups committed for it."""
     for group in state.groups.values():
-        if group.offsets.pop(topic_id, None) is not None:
+        had_offsets = bool(group.offsets or group.pending)
+        group.offsets.pop(topic_id, None)
+        for producer_id, pending in list(group.pending.items()):
+            pending.pop(topic_id, None)
+            if not pending:
+                del group.pending[producer_id]
+        if had_offsets:
             _stay(state, group)
+
+
+def end_pending_offsets(state: ClusterState, group: GroupState, ending: Ending) -> None:
+    """A transaction ended: what it committed for the group becomes true, as of now, or is forgotten."""
+    pending = group.pending.pop(ending.producer_id, None)
+    if pending is None:
+        return
+    if ending.is_commit:
+        for topic_id, partitions in pending.items():
+            committed = group.offsets.setdefault(topic_id, {})
+            for partition, found in partitions.items():
+                committed[partition] = found._replace(commit_ms=now_ms_told(state))
+    _stay(state, group)
 
 
 def _drop(group: GroupState, topic_id: TopicId, partition: PartitionIndex) -> None:
@@ -256,7 +276,7 @@ def _drop(group: GroupState, topic_id: TopicId, partition: PartitionIndex) -> No
             del group.offsets[topic_id]
 
 
-def _claimed(
+def claimed(
     state: ClusterState, session_id: SessionId, group_id: str, claim_epoch: int, *, version: int | None = None
 ) -> GroupState | Refused:
     """The group, if the session may change it under this claim, and it is of this version (safety rule S13)."""

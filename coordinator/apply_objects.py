@@ -9,6 +9,7 @@ next: such an object waits for that one (safety rule S2), and its grace begins t
 from collections import Counter
 from collections.abc import Iterable
 
+from coordinator.chunk_index import NO_OBJECT
 from coordinator.state import NO_TIME, ClusterState, ObjectState
 from protocol.types import ObjectId
 from storage.refs import ObjectKind
@@ -31,9 +32,11 @@ def add_object(state: ClusterState, *, key: str, kind: ObjectKind, object_bytes:
 
 
 def release_references(state: ClusterState, object_ids: Iterable[int]) -> None:
-    """Drop one reference for each of `object_ids`, which may name an object several times."""
+    """Drop one reference for each of `object_ids`, which may name an object several times. Markers refer to none."""
     objects = state.objects
-    for value, count in Counter(object_ids).items():
+    counts = Counter(object_ids)
+    del counts[NO_OBJECT]
+    for value, count in counts.items():
         object_id = ObjectId(value)
         released = objects[object_id]
         released.references -= count

@@ -6,6 +6,7 @@ Rule: everything is compared before anything is changed; one difference from the
 from typing import NamedTuple
 
 from coordinator.apply_objects import add_object, is_key_known, release_references
+from coordinator.apply_retention import forget_markers
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import Done, ForgetObjects, Outcome, PartitionReplacement, Refused, ReplaceChunks
 from coordinator.state import ClusterState, PartitionState
@@ -35,6 +36,8 @@ def replace_chunks(state: ClusterState, session_id: SessionId, command: ReplaceC
         index = swap.partition.index
         release_references(state, index.object_ids[swap.row_first : swap.row_end])
         index.replace(swap.row_first, swap.row_end, swap.chunks)
+        # Aborted records are not in the archive, and no marker is served of it (safety rule S5).
+        forget_markers(swap.partition, swap.chunks[0].offset_first, swap.chunks[-1].offset_end)
     add_object(
         state,
         key=command.object_key,
@@ -78,7 +81,7 @@ def _check_partition(state: ClusterState, partition: PartitionState, replacement
         raise _Different(f"{where}: the chunks from offset {replacement.replaced[0].offset_first} are not there")
     for row, named in enumerate(replacement.replaced, start=row_first):
         chunk = index.row(row)
-        key = state.objects[chunk.object_id].key
+        key = "" if chunk.marker is not None else state.objects[chunk.object_id].key
         found = (chunk.offset_first, chunk.offset_end, key, chunk.byte_first)
         if found != (named.offset_first, named.offset_end, named.object_key, named.byte_first):
             raise _Different(f"{where}: the index holds {found}, the command names {named}")

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from coordinator.apply_objects import release_references
+from coordinator.chunk_index import OFFSET_FIRST
 from coordinator.commands import AdvanceLogStart, ApplyRetention, Done, LogStartsAdvanced, Outcome
 from coordinator.config_types import LONG_MAX, split_list
 from coordinator.state import EVERY_BROKER, ClusterState, PartitionState, TopicState
@@ -103,8 +104,17 @@ def _move(state: ClusterState, partition: PartitionState, starts: Starts) -> int
     """How many chunks went."""
     partition.log_start, partition.table_start = starts
     dropped = partition.index.truncate_before(Offset(min(starts)))
+    forget_markers(partition, OFFSET_FIRST, partition.log_start)
     release_references(state, dropped)
     return len(dropped)
+
+
+def forget_markers(partition: PartitionState, offset_first: Offset, offset_end: Offset) -> None:
+    """The markers in this range are served no more, so readers are told no longer of what they ended (S5)."""
+    if partition.transactions is not None:
+        partition.transactions.forget_markers(offset_first, offset_end)
+        if partition.transactions.is_empty:
+            partition.transactions = None
 
 
 def _within(partition: PartitionState, starts: Starts, chunks_max: int) -> Starts:

@@ -10,6 +10,7 @@ from itertools import chain
 from coordinator.admin_commands import AssignReplicas, CreatePartitions, Replicas
 from coordinator.apply_groups import forget_topic
 from coordinator.apply_objects import release_references
+from coordinator.apply_transactions import forget_topic_in_transactions
 from coordinator.commands import (
     AllocateProducerIds,
     CreateTopic,
@@ -184,6 +185,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     state.topics_at = state.position
     state.producers_before_deletion = state.producer_id_next
     forget_topic(state, command.topic_id)
+    forget_topic_in_transactions(state, command.topic_id)
     release_references(state, chain.from_iterable(partition.index.object_ids for partition in topic.partitions))
     return Done()
 
@@ -205,6 +207,7 @@ def expire_producers(state: ClusterState, command: ExpireProducers) -> Outcome:
     before_ms = Milliseconds(min(command.cutoff_ms, state.time_ms))
     for topic in state.topics.values():
         for partition in topic.partitions:
-            if expire(partition.producers, before_ms):
+            kept = () if partition.transactions is None else partition.transactions.open
+            if expire(partition.producers, before_ms, kept):
                 partition.unknown_producers_below = state.producer_id_next
     return Done()

@@ -16,11 +16,26 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset
+from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset, ProducerEpoch, ProducerId
 
 OFFSET_FIRST = Offset(0)
 NO_ROWS = -1
 """In `row_group`, `row_first` and `row_count`: the chunk is record batches, not rows of a Parquet file."""
+
+
+MARKER_BYTES: Final = 78
+"""What `protocol.control_records.marker_batch` makes."""
+NO_OBJECT: Final = ObjectId(0)
+"""The object of a marker's row: markers are made when they are read, and stand nowhere."""
+
+
+class MarkerRow(NamedTuple):
+    """The end of a transaction in a partition, which takes one offset."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    is_commit: bool
+    timestamp_ms: Milliseconds
 
 
 class ChunkRef(NamedTuple):
@@ -45,6 +60,15 @@ class ChunkRef(NamedTuple):
     def is_archived(self) -> bool:
         """Whether the chunk is rows of a Parquet file."""
         return self.row_group != NO_ROWS
+
+    @property
+    def marker(self) -> MarkerRow | None:
+        """What the chunk is where it is no bytes of an object: a transaction's end."""
+        if self.object_id != NO_OBJECT:
+            return None
+        return MarkerRow(
+            ProducerId(self.byte_first), ProducerEpoch(self.row_first), bool(self.row_count), self.max_timestamp
+        )
 
 
 COLUMN_TYPES: Final = (
@@ -175,6 +199,21 @@ class ChunkIndex:
         self._row_first.append(NO_ROWS)
         self._row_count.append(NO_ROWS)
         self._log_bytes.append(byte_count)
+
+    def append_marker(self, marker: MarkerRow) -> Offset:
+        """Add a transaction's end and return its offset. The columns of places hold what it says."""
+        offset = self.end
+        self._offset_end.append(offset + 1)
+        self._object_id.append(NO_OBJECT)
+        self._byte_first.append(marker.producer_id)
+        self._byte_count.append(MARKER_BYTES)
+        self._max_timestamp.append(marker.timestamp_ms)
+        self._append_time_ms.append(NO_TIMESTAMP)
+        self._row_group.append(NO_ROWS)
+        self._row_first.append(marker.epoch)
+        self._row_count.append(int(marker.is_commit))
+        self._log_bytes.append(MARKER_BYTES)
+        return offset
 
     def locate(self, offset: int) -> int | None:
         """The row that covers `offset`, or None where there is none."""

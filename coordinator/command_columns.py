@@ -13,6 +13,7 @@ from typing import Final
 from coordinator.commands import AdvanceLogStart, BatchColumns, ChunkColumns, CommitChunks
 from coordinator.group_commands import CommitOffsets
 from coordinator.log import LedgerCorrupt
+from coordinator.transaction_commands import CommitTransactionalOffsets
 from protocol.limits import BATCHES_PER_COMMIT_MAX, LOG_STARTS_PER_ENTRY_MAX, OFFSETS_PER_ENTRY_MAX
 
 assert sys.byteorder == "little", "columns are written as they lie in memory: Penstock needs a little-endian machine"
@@ -27,6 +28,8 @@ LOG_START_TYPES: Final = ("I", "I", "q")
 """topic, partition, log_start."""
 OFFSET_TYPES: Final = ("I", "I", "I", "q", "i", "q")
 """group, topic, partition, offset, leader_epoch, retention_ms."""
+PENDING_OFFSET_TYPES: Final = ("I", "I", "q", "i")
+"""topic, partition, offset, leader_epoch."""
 
 
 def commit_columns(command: CommitChunks) -> tuple[list[bytes], list[bytes]]:
@@ -93,6 +96,22 @@ def read_offsets(columns: Sequence[bytes], *, groups_count: int, topics_count: i
         raise LedgerCorrupt(
             f"an offset of group {max(group)}, topic {max(topic)} where {groups_count} and {topics_count} are listed"
         )
+    if max(partition) >= 1 << 31:
+        raise LedgerCorrupt(f"a partition index of {max(partition)}")
+    return [column.tolist() for column in read]
+
+
+def pending_offset_columns(command: CommitTransactionalOffsets) -> list[bytes]:
+    """The columns of a CommitTransactionalOffsets. Raises OverflowError for a value outside its column's type."""
+    return _write(PENDING_OFFSET_TYPES, (command.topic, command.partition, command.offset, command.leader_epoch))
+
+
+def read_pending_offsets(columns: Sequence[bytes], *, topics_count: int) -> list[list[int]]:
+    """The columns in the order of `PENDING_OFFSET_TYPES`: every topic is listed. An offset may be negative."""
+    read = _read("pending offsets", PENDING_OFFSET_TYPES, columns, rows_max=OFFSETS_PER_ENTRY_MAX)
+    topic, partition, _, _ = read
+    if max(topic) >= topics_count:
+        raise LedgerCorrupt(f"a pending offset of topic {max(topic)} where {topics_count} are listed")
     if max(partition) >= 1 << 31:
         raise LedgerCorrupt(f"a partition index of {max(partition)}")
     return [column.tolist() for column in read]

@@ -41,6 +41,8 @@ from coordinator.config_types import LONG_MAX
 from coordinator.group_commands import GroupCommand
 from coordinator.group_wire import WireGroupCommand, group_command_to_wire
 from coordinator.log import LedgerCorrupt
+from coordinator.transaction_commands import TransactionCommand
+from coordinator.transaction_wire import WireTransactionCommand, transaction_command_to_wire
 from coordinator.wire_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 
@@ -307,6 +309,7 @@ WireCommand = (
     | WireReportDigest
     | WireGroupCommand
     | WireAdminCommand
+    | WireTransactionCommand
 )
 
 
@@ -321,6 +324,8 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
         return group_command_to_wire(command)
     if isinstance(command, AdminCommand):
         return admin_command_to_wire(command)
+    if isinstance(command, TransactionCommand):
+        return transaction_command_to_wire(command)
     match command:
         case CommitChunks():
             chunks, batches = commit_columns(command)

@@ -19,6 +19,7 @@ from coordinator.admin_commands import (
 )
 from coordinator.config_types import LONG_MAX
 from coordinator.group_commands import GroupCommand, GroupsClaimed, OffsetsCommitted
+from coordinator.transaction_commands import TransactionalOffsetsPending, TransactionCommand, TransactionDecided
 from protocol.errors import ErrorCode
 from protocol.types import (
     Milliseconds,
@@ -139,6 +140,7 @@ class BatchColumns:
     producer_epoch: Sequence[int]
     base_sequence: Sequence[int]
     is_transactional: Sequence[int]
+    """0, or the version of its transaction (`txn.transaction.TransactionVersion`), as its Produce request says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +170,8 @@ class CommitChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacedChunk:
-    """A chunk that is in the index now, named exactly (safety rule S6)."""
+    """A chunk that is in the index now, named exactly (safety rule S6). A transaction's marker has the key "" and its
+    producer's id as first byte."""
 
     offset_first: Offset
     offset_end: Offset
@@ -294,6 +297,7 @@ Command = (
     | ReportTime
     | GroupCommand
     | AdminCommand
+    | TransactionCommand
 )
 
 
@@ -355,4 +359,14 @@ class LogStartsAdvanced:
     log_starts: Sequence[int]
 
 
-Outcome = Done | Refused | ProducerIdsAllocated | ChunksCommitted | LogStartsAdvanced | GroupsClaimed | OffsetsCommitted
+Outcome = (
+    Done
+    | Refused
+    | ProducerIdsAllocated
+    | ChunksCommitted
+    | LogStartsAdvanced
+    | GroupsClaimed
+    | OffsetsCommitted
+    | TransactionDecided
+    | TransactionalOffsetsPending
+)

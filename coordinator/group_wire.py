@@ -4,6 +4,7 @@ Rule: as there: tags are never given twice, and fields only ever added at the en
 everything is in order of names and ids, so that equal groups give equal bytes.
 """
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import assert_never
 
@@ -31,7 +32,7 @@ from coordinator.group_commands import (
 from coordinator.groups import ClassicGroup, ClassicMember, CommittedOffset, GroupState
 from coordinator.log import LedgerCorrupt
 from coordinator.wire_types import Index, Natural, Signed32, Timestamp, Uuid
-from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
+from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId, SessionId, TopicId
 
 
 class WireClaimGroups(Struct, array_like=True, tag=19):
@@ -251,6 +252,7 @@ class WireGroup(Struct, array_like=True):
     consumer: WireConsumerGroup | None
     offsets: list[tuple[Uuid, list[WireOffset]]]
     empty_since_ms: Timestamp | None
+    pending: list[tuple[Natural, list[tuple[Uuid, list[WireOffset]]]]] = []
 
     def group(self) -> GroupState:
         value: ClassicGroup | ConsumerGroup | None = None
@@ -264,10 +266,8 @@ class WireGroup(Struct, array_like=True):
             claimed_by=SessionId(self.claimed_by),
             version=self.version,
             value=value,
-            offsets={
-                TopicId(topic_id): {PartitionIndex(row.partition): _to_offset(row) for row in rows}
-                for topic_id, rows in self.offsets
-            },
+            offsets=_to_offsets(self.offsets),
+            pending={ProducerId(producer_id): _to_offsets(offsets) for producer_id, offsets in self.pending},
             empty_since_ms=None if self.empty_since_ms is None else Milliseconds(self.empty_since_ms),
         )
 
@@ -286,12 +286,27 @@ def group_to_wire(group: GroupState) -> WireGroup:
         version=group.version,
         classic=_classic_group_to_wire(value) if isinstance(value, ClassicGroup) else None,
         consumer=consumer_group_to_wire(value) if isinstance(value, ConsumerGroup) else None,
-        offsets=[
-            (topic_id, [_offset_to_wire(partition, found) for partition, found in sorted(partitions.items())])
-            for topic_id, partitions in sorted(group.offsets.items())
-        ],
+        offsets=_offsets_to_wire(group.offsets),
         empty_since_ms=group.empty_since_ms,
+        pending=[(producer_id, _offsets_to_wire(offsets)) for producer_id, offsets in sorted(group.pending.items())],
     )
+
+
+def _offsets_to_wire(
+    offsets: Mapping[TopicId, Mapping[PartitionIndex, CommittedOffset]],
+) -> list[tuple[bytes, list[WireOffset]]]:
+    return [
+        (topic_id, [_offset_to_wire(partition, found) for partition, found in sorted(partitions.items())])
+        for topic_id, partitions in sorted(offsets.items())
+    ]
+
+
+def _to_offsets(
+    wire: Sequence[tuple[bytes, Sequence[WireOffset]]],
+) -> dict[TopicId, dict[PartitionIndex, CommittedOffset]]:
+    return {
+        TopicId(topic_id): {PartitionIndex(row.partition): _to_offset(row) for row in rows} for topic_id, rows in wire
+    }
 
 
 def _offset_to_wire(partition: PartitionIndex, found: CommittedOffset) -> WireOffset:

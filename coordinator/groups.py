@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coordinator.consumer_group_values import ConsumerGroup
-from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
+from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId, SessionId, TopicId
 
 NO_COMMITTED_EPOCH = -1
 
@@ -80,13 +80,17 @@ class GroupState:
         default_factory=dict[TopicId, dict[PartitionIndex, CommittedOffset]]
     )
     """No topic without a partition."""
+    pending: dict[ProducerId, dict[TopicId, dict[PartitionIndex, CommittedOffset]]] = field(
+        default_factory=dict[ProducerId, dict[TopicId, dict[PartitionIndex, CommittedOffset]]]
+    )
+    """What becomes true with the open transaction of a producer, by producer (KIP-98). No empty mapping in it."""
     empty_since_ms: Milliseconds | None = None
     """Since when `value` has had no members; None where it has some, or where there is no value."""
 
     @property
     def is_vacant(self) -> bool:
         """Nothing but a claim, and never more: to clients there is no such group."""
-        return self.value is None and not self.offsets
+        return self.value is None and not self.offsets and not self.pending
 
     @property
     def has_members(self) -> bool:

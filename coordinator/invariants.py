@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import Iterator
 
 from coordinator.admin_wire import quota_entity
+from coordinator.chunk_index import NO_OBJECT
 from coordinator.groups import ClassicGroup, GroupState, vacant_of
 from coordinator.log import LedgerCorrupt
 from coordinator.state import ClusterState, PartitionState, TopicState
 from coordinator.topic_names import shape
+from coordinator.transaction_invariants import transaction_faults
 from protocol.types import SEQUENCE_END
 from txn.producer_state import BATCHES_REMEMBERED, SEQUENCE_FIRST, ProducerState
 
 
 def check(state: ClusterState) -> list[str]:
     """Every invariant that does not hold, as a sentence; empty for a sound state."""
-    parts = (_sessions, _comparison, _topics, _objects, _groups, _configs)
+    parts = (_sessions, _comparison, _topics, _objects, _groups, _configs, transaction_faults)
     return [fault for part in parts for fault in part(state)]
 
 
@@ -119,6 +121,7 @@ def _objects(state: ClusterState) -> Iterator[str]:
         for topic in state.topics.values()
         for partition in topic.partitions
         for object_id in partition.index.object_ids
+        if object_id != NO_OBJECT
     )
     counted = {int(object_id): found.references for object_id, found in state.objects.items()}
     if dict(references) != counted:

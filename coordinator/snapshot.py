@@ -9,7 +9,7 @@ Rule: derived fields are not stored but rebuilt. Anything unreadable raises `Led
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Final, cast
 
 import cramjam
 import msgspec
@@ -30,6 +30,7 @@ from coordinator.groups import vacant_of
 from coordinator.log import LedgerCorrupt
 from coordinator.state import (
     NO_TIME,
+    TRANSACTION_VERSION_MAX,
     ClusterState,
     DigestComparison,
     ObjectState,
@@ -38,6 +39,7 @@ from coordinator.state import (
     TopicState,
 )
 from coordinator.topic_names import shape
+from coordinator.transaction_wire import WireTransactionalId, transactional_id_to_wire
 from protocol.types import (
     Milliseconds,
     ObjectId,
@@ -51,9 +53,11 @@ from protocol.types import (
 )
 from protocol.types import Sequence as SequenceNumber
 from storage.refs import ObjectKind
+from txn.isolation import PartitionTransactions
 from txn.producer_state import ProducerState, RememberedBatch
 
 FORMAT_VERSION = 1
+NO_TRANSACTIONS: Final = PartitionTransactions()
 ZSTD_LEVEL = 1
 DIGEST_BYTES = 32
 SHAPE_BYTES = 8
@@ -80,6 +84,10 @@ class _Partition(Struct, array_like=True):
     """Producer id, epoch, last activity, remembered batches."""
     table_start: int | None = None
     """None: where the log starts."""
+    transactions_open: list[tuple[int, int]] = []
+    """Producer id and first offset of each, the lowest offset first."""
+    transactions_aborted: list[memoryview] = []
+    """The columns of `txn.isolation`."""
 
 
 class _Topic(Struct, array_like=True):
@@ -120,6 +128,9 @@ class _Snapshot(Struct, array_like=True):
     group_configs: WireConfigs = []
     client_metrics_configs: WireConfigs = []
     client_quotas: WireQuotas = []
+    transactional_ids: list[WireTransactionalId] = []
+    transaction_version: int = TRANSACTION_VERSION_MAX
+    features_epoch: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -131,6 +142,7 @@ SHAPE = hashlib.blake2b(
             FORMAT_VERSION,
             COLUMN_TYPES,
             [kind.__annotations__ for kind in (_Snapshot, _Topic, _Partition, _Session, *WIRE_SHAPES)],
+            WireTransactionalId.__annotations__,
         )
     ).encode(),
     digest_size=SHAPE_BYTES,
@@ -259,6 +271,11 @@ def _to_wire(state: ClusterState) -> _Snapshot:
         group_configs=configs_to_wire(state.group_configs),
         client_metrics_configs=configs_to_wire(state.client_metrics_configs),
         client_quotas=quotas_to_wire(state.client_quotas),
+        transactional_ids=[
+            transactional_id_to_wire(name, held) for name, held in sorted(state.transactional_ids.items())
+        ],
+        transaction_version=state.transaction_version,
+        features_epoch=state.features_epoch,
     )
 
 
@@ -293,6 +310,7 @@ def _from_topic(topic: TopicState) -> _Topic:
 
 
 def _from_partition(partition: PartitionState) -> _Partition:
+    transactions = partition.transactions or NO_TRANSACTIONS
     return _Partition(
         log_start=partition.log_start,
         index_first=partition.index.first,
@@ -303,6 +321,10 @@ def _from_partition(partition: PartitionState) -> _Partition:
             for producer_id, producer in sorted(partition.producers.items())
         ],
         table_start=partition.table_start,
+        transactions_open=list(transactions.open.items()),
+        transactions_aborted=[memoryview(column) for column in transactions.columns()]
+        if transactions.aborted_count
+        else [],
     )
 
 
@@ -341,6 +363,12 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         group_configs=configs_from_wire(wire.group_configs),
         client_metrics_configs=configs_from_wire(wire.client_metrics_configs),
         client_quotas=quotas_from_wire(wire.client_quotas),
+        transactional_ids={found.transactional_id: found.value() for found in wire.transactional_ids},
+        producers_of_transactions={
+            ProducerId(found.producer_id): found.transactional_id for found in wire.transactional_ids
+        },
+        transaction_version=wire.transaction_version,
+        features_epoch=wire.features_epoch,
         producer_id_next=ProducerId(wire.producer_id_next),
         object_id_next=ObjectId(wire.object_id_next),
         producers_before_deletion=ProducerId(wire.producers_before_deletion),
@@ -405,7 +433,15 @@ def _to_partition(wire: _Partition) -> PartitionState:
             for producer_id, epoch, last_active_ms, recent in wire.producers
         },
         unknown_producers_below=ProducerId(wire.unknown_producers_below),
+        transactions=_to_transactions(wire),
     )
+
+
+def _to_transactions(wire: _Partition) -> PartitionTransactions | None:
+    if not wire.transactions_open and not wire.transactions_aborted:
+        return None
+    opened = {ProducerId(producer_id): Offset(first) for producer_id, first in wire.transactions_open}
+    return PartitionTransactions.from_columns(opened, wire.transactions_aborted or NO_TRANSACTIONS.columns())
 
 
 def _to_batches(recent: Sequence[tuple[int, int, int]]) -> list[RememberedBatch]:

@@ -10,8 +10,10 @@ from coordinator.admin_commands import QuotaEntity, Replicas
 from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.commands import RULES_VERSION, Endpoint
 from coordinator.groups import GroupState
+from coordinator.transactions import TransactionalId
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
 from storage.refs import ObjectKind
+from txn.isolation import PartitionTransactions
 from txn.producer_state import ProducerState
 
 RULES_VERSION_FIRST = 1
@@ -19,6 +21,7 @@ NO_POSITION = Position(0)
 NO_TIME = Milliseconds(0)
 PRODUCER_ID_FIRST = ProducerId(0)
 OBJECT_ID_FIRST = ObjectId(1)
+TRANSACTION_VERSION_MAX = 2
 EVERY_BROKER = ""
 """Kafka's name for the brokers' configs that hold where a broker has none of its own."""
 
@@ -51,6 +54,15 @@ class PartitionState:
     producers: dict[ProducerId, ProducerState] = field(default_factory=dict[ProducerId, ProducerState])
     unknown_producers_below: ProducerId = PRODUCER_ID_FIRST
     """Producers with a lower id may have had state here that was dropped (safety rule S8)."""
+    transactions: PartitionTransactions | None = None
+    """Those that are open here, and those that were aborted; None where there are none, as almost everywhere."""
+
+    @property
+    def last_stable(self) -> Offset:
+        """The last stable offset: below it no transaction is open."""
+        if self.transactions is None:
+            return self.log_end
+        return self.transactions.last_stable_offset(self.log_start, self.log_end)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,10 +144,17 @@ class ClusterState:
     client_metrics_configs: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     """Telemetry subscriptions by name (KIP-714)."""
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict[QuotaEntity, dict[str, float]])
+    transactional_ids: dict[str, TransactionalId] = field(default_factory=dict[str, TransactionalId])
+    transaction_version: int = TRANSACTION_VERSION_MAX
+    """The level of the feature transaction.version that clients are told (KIP-890, KIP-584)."""
+    features_epoch: int = 0
+    """How often a level was changed."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
     """Derived: topics by name."""
     topic_shapes: dict[str, str] = field(default_factory=dict[str, str])
     """Derived: names by `coordinator.topic_names.shape`."""
+    producers_of_transactions: dict[ProducerId, str] = field(default_factory=dict[ProducerId, str])
+    """Derived: transactional ids by the producer id that each has now."""
     object_ids: dict[str, ObjectId] = field(default_factory=dict[str, ObjectId])
     """Derived: objects by key."""
     partitions_count: int = 0

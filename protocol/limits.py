@@ -241,6 +241,13 @@ QUOTA_ENTITIES_MAX = 10_000
 QUOTA_NAME_CHARS_MAX = 1_000
 """The name of a user, client id or address."""
 
+# Transactions.
+TRANSACTIONAL_IDS_MAX = 200_000
+"""Transactional ids of a cluster that were used within `transactional.id.expiration.ms`."""
+TRANSACTIONAL_ID_CHARS_MAX = 1_000
+TRANSACTION_MEMBERS_MAX = 20_000
+"""Partitions and groups of one transaction: its end, which holds up every agent, takes some microseconds for each."""
+
 # Groups.
 GROUPS_MAX = 100_000
 """Groups of a cluster, those without members too; of those that are claimed just now some more may come to be."""

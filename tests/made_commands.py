@@ -41,7 +41,7 @@ class Batch:
     producer: int = -1
     epoch: int = -1
     sequence: int = -1
-    is_transactional: bool = False
+    is_transactional: int = 0
 
 
 def idempotent(sequence: int, *, records: int = 1, producer: int = 7, epoch: int = 0) -> Batch:

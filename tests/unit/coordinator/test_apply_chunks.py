@@ -171,10 +171,10 @@ class TestIdempotentProducers:
             assert producer.last_active_ms == time_ms
 
 
-def test_transactional_batches_are_refused_while_there_are_no_transactions() -> None:
+def test_transactional_batches_of_a_producer_without_a_transactional_id_are_refused() -> None:
     cluster = Cluster.started()
     batch = replace(idempotent(0), is_transactional=True)
-    assert cluster.produce(0, batch).error_codes == [INVALID_TXN_STATE]
+    assert cluster.produce(0, batch).error_codes == [ErrorCode.invalid_producer_id_mapping]
     assert cluster.produce(1, Batch(), Batch(is_transactional=True)).error_codes == [0, INVALID_TXN_STATE]
 
 

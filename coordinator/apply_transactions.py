@@ -1,0 +1,306 @@
+"""Transactions: who takes part, how they end, and what follows from it in every partition. Part of `coordinator.apply`.
+
+Rule: `txn.transitions.decide` says what becomes of an event; this carries it out. A transaction ends in one entry,
+however many partitions and groups it has: in each partition its marker takes the next offset, and what its group
+committed becomes true or is dropped. Neither is ever half done, so no other entry finds a transaction on its way.
+
+A request of a V1 client carries the stamp of the connection that it came on (safety rule S7): one that is older than
+the newest that acted decides nothing, for its client has given it up and may have gone on elsewhere. A refusal is an
+entry too, so the position has moved on when the client comes back by another connection.
+"""
+
+from typing import assert_never
+
+from coordinator.apply_groups import end_pending_offsets
+from coordinator.chunk_index import MarkerRow
+from coordinator.commands import Done, Outcome, Refused
+from coordinator.state import TRANSACTION_VERSION_MAX, ClusterState, PartitionState
+from coordinator.transaction_commands import (
+    AddToTransaction,
+    EndTransaction,
+    ExpireTransaction,
+    ExpireTransactionalIds,
+    InitTransactionalProducer,
+    SetTransactionVersion,
+    Stamp,
+    TerminateTransaction,
+    TransactionDecided,
+    TransactionPartition,
+)
+from coordinator.transactions import NOT_STARTED, AppliedStamp, TransactionalId
+from protocol.errors import ErrorCode
+from protocol.limits import TRANSACTION_MEMBERS_MAX, TRANSACTIONAL_IDS_MAX
+from protocol.types import Offset, ProducerEpoch, ProducerId, SessionId, TopicId
+from txn import transaction as events
+from txn.isolation import PartitionTransactions
+from txn.producer_state import mark
+from txn.transaction import Decision, Ending, TransactionVersion
+from txn.transitions import decide
+
+STALE = TransactionDecided(error_code=ErrorCode.not_coordinator, is_stale=True)
+
+AppliedHere = (
+    InitTransactionalProducer
+    | AddToTransaction
+    | EndTransaction
+    | ExpireTransaction
+    | TerminateTransaction
+    | ExpireTransactionalIds
+    | SetTransactionVersion
+)
+
+
+def apply_transaction_command(state: ClusterState, session_id: SessionId, command: AppliedHere) -> Outcome:
+    """The part of `coordinator.apply` that is about transactions, but for the offsets that groups commit in them."""
+    match command:
+        case InitTransactionalProducer():
+            return init_producer(state, command)
+        case AddToTransaction():
+            return add_to_transaction(state, session_id, command)
+        case EndTransaction():
+            return end_transaction(state, session_id, command)
+        case ExpireTransaction():
+            return expire_transaction(state, command)
+        case TerminateTransaction():
+            return terminate_transaction(state, command)
+        case ExpireTransactionalIds():
+            return expire_transactional_ids(state, command)
+        case SetTransactionVersion():
+            return set_transaction_version(state, command)
+        case _:
+            assert_never(command)
+
+
+def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Outcome:
+    """Give a producer its next epoch. What its predecessor has open is aborted."""
+    held = state.transactional_ids.get(command.transactional_id)
+    if held is None and len(state.transactional_ids) >= TRANSACTIONAL_IDS_MAX:
+        reason = f"There are {len(state.transactional_ids)} transactional ids, as many as there may be."
+        return Refused(error_code=ErrorCode.policy_violation, reason=reason)
+    event = events.InitProducerId(timeout_ms=command.timeout_ms, producer_id=command.producer_id, epoch=command.epoch)
+    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
+    decided = _carry_out(state, command.transactional_id, held, decision)
+    if decision.following is not None:
+        # The new epoch fences whatever is still on its way on other connections.
+        begun = state.transactional_ids[command.transactional_id]
+        begun.stamp = None
+        begun.offset_stamps.clear()
+    return decided
+
+
+def add_to_transaction(state: ClusterState, session_id: SessionId, command: AddToTransaction) -> Outcome:
+    """Make partitions and groups part of a V1 transaction, which begins where none is open."""
+    held = state.transactional_ids.get(command.transactional_id)
+    if held is not None and command.stamp is not None and _is_stale(held, session_id, command):
+        return STALE
+    event = events.AddToTransaction(producer_id=command.producer_id, epoch=command.epoch, version=TransactionVersion.V1)
+    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
+    if decision.error_code is not ErrorCode.none or held is None:
+        return TransactionDecided(error_code=decision.error_code)
+    partitions = [key for key in command.partitions if state.partition(*key) is not None]
+    if len(partitions) < len(command.partitions):
+        return TransactionDecided(error_code=ErrorCode.unknown_topic_or_partition)
+    if len(held.partitions) + len(partitions) + len(held.groups) + len(command.groups) > TRANSACTION_MEMBERS_MAX:
+        return TransactionDecided(error_code=ErrorCode.policy_violation)
+    decided = _carry_out(state, command.transactional_id, held, decision)
+    held.partitions.update(dict.fromkeys(partitions))
+    held.groups.update(dict.fromkeys(command.groups))
+    _keep_stamp(held, session_id, command)
+    return decided
+
+
+def join_partition(
+    state: ClusterState, key: TransactionPartition, producer_id: ProducerId, epoch: ProducerEpoch, version: int
+) -> ErrorCode:
+    """Whether a batch may be written to a partition as part of its producer's open transaction.
+
+    Under V2 the batch itself makes the partition part of it, and begins one where none is open (KIP-890).
+    """
+    transactional_id = state.producers_of_transactions.get(producer_id)
+    if transactional_id is None:
+        return ErrorCode.invalid_producer_id_mapping
+    held = state.transactional_ids[transactional_id]
+    is_added = held.metadata.is_ongoing and key in held.partitions
+    if is_added and held.metadata.epoch == epoch:
+        held.updated_ms = state.time_ms
+        return ErrorCode.none
+    return join(state, transactional_id, held, producer_id, epoch, version, partition=key, is_added=is_added)
+
+
+def join(
+    state: ClusterState,
+    transactional_id: str,
+    held: TransactionalId,
+    producer_id: ProducerId,
+    epoch: ProducerEpoch,
+    version: int,
+    *,
+    partition: TransactionPartition | None = None,
+    group_id: str | None = None,
+    is_added: bool,
+) -> ErrorCode:
+    """The same of a partition or a group that is no part yet, or under another epoch."""
+    event: events.Event
+    if version >= TransactionVersion.V2:
+        event = events.AddToTransaction(producer_id=producer_id, epoch=epoch, version=TransactionVersion.V2)
+    else:
+        event = events.VerifyInTransaction(producer_id=producer_id, epoch=epoch, is_added=is_added)
+    decision = decide(held.metadata, event, state.producer_id_next)
+    if decision.error_code is not ErrorCode.none:
+        return decision.error_code
+    is_full = len(held.partitions) + len(held.groups) >= TRANSACTION_MEMBERS_MAX
+    if not is_added and held.metadata.is_ongoing and is_full:
+        return ErrorCode.policy_violation
+    _carry_out(state, transactional_id, held, decision)
+    if partition is not None:
+        held.partitions[partition] = None
+    if group_id is not None:
+        held.groups[group_id] = None
+    return ErrorCode.none
+
+
+def begin(partition: PartitionState, producer_id: ProducerId, offset: Offset) -> None:
+    """A batch of the producer's transaction got `offset`: it is open here, from its first batch on."""
+    if partition.transactions is None:
+        partition.transactions = PartitionTransactions()
+    partition.transactions.begin(producer_id, offset)
+
+
+def end_transaction(state: ClusterState, session_id: SessionId, command: EndTransaction) -> Outcome:
+    """Commit or abort."""
+    held = state.transactional_ids.get(command.transactional_id)
+    if held is not None and command.stamp is not None and _is_stale(held, session_id, command):
+        return STALE
+    event = events.EndTransaction(
+        producer_id=command.producer_id,
+        epoch=command.epoch,
+        version=command.version,
+        is_commit=command.is_commit,
+    )
+    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
+    decided = _carry_out(state, command.transactional_id, held, decision)
+    if held is not None and decision.error_code is ErrorCode.none:
+        _keep_stamp(held, session_id, command)
+    return decided
+
+
+def expire_transaction(state: ClusterState, command: ExpireTransaction) -> Outcome:
+    """Abort a transaction that is open for too long, if it is the one that was seen."""
+    held = state.transactional_ids.get(command.transactional_id)
+    event = events.ExpireTransaction(producer_id=command.producer_id, epoch=command.epoch, serial=command.serial)
+    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
+    return _carry_out(state, command.transactional_id, held, decision)
+
+
+def terminate_transaction(state: ClusterState, command: TerminateTransaction) -> Outcome:
+    """Abort what a producer has open, as a tool asked for (safety rule S15)."""
+    transactional_id = state.producers_of_transactions.get(command.producer_id)
+    held = None if transactional_id is None else state.transactional_ids[transactional_id]
+    event = events.ForceTerminate(producer_id=command.producer_id, epoch=command.epoch, is_commit=command.is_commit)
+    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
+    return _carry_out(state, transactional_id or "", held, decision)
+
+
+def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
+    """Forget who was not heard of for long; a cutoff ahead of the state's time counts as that time (S2)."""
+    before_ms = min(command.cutoff_ms, state.time_ms)
+    for transactional_id, held in list(state.transactional_ids.items()):
+        if held.updated_ms < before_ms and not held.metadata.is_ongoing:
+            del state.transactional_ids[transactional_id]
+            del state.producers_of_transactions[held.metadata.producer_id]
+    return Done()
+
+
+def set_transaction_version(state: ClusterState, command: SetTransactionVersion) -> Outcome:
+    """Change the level of transaction.version; the epoch tells clients that there is something new."""
+    if not 0 <= command.level <= TRANSACTION_VERSION_MAX:
+        return Refused(
+            error_code=ErrorCode.invalid_update_version,
+            reason=f"transaction.version has the levels 0 to {TRANSACTION_VERSION_MAX}, not {command.level}",
+        )
+    if command.level != state.transaction_version:
+        state.transaction_version = command.level
+        state.features_epoch += 1
+    return Done()
+
+
+def forget_topic_in_transactions(state: ClusterState, topic_id: TopicId) -> None:
+    """The topic is deleted: no transaction has a partition of it any more."""
+    for held in state.transactional_ids.values():
+        for key in [key for key in held.partitions if key[0] == topic_id]:
+            del held.partitions[key]
+
+
+def _is_stale(held: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction) -> bool:
+    """Whether the request's connection is not the newest that acted in this epoch (safety rule S7).
+
+    One of another producer id or epoch is judged by these alone: it is fenced, and says so.
+    """
+    metadata = held.metadata
+    if (metadata.producer_id, metadata.epoch) != (command.producer_id, command.epoch) or command.stamp is None:
+        return False
+    return held.stamp is not None and held.stamp.is_newer(session_id, command.stamp)
+
+
+def _keep_stamp(held: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction) -> None:
+    held.stamp = applied_stamp(session_id, command.stamp) or held.stamp
+
+
+def applied_stamp(session_id: SessionId, stamp: Stamp | None) -> AppliedStamp | None:
+    """The stamp as the state keeps it."""
+    return None if stamp is None else AppliedStamp(stamp.position, session_id, stamp.serial)
+
+
+def _carry_out(
+    state: ClusterState, transactional_id: str, held: TransactionalId | None, decision: Decision
+) -> TransactionDecided:
+    """Do what was decided, and say so."""
+    grown: tuple[TransactionPartition, ...] = ()
+    groups: tuple[str, ...] = ()
+    following = decision.following
+    if following is not None:
+        if held is None:
+            held = state.transactional_ids[transactional_id] = TransactionalId(
+                metadata=following, updated_ms=state.time_ms
+            )
+        else:
+            del state.producers_of_transactions[held.metadata.producer_id]
+        state.producers_of_transactions[following.producer_id] = transactional_id
+        if decision.is_fresh_id_used:
+            state.producer_id_next = ProducerId(following.producer_id + 1)
+        if decision.ending is not None:
+            grown, groups = tuple(held.partitions), tuple(held.groups)
+            _end(state, held, decision.ending)
+        if decision.is_beginning and not held.metadata.is_ongoing:
+            held.started_ms = state.time_ms
+        held.metadata = following
+        held.updated_ms = state.time_ms
+    return TransactionDecided(
+        error_code=decision.error_code,
+        producer_id=decision.producer_id,
+        epoch=decision.epoch,
+        grown=grown,
+        ended_groups=groups,
+    )
+
+
+def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
+    """Put the marker into every partition, and let go of what the groups committed, or make it true."""
+    for topic_id, index in held.partitions:
+        partition = state.topics[topic_id].partitions[index]
+        offset = partition.index.append_marker(
+            MarkerRow(ending.producer_id, ending.epoch, ending.is_commit, state.time_ms)
+        )
+        partition.log_end = Offset(offset + 1)
+        if partition.transactions is not None:
+            partition.transactions.end(ending.producer_id, offset, is_commit=ending.is_commit)
+            if partition.transactions.is_empty:
+                partition.transactions = None
+        mark(partition.producers, producer_id=ending.producer_id, epoch=ending.epoch, time_ms=state.time_ms)
+    for group_id in held.groups:
+        group = state.groups.get(group_id)
+        if group is not None:
+            end_pending_offsets(state, group, ending)
+    held.partitions.clear()
+    held.groups.clear()
+    held.started_ms = NOT_STARTED

@@ -1,0 +1,67 @@
+"""What is true of the transactions of every state that entries can lead to. Part of `coordinator.invariants`.
+
+Rule: as there: reads everything, changes nothing.
+"""
+
+from collections.abc import Iterator
+
+from coordinator.state import ClusterState, PartitionState
+from coordinator.transaction_commands import TransactionPartition
+from coordinator.transactions import NOT_STARTED, TransactionalId
+from protocol.types import PartitionIndex, ProducerId
+
+
+def transaction_faults(state: ClusterState) -> Iterator[str]:
+    """Every invariant about transactions that does not hold, as a sentence."""
+    now = {held.metadata.producer_id: name for name, held in state.transactional_ids.items()}
+    if state.producers_of_transactions != now:
+        yield "producers_of_transactions does not mirror transactional_ids"
+    for name, held in state.transactional_ids.items():
+        for fault in _transactional_id(state, held):
+            yield f"transactional id {name!r}: {fault}"
+    for topic in state.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            for fault in _partition(state, (topic.topic_id, PartitionIndex(index)), partition):
+                yield f"{topic.name}-{index}: {fault}"
+    for group in state.groups.values():
+        for producer_id, pending in group.pending.items():
+            held = _ongoing(state, producer_id)
+            if held is None or group.group_id not in held.groups:
+                yield f"group {group.group_id!r}: offsets wait for producer {producer_id} without a transaction"
+            if not pending or not all(pending.values()):
+                yield f"group {group.group_id!r}: nothing waits for producer {producer_id}"
+
+
+def _transactional_id(state: ClusterState, held: TransactionalId) -> Iterator[str]:
+    metadata = held.metadata
+    if metadata.producer_id >= state.producer_id_next:
+        yield f"has the producer id {metadata.producer_id}, which was not given yet"
+    if metadata.is_ongoing == (held.started_ms == NOT_STARTED):
+        yield f"is {metadata.status.value}, and its transaction began at {held.started_ms}"
+    if not metadata.is_ongoing and (held.partitions or held.groups):
+        yield f"is {metadata.status.value}, and has {len(held.partitions)} partitions and {len(held.groups)} groups"
+    if max(held.updated_ms, held.started_ms) > state.time_ms:
+        yield "was used in the future"
+    for key in held.partitions:
+        if state.partition(*key) is None:
+            yield f"has partition {key[1]} of a topic that is not there, {key[0].hex()}"
+
+
+def _partition(state: ClusterState, key: TransactionPartition, partition: PartitionState) -> Iterator[str]:
+    transactions = partition.transactions
+    if transactions is None:
+        return
+    if transactions.is_empty:
+        yield "remembers that it has no transactions"
+    for producer_id, first in transactions.open.items():
+        held = _ongoing(state, producer_id)
+        if held is None or key not in held.partitions:
+            yield f"producer {producer_id} has a transaction open that is none"
+        if not 0 <= first < partition.log_end:
+            yield f"a transaction is open from offset {first} on, and the log ends at {partition.log_end}"
+
+
+def _ongoing(state: ClusterState, producer_id: ProducerId) -> TransactionalId | None:
+    name = state.producers_of_transactions.get(producer_id)
+    held = None if name is None else state.transactional_ids[name]
+    return held if held is not None and held.metadata.is_ongoing else None

@@ -1,0 +1,46 @@
+"""What the state holds of a transactional id beside `txn.transaction.TransactionMetadata`: who takes part, since when.
+
+Rule: values only; pure. Times are the state's at apply. A stamp says which connection of a V1 client was the newest
+that acted (safety rule S7).
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coordinator.transaction_commands import Stamp, TransactionPartition
+from protocol.types import Milliseconds, Position, SessionId
+from txn.transaction import TransactionMetadata
+
+NOT_STARTED = Milliseconds(-1)
+
+
+class AppliedStamp(NamedTuple):
+    """A stamp with the session whose agent set it."""
+
+    position: Position
+    session: SessionId
+    serial: int
+
+    def is_newer(self, session: SessionId, stamp: Stamp) -> bool:
+        """Whether a request with `stamp` from that session came on a connection older than this one, or of an age that
+        cannot be told: at the same position through another agent. Serials order the connections of one agent."""
+        if session == self.session:
+            return stamp.serial < self.serial
+        return stamp.position <= self.position
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionalId:
+    metadata: TransactionMetadata
+    updated_ms: Milliseconds
+    """When anything was last asked for under this id."""
+    started_ms: Milliseconds = NOT_STARTED
+    """When the open transaction began; -1 while none is open."""
+    partitions: dict[TransactionPartition, None] = field(default_factory=dict[TransactionPartition, None])
+    """Of the open transaction, in the order in which they were added; empty while none is open."""
+    groups: dict[str, None] = field(default_factory=dict[str, None])
+    """Groups that may have pending offsets of the open transaction."""
+    stamp: AppliedStamp | None = None
+    """Of the newest connection that acted on V1's behalf since the producer was initialised (S7)."""
+    offset_stamps: dict[str, AppliedStamp] = field(default_factory=dict[str, AppliedStamp])
+    """The same for V1's TxnOffsetCommit, by group."""

@@ -1,0 +1,180 @@
+"""Transactions: who takes part, how they end, and what a partition looks like then."""
+
+import pytest
+
+from coordinator.chunk_index import NO_OBJECT, MarkerRow
+from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
+from protocol.errors import ErrorCode
+from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, start
+from tests.made_transactions import ID, V1, V2, add, begin, decided, end, transactional
+from txn.isolation import AbortedRange
+from txn.transaction import TransactionStatus, TransactionVersion
+
+FENCED = ErrorCode.producer_fenced
+
+
+def started() -> Cluster:
+    cluster = Cluster.started()
+    told = decided(cluster, begin())
+    assert (told.error_code, told.producer_id, told.epoch) == (ErrorCode.none, 0, 0)
+    return cluster
+
+
+def written(cluster: Cluster, *batches: Batch, number: int = 0) -> list[tuple[int, int]]:
+    outcome = cluster.produce(number, *batches)
+    return list(zip(outcome.error_codes, outcome.base_offsets, strict=True))
+
+
+class TestV2:
+    def test_a_batch_begins_a_transaction_and_a_commit_ends_it_with_a_marker(self) -> None:
+        cluster = started()
+        assert written(cluster, transactional(0, records=3), transactional(3)) == [(0, 0), (0, 3)]
+        assert cluster.state.transactional_ids[ID].metadata.status is TransactionStatus.ONGOING
+        assert cluster.partition.last_stable == 0
+        told = decided(cluster, end(), time_ms=5)
+        assert (told.error_code, told.producer_id, told.epoch) == (ErrorCode.none, 0, 1)
+        assert told.grown == ((TOPIC, 0),)
+        assert (cluster.partition.log_end, cluster.partition.last_stable) == (5, 5)
+        marker = cluster.partition.index.row(len(cluster.partition.index) - 1)
+        assert marker.marker == MarkerRow(0, 1, True, 5)
+        assert (marker.offset_first, marker.offset_end, marker.object_id) == (4, 5, NO_OBJECT)
+        assert cluster.partition.transactions is None
+
+    def test_an_abort_leaves_a_range_that_readers_drop(self) -> None:
+        cluster = started()
+        cluster.produce(0, Batch(records=2))
+        written(cluster, transactional(0, records=3), number=1)
+        assert cluster.partition.last_stable == 2
+        assert decided(cluster, end(is_commit=False)).epoch == 1
+        transactions = cluster.partition.transactions
+        assert transactions is not None
+        assert transactions.aborted_between(0, 6) == [AbortedRange(0, 2)]
+        assert cluster.partition.last_stable == cluster.partition.log_end == 6
+
+    def test_the_next_transaction_begins_at_sequence_0_in_the_next_epoch(self) -> None:
+        cluster = started()
+        written(cluster, transactional(0))
+        decided(cluster, end())
+        assert written(cluster, transactional(1, epoch=1), number=1) == [(ErrorCode.out_of_order_sequence_number, -1)]
+        assert written(cluster, transactional(0, epoch=1), number=2) == [(0, 2)]
+        assert written(cluster, transactional(1, epoch=0), number=3) == [(ErrorCode.invalid_producer_epoch, -1)]
+
+    def test_a_repeat_of_the_end_is_answered_and_ends_nothing_more(self) -> None:
+        cluster = started()
+        written(cluster, transactional(0))
+        decided(cluster, end())
+        log_end = cluster.partition.log_end
+        told = decided(cluster, end())
+        assert (told.error_code, told.epoch, told.grown) == (ErrorCode.none, 1, ())
+        assert cluster.partition.log_end == log_end
+        assert decided(cluster, end(is_commit=False)).error_code is not ErrorCode.none
+
+    def test_a_repeated_batch_has_its_first_copys_offset(self) -> None:
+        cluster = started()
+        assert written(cluster, transactional(0, records=2)) == [(0, 0)]
+        assert written(cluster, transactional(0, records=2), number=1) == [(0, 0)]
+
+
+class TestV1:
+    def test_partitions_are_added_before_they_are_written_to(self) -> None:
+        cluster = started()
+        refused = written(cluster, transactional(0, version=V1))
+        assert refused[0][0] != 0
+        assert decided(cluster, add(0)).error_code is ErrorCode.none
+        assert written(cluster, transactional(0, version=V1), number=1) == [(0, 0)]
+        told = decided(cluster, end(version=V1))
+        assert (told.error_code, told.producer_id, told.epoch) == (ErrorCode.none, -1, -1)
+        assert decided(cluster, add(0)).error_code is ErrorCode.none
+        assert written(cluster, transactional(1, version=V1), number=2) == [(0, 2)]
+
+    def test_a_partition_without_records_has_its_marker_too(self) -> None:
+        cluster = started()
+        decided(cluster, add(0))
+        decided(cluster, end(version=V1, is_commit=False))
+        assert cluster.partition.log_end == 1
+        assert cluster.partition.transactions is None
+
+    def test_partitions_that_are_not_there_are_refused_and_none_is_added(self) -> None:
+        cluster = started()
+        assert decided(cluster, add(0, 1)).error_code is ErrorCode.unknown_topic_or_partition
+        assert not cluster.state.transactional_ids[ID].metadata.is_ongoing
+
+
+class TestFencing:
+    def test_a_new_instance_aborts_what_the_old_one_has_open(self) -> None:
+        cluster = started()
+        written(cluster, transactional(0))
+        told = decided(cluster, begin())
+        assert (told.error_code, told.producer_id, told.epoch) == (ErrorCode.none, 0, 2)
+        assert told.grown == ((TOPIC, 0),)
+        assert written(cluster, transactional(1), number=1) == [(ErrorCode.invalid_producer_epoch, -1)]
+        assert decided(cluster, end()).error_code is FENCED
+
+    @pytest.mark.parametrize("version", [V1, V2])
+    def test_a_late_end_of_an_older_epoch_decides_nothing(self, version: TransactionVersion) -> None:
+        cluster = started()
+        decided(cluster, begin())
+        decided(cluster, add(0, epoch=1))
+        assert decided(cluster, end(version=version)).error_code is FENCED
+        assert cluster.state.transactional_ids[ID].metadata.is_ongoing
+
+
+class TestStamps:
+    def test_s7_a_request_on_an_older_connection_of_the_agent_decides_nothing(self) -> None:
+        cluster = started()
+        decided(cluster, add(0, stamp=(5, 8)))
+        assert decided(cluster, end(version=V1, stamp=(5, 7))).is_stale
+        assert cluster.state.transactional_ids[ID].metadata.is_ongoing
+        assert not decided(cluster, end(version=V1, stamp=(5, 8))).is_stale
+
+    def test_s7_one_of_another_agent_has_to_have_a_later_position(self) -> None:
+        cluster = started()
+        cluster.do(start("b", node=2), session=2)
+        decided(cluster, add(0, stamp=(5, 8)))
+        assert decided(cluster, end(version=V1, stamp=(5, 99)), session=2).is_stale
+        assert decided(cluster, end(version=V1, stamp=(4, 99)), session=2).is_stale
+        assert not decided(cluster, end(version=V1, stamp=(6, 1)), session=2).is_stale
+
+
+def test_a_producer_that_writes_outside_its_open_transaction_is_refused() -> None:
+    cluster = started()
+    written(cluster, transactional(0))
+    plain = Batch(producer=0, epoch=0, sequence=1)
+    assert written(cluster, plain, number=1) == [(ErrorCode.invalid_txn_state, -1)]
+    decided(cluster, end())
+    after = Batch(producer=0, epoch=1, sequence=0)
+    assert written(cluster, after, number=2) == [(0, 2)]
+
+
+def test_a_state_with_transactions_is_its_snapshot() -> None:
+    cluster = started()
+    written(cluster, transactional(0))
+    decided(cluster, end(is_commit=False))
+    written(cluster, transactional(0, epoch=1), number=1)
+    decided(cluster, begin(transactional_id="other"))
+    decided(cluster, add(0, producer=1, transactional_id="other", groups=("g",), stamp=(3, 4)))
+    copy = decode_snapshot(encode_snapshot(cluster.state))
+    assert digest(copy) == digest(cluster.state)
+    assert copy.transactional_ids == cluster.state.transactional_ids
+    assert copy.topics[TOPIC].partitions[0].transactions == cluster.partition.transactions
+
+
+def test_a_deleted_topic_is_no_part_of_its_transactions_any_more() -> None:
+    from coordinator.commands import DeleteTopic
+
+    cluster = started()
+    written(cluster, transactional(0))
+    cluster.do(DeleteTopic(topic_id=TOPIC))
+    told = decided(cluster, end())
+    assert (told.error_code, told.grown) == (ErrorCode.none, ())
+
+
+def test_two_producers_in_one_entry_are_open_from_their_own_first_offsets() -> None:
+    cluster = started()
+    decided(cluster, begin(transactional_id="other"))
+    cluster.do(commit(0, Chunk(batches=[transactional(0, records=2), transactional(0, producer=1)])))
+    transactions = cluster.partition.transactions
+    assert transactions is not None
+    assert transactions.open == {0: 0, 1: 2}
+    decided(cluster, end())
+    assert cluster.partition.last_stable == 2
