@@ -54,10 +54,22 @@ from coordinator.group_commands import (
 )
 from coordinator.groups import ClassicGroup, ClassicMember
 from coordinator.log import LedgerCorrupt
+from coordinator.transaction_commands import (
+    AddToTransaction,
+    CommitTransactionalOffsets,
+    EndTransaction,
+    ExpireTransaction,
+    ExpireTransactionalIds,
+    InitTransactionalProducer,
+    SetTransactionVersion,
+    Stamp,
+    TerminateTransaction,
+)
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
-from protocol.types import Milliseconds, Offset, PartitionIndex, Position, SessionId
+from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId
 from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, delete_before, idempotent, retain, start
+from txn.transaction import TransactionVersion
 
 OTHER = type(TOPIC)(bytes(16 * [9]))
 
@@ -100,6 +112,23 @@ COMMIT = CommitOffsets(
     leader_epoch=[-1, 0, 3],
     retention_ms=[-1, 0, 1 << 40],
     metadata=("", "text", "ü"),
+)
+
+
+PENDING = CommitTransactionalOffsets(
+    group_id="g",
+    claim_epoch=5,
+    transactional_id="tx",
+    producer_id=ProducerId(7),
+    epoch=ProducerEpoch(3),
+    version=TransactionVersion.V1,
+    stamp=Stamp(position=Position(1 << 40), serial=9),
+    topic_ids=(TOPIC, OTHER),
+    topic=[1, 0],
+    partition=[0, 9_999],
+    offset=[1 << 60, -1],
+    leader_epoch=[-1, 4],
+    metadata=("", "text"),
 )
 
 
@@ -201,6 +230,34 @@ COMMANDS: dict[str, Command] = {
     "alter_client_quotas": AlterClientQuotas(
         entity=(("client-id", None), ("user", "ann")), quotas=(("producer_byte_rate", 1024.0), ("x", None))
     ),
+    "init_transactional_producer": InitTransactionalProducer(
+        transactional_id="tx", timeout_ms=60_000, producer_id=ProducerId(-1), epoch=ProducerEpoch(-1)
+    ),
+    "add_to_transaction": AddToTransaction(
+        transactional_id="tx",
+        producer_id=ProducerId(1 << 40),
+        epoch=ProducerEpoch(32_766),
+        partitions=((TOPIC, PartitionIndex(3)), (OTHER, PartitionIndex(0))),
+        groups=("g", "ü"),
+        stamp=Stamp(position=Position(5), serial=0),
+    ),
+    "end_transaction": EndTransaction(
+        transactional_id="tx",
+        producer_id=ProducerId(7),
+        epoch=ProducerEpoch(0),
+        version=TransactionVersion.V2,
+        is_commit=True,
+        stamp=None,
+    ),
+    "expire_transaction": ExpireTransaction(
+        transactional_id="tx", producer_id=ProducerId(7), epoch=ProducerEpoch(3), serial=1 << 33
+    ),
+    "terminate_transaction": TerminateTransaction(
+        producer_id=ProducerId(7), epoch=ProducerEpoch(32_767), is_commit=False
+    ),
+    "expire_transactional_ids": ExpireTransactionalIds(cutoff_ms=Milliseconds(1 << 41)),
+    "set_transaction_version": SetTransactionVersion(level=1),
+    "commit_transactional_offsets": PENDING,
     "claim_groups": ClaimGroups(group_ids=("g", "", "ü")),
     "write_classic_group": write_classic(CLASSIC),
     "write_empty_group": WriteClassicGroup(
@@ -417,3 +474,43 @@ class TestColumns:
         )
         with pytest.raises(LedgerCorrupt, match="ends at byte 200 of an object of 199"):
             decode(entry)
+
+
+def changed(wire: object, index: int, value: object) -> bytes:
+    """An entry whose command has another value at `index`."""
+    assert isinstance(wire, list)
+    command = [*wire]
+    command[index] = value
+    return plain([None, command])
+
+
+class TestUnreadableTransactions:
+    def wire(self, name: str) -> list[object]:
+        _, command = msgspec.msgpack.decode(encode(Proposal(time_ms=None, command=COMMANDS[name]))[2:])
+        assert isinstance(command, list)
+        return command
+
+    @pytest.mark.parametrize("version", [0, 3])
+    def test_a_version_that_is_none(self, version: int) -> None:
+        with pytest.raises(LedgerCorrupt, match=f"a transaction of version {version}"):
+            decode(changed(self.wire("end_transaction"), 4, version))
+
+    def test_texts_that_are_not_one_for_each_offset(self) -> None:
+        with pytest.raises(LedgerCorrupt, match="1 texts for 2 committed offsets"):
+            decode(changed(self.wire("commit_transactional_offsets"), 10, ["x"]))
+
+    def test_an_offset_of_a_topic_that_is_not_listed(self) -> None:
+        with pytest.raises(LedgerCorrupt, match="a pending offset of topic 1 where 1 are listed"):
+            decode(changed(self.wire("commit_transactional_offsets"), 8, [TOPIC]))
+
+    def test_a_partition_beyond_31_bits(self) -> None:
+        wire = self.wire("commit_transactional_offsets")
+        columns = wire[9]
+        assert isinstance(columns, list)
+        with pytest.raises(LedgerCorrupt, match="a partition index of 2147483648"):
+            decode(changed(wire, 9, [columns[0], struct.pack("<II", 0, 1 << 31), *columns[2:]]))
+
+    @pytest.mark.parametrize(("index", "value"), [(2, -2), (3, -2), (3, 1 << 15), (4, [[b"short", 0]]), (6, [-1, 0])])
+    def test_a_value_out_of_range(self, index: int, value: object) -> None:
+        with pytest.raises(LedgerCorrupt, match="cannot be read"):
+            decode(changed(self.wire("add_to_transaction"), index, value))

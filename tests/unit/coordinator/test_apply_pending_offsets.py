@@ -1,0 +1,192 @@
+"""Offsets that a group commits in a transaction: true with it, gone with it, and never half."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from coordinator.commands import DeleteTopic, Refused
+from coordinator.group_commands import ClaimGroups, DeleteGroup, ExpireOffsets
+from coordinator.groups import GroupState
+from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
+from coordinator.transaction_commands import CommitTransactionalOffsets, TransactionalOffsetsPending
+from protocol.errors import ErrorCode
+from protocol.types import Milliseconds, ProducerEpoch, ProducerId
+from tests.made_commands import TOPIC, Cluster, start
+from tests.made_groups import offsets
+from tests.made_transactions import ID, V1, V2, add, begin, decided, end, made_stamp
+from txn.transaction import TransactionVersion
+
+
+def pending(
+    *values: int,
+    epoch: int = 0,
+    producer: int = 0,
+    version: TransactionVersion = V2,
+    stamp: tuple[int, int] | None = None,
+    metadata: Sequence[str] = (),
+) -> CommitTransactionalOffsets:
+    """An offset for each partition of the topic, from the first one on."""
+    return CommitTransactionalOffsets(
+        group_id="g",
+        claim_epoch=1,
+        transactional_id=ID,
+        producer_id=ProducerId(producer),
+        epoch=ProducerEpoch(epoch),
+        version=version,
+        stamp=made_stamp(stamp),
+        topic_ids=(TOPIC,),
+        topic=[0] * len(values),
+        partition=list(range(len(values))),
+        offset=list(values),
+        leader_epoch=[-1] * len(values),
+        metadata=tuple(metadata),
+    )
+
+
+def started() -> Cluster:
+    cluster = Cluster.started()
+    cluster.do(ClaimGroups(group_ids=("g",)))
+    decided(cluster, begin())
+    return cluster
+
+
+def told(cluster: Cluster, command: CommitTransactionalOffsets, *, session: int = 1) -> list[int]:
+    outcome = cluster.do(command, session=session)
+    assert isinstance(outcome, TransactionalOffsetsPending), outcome
+    assert not outcome.is_stale
+    return list(outcome.error_codes)
+
+
+def group(cluster: Cluster) -> GroupState:
+    return cluster.state.groups["g"]
+
+
+def committed(cluster: Cluster) -> list[int]:
+    return [found.offset for partitions in group(cluster).offsets.values() for found in partitions.values()]
+
+
+class TestV2:
+    def test_offsets_are_true_when_the_transaction_commits_and_not_before(self) -> None:
+        cluster = started()
+        assert told(cluster, pending(5, metadata=["note"])) == [0]
+        assert (committed(cluster), list(group(cluster).pending)) == ([], [0])
+        outcome = decided(cluster, end(), time_ms=9)
+        assert outcome.ended_groups == ("g",)
+        assert (committed(cluster), group(cluster).pending) == ([5], {})
+        (found,) = group(cluster).offsets[TOPIC].values()
+        assert (found.metadata, found.commit_ms) == ("note", 9)
+
+    def test_they_are_forgotten_when_it_aborts(self) -> None:
+        cluster = started()
+        told(cluster, pending(5))
+        decided(cluster, end())
+        told(cluster, pending(8, epoch=1))
+        decided(cluster, end(epoch=1, is_commit=False))
+        assert committed(cluster) == [5]
+
+    def test_they_are_forgotten_when_another_instance_fences_their_producer(self) -> None:
+        cluster = started()
+        told(cluster, pending(5))
+        decided(cluster, begin())
+        assert (committed(cluster), group(cluster).pending) == ([], {})
+        assert told(cluster, pending(6)) == [ErrorCode.producer_fenced]
+
+    def test_the_newest_of_a_transaction_counts(self) -> None:
+        cluster = started()
+        told(cluster, pending(5))
+        told(cluster, pending(3))
+        decided(cluster, end())
+        assert committed(cluster) == [3]
+
+    def test_a_partition_that_is_not_there_is_its_rows_error(self) -> None:
+        cluster = started()
+        assert told(cluster, pending(5, 6)) == [0, ErrorCode.unknown_topic_or_partition]
+        cluster.do(DeleteTopic(topic_id=TOPIC))
+        assert group(cluster).pending == {}
+        assert told(cluster, pending(5)) == [ErrorCode.unknown_topic_or_partition]
+        assert decided(cluster, end()).error_code is ErrorCode.none
+
+
+class TestV1:
+    def test_a_group_is_added_before(self) -> None:
+        cluster = started()
+        assert told(cluster, pending(5, version=V1)) != [0]
+        decided(cluster, add(groups=("g",)))
+        assert told(cluster, pending(5, version=V1)) == [0]
+        decided(cluster, end(version=V1))
+        assert committed(cluster) == [5]
+
+    def test_s7_a_commit_on_an_older_connection_changes_nothing(self) -> None:
+        cluster = started()
+        decided(cluster, add(groups=("g",)))
+        told(cluster, pending(5, version=V1, stamp=(4, 2)))
+        outcome = cluster.do(pending(3, version=V1, stamp=(4, 1)))
+        assert outcome == TransactionalOffsetsPending(error_codes=(), is_stale=True)
+        assert told(cluster, pending(6, version=V1, stamp=(4, 3))) == [0]
+        decided(cluster, end(version=V1))
+        assert committed(cluster) == [6]
+
+    def test_s7_one_of_another_epoch_is_judged_by_that(self) -> None:
+        cluster = started()
+        decided(cluster, add(groups=("g",)))
+        told(cluster, pending(5, version=V1, stamp=(4, 2)))
+        assert told(cluster, pending(3, version=V1, epoch=9, stamp=(4, 1))) == [ErrorCode.producer_fenced]
+
+
+def test_s13_an_agent_without_the_claim_keeps_nothing() -> None:
+    cluster = started()
+    outcome = cluster.do(replace(pending(5), claim_epoch=7))
+    assert isinstance(outcome, Refused)
+    assert outcome.error_code is ErrorCode.not_coordinator
+
+
+def test_an_unknown_transactional_id_is_told() -> None:
+    cluster = started()
+    unknown = replace(pending(5), transactional_id="x")
+    assert told(cluster, unknown) == [ErrorCode.invalid_producer_id_mapping]
+    assert group(cluster).is_vacant
+
+
+def test_a_group_with_pending_offsets_alone_is_kept_until_they_are_decided() -> None:
+    cluster = started()
+    told(cluster, pending(5))
+    assert not group(cluster).is_vacant
+    cluster.do(ExpireOffsets(now_ms=Milliseconds(1 << 40), retention_ms=0, group_ids=("g",)))
+    assert list(group(cluster).pending) == [0]
+    decided(cluster, end(is_commit=False))
+    cluster.do(ExpireOffsets(now_ms=Milliseconds(1 << 40), retention_ms=0, group_ids=("g",)))
+    assert "g" not in cluster.state.groups
+
+
+def test_a_group_that_is_deleted_takes_its_pending_offsets_with_it() -> None:
+    cluster = started()
+    told(cluster, pending(5))
+    cluster.do(DeleteGroup(group_id="g", claim_epoch=1))
+    assert decided(cluster, end()).error_code is ErrorCode.none
+    assert "g" not in cluster.state.groups
+
+
+def test_two_producers_wait_in_one_group_each_for_itself() -> None:
+    cluster = started()
+    decided(cluster, begin(transactional_id="other"))
+    told(cluster, pending(5))
+    told(cluster, replace(pending(7, producer=1), transactional_id="other"))
+    copy = decode_snapshot(encode_snapshot(cluster.state))
+    assert digest(copy) == digest(cluster.state)
+    assert copy.groups["g"].pending == group(cluster).pending
+    decided(cluster, end(is_commit=False))
+    assert (committed(cluster), list(group(cluster).pending)) == ([], [1])
+    decided(cluster, end(producer=1, transactional_id="other"))
+    assert committed(cluster) == [7]
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_coordinator_that_changes_meanwhile_loses_nothing(is_commit: bool) -> None:
+    cluster = started()
+    cluster.do(offsets(("g", 1), 2))
+    told(cluster, pending(5))
+    cluster.do(start("b", node=2), session=2)
+    cluster.do(ClaimGroups(group_ids=("g",)), session=2)
+    decided(cluster, end(is_commit=is_commit), session=2)
+    assert committed(cluster) == [5 if is_commit else 2]
