@@ -91,7 +91,7 @@ def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Ou
 def add_to_transaction(state: ClusterState, session_id: SessionId, command: AddToTransaction) -> Outcome:
     """Make partitions and groups part of a V1 transaction, which begins where none is open."""
     held = state.transactional_ids.get(command.transactional_id)
-    if held is not None and command.stamp is not None and _is_stale(held, session_id, command):
+    if _is_stale(held, session_id, command):
         return STALE
     event = events.AddToTransaction(producer_id=command.producer_id, epoch=command.epoch, version=TransactionVersion.V1)
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
@@ -169,7 +169,7 @@ def begin(partition: PartitionState, producer_id: ProducerId, offset: Offset) ->
 def end_transaction(state: ClusterState, session_id: SessionId, command: EndTransaction) -> Outcome:
     """Commit or abort."""
     held = state.transactional_ids.get(command.transactional_id)
-    if held is not None and command.stamp is not None and _is_stale(held, session_id, command):
+    if _is_stale(held, session_id, command):
         return STALE
     event = events.EndTransaction(
         producer_id=command.producer_id,
@@ -231,15 +231,15 @@ def forget_topic_in_transactions(state: ClusterState, topic_id: TopicId) -> None
             del held.partitions[key]
 
 
-def _is_stale(held: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction) -> bool:
+def _is_stale(held: TransactionalId | None, session_id: SessionId, command: AddToTransaction | EndTransaction) -> bool:
     """Whether the request's connection is not the newest that acted in this epoch (safety rule S7).
 
     One of another producer id or epoch is judged by these alone: it is fenced, and says so.
     """
-    metadata = held.metadata
-    if (metadata.producer_id, metadata.epoch) != (command.producer_id, command.epoch) or command.stamp is None:
+    if held is None or held.stamp is None or command.stamp is None:
         return False
-    return held.stamp is not None and held.stamp.is_newer(session_id, command.stamp)
+    is_current = (held.metadata.producer_id, held.metadata.epoch) == (command.producer_id, command.epoch)
+    return is_current and held.stamp.is_newer(session_id, command.stamp)
 
 
 def _keep_stamp(held: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction) -> None:

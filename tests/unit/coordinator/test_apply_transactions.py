@@ -2,9 +2,19 @@
 
 import pytest
 
+from coordinator import apply_transactions
+from coordinator.admin_commands import CreatePartitions
 from coordinator.chunk_index import NO_OBJECT, MarkerRow
+from coordinator.commands import AdvanceLogStart, ChunksCommitted, Command, DeleteTopic, Done, ExpireProducers, Refused
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
+from coordinator.transaction_commands import (
+    ExpireTransaction,
+    ExpireTransactionalIds,
+    SetTransactionVersion,
+    TerminateTransaction,
+)
 from protocol.errors import ErrorCode
+from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, start
 from tests.made_transactions import ID, V1, V2, add, begin, decided, end, transactional
 from txn.isolation import AbortedRange
@@ -36,7 +46,7 @@ class TestV2:
         assert told.grown == ((TOPIC, 0),)
         assert (cluster.partition.log_end, cluster.partition.last_stable) == (5, 5)
         marker = cluster.partition.index.row(len(cluster.partition.index) - 1)
-        assert marker.marker == MarkerRow(0, 1, True, 5)
+        assert marker.marker == MarkerRow(ProducerId(0), ProducerEpoch(1), True, Milliseconds(5))
         assert (marker.offset_first, marker.offset_end, marker.object_id) == (4, 5, NO_OBJECT)
         assert cluster.partition.transactions is None
 
@@ -48,7 +58,7 @@ class TestV2:
         assert decided(cluster, end(is_commit=False)).epoch == 1
         transactions = cluster.partition.transactions
         assert transactions is not None
-        assert transactions.aborted_between(0, 6) == [AbortedRange(0, 2)]
+        assert transactions.aborted_between(Offset(0), Offset(6)) == [AbortedRange(ProducerId(0), Offset(2))]
         assert cluster.partition.last_stable == cluster.partition.log_end == 6
 
     def test_the_next_transaction_begins_at_sequence_0_in_the_next_epoch(self) -> None:
@@ -127,6 +137,20 @@ class TestStamps:
         assert cluster.state.transactional_ids[ID].metadata.is_ongoing
         assert not decided(cluster, end(version=V1, stamp=(5, 8))).is_stale
 
+    def test_s7_partitions_are_not_added_on_an_older_connection(self) -> None:
+        cluster = started()
+        decided(cluster, add(0, stamp=(5, 8)))
+        decided(cluster, end(version=V1, stamp=(5, 8)))
+        assert decided(cluster, add(0, stamp=(5, 7))).is_stale
+        assert not cluster.state.transactional_ids[ID].metadata.is_ongoing
+
+    def test_s7_an_older_epoch_on_an_older_connection_is_fenced_and_told(self) -> None:
+        cluster = started()
+        decided(cluster, begin())
+        decided(cluster, add(0, epoch=1, stamp=(5, 8)))
+        told = decided(cluster, end(version=V1, stamp=(5, 7)))
+        assert (told.is_stale, told.error_code) == (False, FENCED)
+
     def test_s7_one_of_another_agent_has_to_have_a_later_position(self) -> None:
         cluster = started()
         cluster.do(start("b", node=2), session=2)
@@ -160,8 +184,6 @@ def test_a_state_with_transactions_is_its_snapshot() -> None:
 
 
 def test_a_deleted_topic_is_no_part_of_its_transactions_any_more() -> None:
-    from coordinator.commands import DeleteTopic
-
     cluster = started()
     written(cluster, transactional(0))
     cluster.do(DeleteTopic(topic_id=TOPIC))
@@ -178,3 +200,149 @@ def test_two_producers_in_one_entry_are_open_from_their_own_first_offsets() -> N
     assert transactions.open == {0: 0, 1: 2}
     decided(cluster, end())
     assert cluster.partition.last_stable == 2
+
+
+def expire(serial: int, *, epoch: int = 0) -> ExpireTransaction:
+    return ExpireTransaction(transactional_id=ID, producer_id=ProducerId(0), epoch=ProducerEpoch(epoch), serial=serial)
+
+
+def terminate(*, producer: int = 0, epoch: int = 0, is_commit: bool = False) -> TerminateTransaction:
+    return TerminateTransaction(producer_id=ProducerId(producer), epoch=ProducerEpoch(epoch), is_commit=is_commit)
+
+
+class TestTimeOuts:
+    def test_a_transaction_that_was_seen_open_for_too_long_is_aborted(self) -> None:
+        cluster = started()
+        written(cluster, transactional(0))
+        assert decided(cluster, expire(1)).grown == ((TOPIC, 0),)
+        assert cluster.partition.last_stable == 2
+        assert written(cluster, transactional(1), number=1) == [(ErrorCode.invalid_producer_epoch, -1)]
+
+    def test_the_next_one_is_not(self) -> None:
+        cluster = started()
+        decided(cluster, add(0))
+        decided(cluster, end(version=V1))
+        decided(cluster, add(0))
+        assert decided(cluster, expire(1)).grown == ()
+        assert cluster.state.transactional_ids[ID].metadata.is_ongoing
+        assert decided(cluster, expire(2)).grown == ((TOPIC, 0),)
+
+    def test_one_of_an_unknown_id_expires_nothing(self) -> None:
+        assert decided(Cluster.started(), expire(1)).error_code is not ErrorCode.none
+
+
+class TestTools:
+    def test_s15_what_hangs_is_aborted_at_its_producer_id_and_epoch(self) -> None:
+        cluster = started()
+        written(cluster, transactional(0))
+        assert decided(cluster, terminate(epoch=3)).error_code is not ErrorCode.none
+        assert decided(cluster, terminate(is_commit=True)).error_code is not ErrorCode.none
+        assert decided(cluster, terminate(producer=9)).grown == ()
+        assert cluster.state.transactional_ids[ID].metadata.is_ongoing
+        assert decided(cluster, terminate()).grown == ((TOPIC, 0),)
+        assert cluster.partition.last_stable == cluster.partition.log_end
+
+
+class TestTransactionalIds:
+    def test_those_that_nobody_used_are_forgotten_with_their_producers(self) -> None:
+        cluster = Cluster.started()
+        decided(cluster, begin(), time_ms=10)
+        decided(cluster, begin(transactional_id="late"), time_ms=20)
+        decided(cluster, begin(transactional_id="open"), time_ms=20)
+        decided(cluster, add(0, producer=2, transactional_id="open"))
+        assert cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(15))) == Done()
+        assert list(cluster.state.transactional_ids) == ["late", "open"]
+        cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(99)), time_ms=21)
+        assert list(cluster.state.transactional_ids) == ["open"]
+        assert decided(cluster, end()).error_code is ErrorCode.invalid_producer_id_mapping
+
+    def test_s2_a_cutoff_ahead_of_the_states_time_counts_as_that(self) -> None:
+        cluster = Cluster.started()
+        decided(cluster, begin(), time_ms=10)
+        cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(1 << 40)))
+        assert ID in cluster.state.transactional_ids
+
+    def test_there_are_only_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(apply_transactions, "TRANSACTIONAL_IDS_MAX", 1)
+        cluster = started()
+        outcome = cluster.do(begin(transactional_id="other"))
+        assert isinstance(outcome, Refused)
+        assert outcome.error_code is ErrorCode.policy_violation
+        assert decided(cluster, begin()).epoch == 1
+
+    def test_a_producer_that_says_what_it_had_goes_on(self) -> None:
+        cluster = started()
+        assert decided(cluster, begin(producer=0, epoch=0)).epoch == 1
+        assert decided(cluster, begin(producer=9, epoch=0)).error_code is FENCED
+
+
+class TestLimits:
+    def test_a_v1_transaction_has_only_so_many_partitions_and_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(apply_transactions, "TRANSACTION_MEMBERS_MAX", 1)
+        cluster = started()
+        assert decided(cluster, add(0, groups=("g",))).error_code is ErrorCode.policy_violation
+        assert decided(cluster, add(0)).error_code is ErrorCode.none
+
+    def test_a_v2_transaction_has_only_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster = started()
+        written(cluster, transactional(0))
+        monkeypatch.setattr(apply_transactions, "TRANSACTION_MEMBERS_MAX", 1)
+        cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=2))
+        outcome = cluster.do(commit(1, Chunk(partition=1, batches=[transactional(0)])))
+        assert isinstance(outcome, ChunksCommitted)
+        assert list(outcome.error_codes) == [ErrorCode.policy_violation]
+
+
+class TestFeature:
+    def test_a_level_is_changed_and_counted_once(self) -> None:
+        cluster = Cluster.started()
+        assert (cluster.state.transaction_version, cluster.state.features_epoch) == (2, 0)
+        assert cluster.do(SetTransactionVersion(level=1)) == Done()
+        cluster.do(SetTransactionVersion(level=1))
+        assert (cluster.state.transaction_version, cluster.state.features_epoch) == (1, 1)
+
+    def test_a_level_that_is_none_is_refused(self) -> None:
+        outcome = Cluster.started().do(SetTransactionVersion(level=3))
+        assert isinstance(outcome, Refused)
+        assert outcome.error_code is ErrorCode.invalid_update_version
+
+
+class TestWhatIsNoLongerServed:
+    def test_s5_a_range_whose_marker_is_below_the_logs_start_is_listed_no_more(self) -> None:
+        cluster = started()
+        written(cluster, transactional(0))
+        decided(cluster, end(is_commit=False))
+        written(cluster, transactional(0, epoch=1), number=1)
+        decided(cluster, end(epoch=1, is_commit=False))
+        assert aborted_count(cluster) == 2
+        cluster.do(AdvanceLogStart(topic_ids=(TOPIC,), topic=[0], partition=[0], log_start=[2]))
+        assert aborted_count(cluster) == 1
+        cluster.do(AdvanceLogStart(topic_ids=(TOPIC,), topic=[0], partition=[0], log_start=[4]))
+        assert cluster.partition.transactions is None
+        assert cluster.state.objects == {}
+
+    def test_an_open_producer_is_not_forgotten_however_idle(self) -> None:
+        cluster = started()
+        cluster.do(commit(0, Chunk(batches=[transactional(0)])), time_ms=5)
+        cluster.do(ExpireProducers(cutoff_ms=Milliseconds(9)), time_ms=9)
+        assert list(cluster.partition.producers) == [0]
+        decided(cluster, end())
+        cluster.do(ExpireProducers(cutoff_ms=Milliseconds(19)), time_ms=19)
+        assert list(cluster.partition.producers) == []
+
+
+def aborted_count(cluster: Cluster) -> int:
+    transactions = cluster.partition.transactions
+    return 0 if transactions is None else transactions.aborted_count
+
+
+@pytest.mark.parametrize("command", [add(0), end(), end(version=V1)])
+def test_an_unknown_transactional_id_is_told(command: Command) -> None:
+    assert decided(Cluster.started(), command).error_code is ErrorCode.invalid_producer_id_mapping
+
+
+def test_s7_a_new_epoch_begins_without_stamps() -> None:
+    cluster = started()
+    decided(cluster, add(0, stamp=(5, 8)))
+    decided(cluster, begin())
+    assert not decided(cluster, add(0, epoch=2, stamp=(1, 1))).is_stale
