@@ -19,7 +19,7 @@ RECORDS_MAX = 6
 
 WIDTH, MARGIN = 960, 60
 BOX_HEIGHT, STEP_HEIGHT = 54, 46
-CELL_WIDTH, CELL_HEIGHT, LABEL_WIDTH = 62, 30, 250
+CELL_WIDTH, CELL_HEIGHT, LABEL_WIDTH = 62, 30, 290
 
 
 def figure(anomaly: Anomaly, history: History, orders: Mapping[str, VersionOrder]) -> str:
@@ -172,6 +172,6 @@ def _shown(text: str) -> str:
 def _svg(width: int, height: int, parts: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="5" markerHeight="5" orient="auto">'
         '<path d="M 0 0 L 8 4 L 0 8 z"/></marker></defs>' + "".join(parts) + "</svg>"
     )

@@ -128,5 +128,12 @@ def test_the_summary_tells_the_verdict_and_every_kind() -> None:
     assert check(Made().history(), Options()).summary() == "valid"
 
 
+def test_a_history_of_nothing_is_valid() -> None:
+    verdict = check(Made().history(), Options())
+    assert verdict.is_valid
+    assert not verdict.found
+    assert not verdict.lags
+
+
 def test_every_kind_has_its_meaning() -> None:
     assert set(MEANINGS) == set(get_args(Kind))

@@ -78,6 +78,20 @@ def test_a_value_that_hides_behind_another_at_one_of_its_offsets() -> None:
     assert [(each.values, each.offsets) for each in found] == [((1,), (5, 6))]
 
 
+def test_many_values_at_the_same_two_offsets_are_all_told() -> None:
+    made = Made()
+    for value in range(10):
+        made.did(0, sent(value, 0)).did(1, read((1, value)))
+    assert inconsistent(made) == [((0,), tuple(range(10))), ((1,), tuple(range(10)))]
+    assert [each.values for each in duplicates(made.known()[1])] == [(value,) for value in range(10)]
+
+
+def test_a_call_that_failed_tells_where_values_stand_that_it_read_but_not_that_it_sent() -> None:
+    made = Made().did(0, sent(1, 3)).did(0, sent(2, 4), kind="fail").did(1, read((11, 1), (12, 2)), kind="fail")
+    found = [each for each in duplicates(made.known()[1]) if each.kind == "duplicate"]
+    assert [(each.values, each.offsets) for each in found] == [((1,), (3, 11))]
+
+
 def test_the_same_value_in_two_keys_is_no_duplicate() -> None:
     made = Made().did(0, sent(1, 5)).did(0, sent(1, 6, key="a-1"))
     assert kinds(duplicates(made.known()[1])) == []

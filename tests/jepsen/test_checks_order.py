@@ -112,6 +112,11 @@ class TestPollsOfOneProcess:
         made = three_sent().did(1, read((5, 1))).did(1, read((9, 3)), kind=kind)
         assert read_between(made) == [("poll-skip", (1, 3), 2)]
 
+    def test_a_position_that_is_not_taken_back_after_an_abort_is_a_skip_each_time(self) -> None:
+        made = three_sent().did(9, sent(4, 10)).did(1, read((5, 1)))
+        made.did(1, read((6, 2)), kind="fail").did(1, read((9, 3)), kind="fail").did(1, read((10, 4)))
+        assert read_between(made) == [("poll-skip", (1, 3), 2), ("poll-skip", (1, 4), 3)]
+
     def test_a_key_that_is_no_longer_assigned_is_forgotten(self) -> None:
         made = three_sent().did(1, read((5, 1))).assigned(1, OTHER).assigned(1, KEY)
         assert read_between(made.did(1, read((9, 3)))) == []
@@ -180,6 +185,10 @@ class TestSendsOfOneProcess:
 
     def test_a_call_that_may_have_happened_counts(self) -> None:
         made = Made().did(0, sent(1), kind="info").did(0, sent(2, 5)).did(1, read((5, 2), (7, 1)))
+        assert sent_between(made) == [("nonmonotonic-send", (1, 2), -1)]
+
+    def test_assigning_keys_to_read_does_not_allow_it(self) -> None:
+        made = Made().did(0, sent(1, 7)).assigned(0, OTHER).did(0, sent(2, 5))
         assert sent_between(made) == [("nonmonotonic-send", (1, 2), -1)]
 
     def test_the_last_of_the_one_is_held_against_the_first_of_the_other(self) -> None:
