@@ -25,8 +25,8 @@ def transaction_faults(state: ClusterState) -> Iterator[str]:
                 yield f"{topic.name}-{index}: {fault}"
     for group in state.groups.values():
         for producer_id, pending in group.pending.items():
-            held = _ongoing(state, producer_id)
-            if held is None or group.group_id not in held.groups:
+            waited_for = _ongoing(state, producer_id)
+            if waited_for is None or group.group_id not in waited_for.groups:
                 yield f"group {group.group_id!r}: offsets wait for producer {producer_id} without a transaction"
             if not pending or not all(pending.values()):
                 yield f"group {group.group_id!r}: nothing waits for producer {producer_id}"
