@@ -58,7 +58,8 @@ class PartitionTransactions:
         if len(set(lengths)) != 1:
             raise ValueError(f"the columns of aborted transactions have {lengths} rows")
         for column in (transactions._marker, transactions._last_stable):
-            if list(column) != sorted(column):
+            rows = np.frombuffer(column, np.int64)
+            if bool(np.any(rows[1:] < rows[:-1])):
                 raise ValueError("aborted transactions are not in the order of their markers")
         return transactions
 
@@ -115,7 +116,7 @@ class PartitionTransactions:
         """
         row_first = bisect_left(self._marker, offset_first)
         row_end = bisect_left(self._last_stable, offset_end, lo=row_first) + 1
-        firsts = np.array(self._offset_first[row_first:row_end])
+        firsts = np.frombuffer(self._offset_first, np.int64)[row_first:row_end]
         rows = (np.flatnonzero(firsts < offset_end) + row_first).tolist()
         return [AbortedRange(ProducerId(self._producer_id[row]), Offset(self._offset_first[row])) for row in rows]
 
