@@ -27,7 +27,7 @@ from coordinator.transaction_commands import (
     TransactionDecided,
     TransactionPartition,
 )
-from coordinator.transactions import NOT_STARTED, AppliedStamp, TransactionalId
+from coordinator.transactions import NOT_STARTED, AppliedStamp, Ended, TransactionalId
 from protocol.errors import ErrorCode
 from protocol.limits import TRANSACTION_MEMBERS_MAX, TRANSACTIONAL_IDS_MAX
 from protocol.types import Offset, ProducerEpoch, ProducerId, SessionId, TopicId
@@ -79,7 +79,7 @@ def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Ou
         return Refused(error_code=ErrorCode.policy_violation, reason=reason)
     event = events.InitProducerId(timeout_ms=command.timeout_ms, producer_id=command.producer_id, epoch=command.epoch)
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    decided = _carry_out(state, command.transactional_id, held, decision)
+    decided = _carry_out(state, command.transactional_id, held, decision, Ended.FENCED)
     if decision.following is not None:
         # The new epoch fences whatever is still on its way on other connections.
         begun = state.transactional_ids[command.transactional_id]
@@ -178,7 +178,8 @@ def end_transaction(state: ClusterState, session_id: SessionId, command: EndTran
         is_commit=command.is_commit,
     )
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    decided = _carry_out(state, command.transactional_id, held, decision)
+    how = Ended.COMMITTED if command.is_commit else Ended.ABORTED
+    decided = _carry_out(state, command.transactional_id, held, decision, how)
     if held is not None and decision.error_code is ErrorCode.none:
         _keep_stamp(held, session_id, command)
     return decided
@@ -189,7 +190,7 @@ def expire_transaction(state: ClusterState, command: ExpireTransaction) -> Outco
     held = state.transactional_ids.get(command.transactional_id)
     event = events.ExpireTransaction(producer_id=command.producer_id, epoch=command.epoch, serial=command.serial)
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    return _carry_out(state, command.transactional_id, held, decision)
+    return _carry_out(state, command.transactional_id, held, decision, Ended.EXPIRED)
 
 
 def terminate_transaction(state: ClusterState, command: TerminateTransaction) -> Outcome:
@@ -198,7 +199,7 @@ def terminate_transaction(state: ClusterState, command: TerminateTransaction) ->
     held = None if transactional_id is None else state.transactional_ids[transactional_id]
     event = events.ForceTerminate(producer_id=command.producer_id, epoch=command.epoch, is_commit=command.is_commit)
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    return _carry_out(state, transactional_id or "", held, decision)
+    return _carry_out(state, transactional_id or "", held, decision, Ended.TERMINATED)
 
 
 def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
@@ -252,9 +253,13 @@ def applied_stamp(session_id: SessionId, stamp: Stamp | None) -> AppliedStamp | 
 
 
 def _carry_out(
-    state: ClusterState, transactional_id: str, held: TransactionalId | None, decision: Decision
+    state: ClusterState,
+    transactional_id: str,
+    held: TransactionalId | None,
+    decision: Decision,
+    how: Ended | None = None,
 ) -> TransactionDecided:
-    """Do what was decided, and say so."""
+    """Do what was decided, and say so. `how`: how a transaction ends, where one does."""
     grown: tuple[TransactionPartition, ...] = ()
     groups: tuple[str, ...] = ()
     following = decision.following
@@ -271,8 +276,13 @@ def _carry_out(
         if decision.ending is not None:
             grown, groups = tuple(held.partitions), tuple(held.groups)
             _end(state, held, decision.ending)
-        if decision.is_beginning and not held.metadata.is_ongoing:
+            assert how is not None, "what only adds to a transaction ends none"
+            state.transaction_counts.ended[how] += 1
+            del state.open_transactions[transactional_id]
+        if decision.is_beginning:
             held.started_ms = state.time_ms
+            state.transaction_counts.begun += 1
+            state.open_transactions[transactional_id] = None
         held.metadata = following
         held.updated_ms = state.time_ms
     return TransactionDecided(

@@ -341,6 +341,7 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         for object_id, key, kind, object_bytes, references in wire.objects
     }
     groups = {group.group_id: group.group() for group in wire.groups}
+    transactional_ids = {found.transactional_id: found.value() for found in wire.transactional_ids}
     state = ClusterState(
         cluster_id=wire.cluster_id,
         incarnation=wire.incarnation,
@@ -363,10 +364,11 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         group_configs=configs_from_wire(wire.group_configs),
         client_metrics_configs=configs_from_wire(wire.client_metrics_configs),
         client_quotas=quotas_from_wire(wire.client_quotas),
-        transactional_ids={found.transactional_id: found.value() for found in wire.transactional_ids},
+        transactional_ids=transactional_ids,
         producers_of_transactions={
             ProducerId(found.producer_id): found.transactional_id for found in wire.transactional_ids
         },
+        open_transactions={name: None for name, held in transactional_ids.items() if held.metadata.is_ongoing},
         transaction_version=wire.transaction_version,
         features_epoch=wire.features_epoch,
         producer_id_next=ProducerId(wire.producer_id_next),

@@ -10,7 +10,7 @@ from coordinator.admin_commands import QuotaEntity, Replicas
 from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.commands import RULES_VERSION, Endpoint
 from coordinator.groups import GroupState
-from coordinator.transactions import TransactionalId
+from coordinator.transactions import TransactionalId, TransactionCounts
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
 from storage.refs import ObjectKind
 from txn.isolation import PartitionTransactions
@@ -155,6 +155,10 @@ class ClusterState:
     """Derived: names by `coordinator.topic_names.shape`."""
     producers_of_transactions: dict[ProducerId, str] = field(default_factory=dict[ProducerId, str])
     """Derived: transactional ids by the producer id that each has now."""
+    open_transactions: dict[str, None] = field(default_factory=dict[str, None])
+    """Derived: transactional ids whose transaction is open."""
+    transaction_counts: TransactionCounts = field(default_factory=TransactionCounts, compare=False)
+    """Derived: for metrics alone. Where a snapshot was loaded they begin there."""
     object_ids: dict[str, ObjectId] = field(default_factory=dict[str, ObjectId])
     """Derived: objects by key."""
     partitions_count: int = 0

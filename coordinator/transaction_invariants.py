@@ -16,6 +16,8 @@ def transaction_faults(state: ClusterState) -> Iterator[str]:
     now = {held.metadata.producer_id: name for name, held in state.transactional_ids.items()}
     if state.producers_of_transactions != now:
         yield "producers_of_transactions does not mirror transactional_ids"
+    if set(state.open_transactions) != {n for n, held in state.transactional_ids.items() if held.metadata.is_ongoing}:
+        yield "open_transactions does not mirror transactional_ids"
     for name, held in state.transactional_ids.items():
         for fault in _transactional_id(state, held):
             yield f"transactional id {name!r}: {fault}"

@@ -5,6 +5,7 @@ that acted (safety rule S7).
 """
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from coordinator.transaction_commands import Stamp, TransactionPartition
@@ -27,6 +28,27 @@ class AppliedStamp(NamedTuple):
         if session == self.session:
             return stamp.serial < self.serial
         return stamp.position <= self.position
+
+
+class Ended(Enum):
+    """How a transaction ended; the values are words for metrics."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    EXPIRED = "expired"
+    """It was open for longer than its time-out."""
+    FENCED = "fenced"
+    """Another instance began under its transactional id."""
+    TERMINATED = "terminated"
+    """A tool aborted it (safety rule S15)."""
+
+
+@dataclass(slots=True)
+class TransactionCounts:
+    """Transactions of the cluster that began and ended in the entries that this process applied."""
+
+    begun: int = 0
+    ended: dict[Ended, int] = field(default_factory=lambda: dict.fromkeys(Ended, 0))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -110,6 +110,33 @@ class TestV1:
         assert not cluster.state.transactional_ids[ID].metadata.is_ongoing
 
 
+class TestOpenOnes:
+    def test_those_that_are_open_are_known_without_a_look_at_all_ids(self) -> None:
+        cluster = started()
+        decided(cluster, begin(transactional_id="idle"))
+        assert cluster.state.open_transactions == {}
+        written(cluster, transactional(0))
+        assert cluster.state.open_transactions == {ID: None}
+        assert decode_snapshot(encode_snapshot(cluster.state)).open_transactions == {ID: None}
+        decided(cluster, end())
+        assert cluster.state.open_transactions == {}
+
+    def test_they_are_counted_by_how_they_ended(self) -> None:
+        cluster = started()
+        ends = (
+            end(version=V1),
+            end(version=V1, is_commit=False),
+            ExpireTransaction(transactional_id=ID, producer_id=ProducerId(0), epoch=ProducerEpoch(0), serial=3),
+            begin(),
+            TerminateTransaction(producer_id=ProducerId(0), epoch=ProducerEpoch(3), is_commit=False),
+        )
+        for command, epoch in zip(ends, (0, 0, 0, 1, 3), strict=True):
+            assert decided(cluster, add(0, epoch=epoch)).error_code is ErrorCode.none
+            decided(cluster, command)
+        assert cluster.state.transaction_counts.begun == len(ends)
+        assert set(cluster.state.transaction_counts.ended.values()) == {1}
+
+
 class TestFencing:
     def test_a_new_instance_aborts_what_the_old_one_has_open(self) -> None:
         cluster = started()

@@ -43,6 +43,10 @@ def lost_producer(state: ClusterState) -> None:
     state.producers_of_transactions.clear()
 
 
+def lost_open(state: ClusterState) -> None:
+    state.open_transactions.clear()
+
+
 def id_not_given(state: ClusterState) -> None:
     state.producer_id_next = ProducerId(0)
 
@@ -100,6 +104,7 @@ def no_partition_waits(state: ClusterState) -> None:
     ("damage", "sentence"),
     [
         (lost_producer, "does not mirror transactional_ids"),
+        (lost_open, "open_transactions does not mirror transactional_ids"),
         (id_not_given, "has the producer id 0, which was not given yet"),
         (never_started, "is Ongoing, and its transaction began at -1"),
         (ended_with_members, "is CompleteAbort, and has 1 partitions and 1 groups"),
