@@ -9,10 +9,11 @@ from itertools import accumulate
 from typing import Final, assert_never
 
 from coordinator.apply_objects import add_object, is_key_known
-from coordinator.apply_transactions import begin, join_partition
+from coordinator.apply_transactions import begin, has_room_to_wait, is_placed_at_commit, join_partition, wait_for_commit
 from coordinator.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
 from coordinator.state import NO_TIME, ClusterState, PartitionState
 from coordinator.transaction_commands import TransactionPartition
+from coordinator.waiting_runs import WaitingRun
 from protocol.errors import ErrorCode
 from protocol.types import (
     NO_PRODUCER_ID,
@@ -181,7 +182,7 @@ class _Commit:
         offset_end = partition.log_end
         max_timestamp: int = NO_TIMESTAMP
         for row in range(first, end):
-            error_code, base_offset = self._judge(key, partition, row, offset_end)
+            error_code, base_offset = self._judge(key, partition, row, offset_end, byte_end, append_time_ms)
             self.error_codes.append(error_code)
             self.base_offsets.append(base_offset)
             is_accepted = error_code == NO_ERROR and base_offset == offset_end
@@ -198,9 +199,16 @@ class _Commit:
             self._add_row(partition, offset_end, byte_run, byte_end - byte_run, max_timestamp, append_time_ms)
 
     def _judge(
-        self, key: TransactionPartition, partition: PartitionState, row: int, offset_next: Offset
+        self,
+        key: TransactionPartition,
+        partition: PartitionState,
+        row: int,
+        offset_next: Offset,
+        byte_at: int,
+        append_time_ms: Milliseconds,
     ) -> tuple[int, int]:
-        """The error and the base offset of a batch. `offset_next` as base offset means that it is accepted."""
+        """The error and the base offset of a batch. `offset_next` as base offset means that it is accepted; -1 without
+        an error, that it waits for its transaction's commit, or repeats one that did."""
         batches = self.command.batches
         producer_id = batches.producer_id[row]
         version = batches.is_transactional[row]
@@ -228,20 +236,41 @@ class _Commit:
             case Reject(error_code):
                 return int(error_code), NO_OFFSET
             case Accept():
+                is_waiting = bool(version) and is_placed_at_commit(
+                    self.state.topics[key[0]], partition, ProducerId(producer_id)
+                )
+                if is_waiting and not has_room_to_wait(self.state, ProducerId(producer_id), batches.record_bytes[row]):
+                    return int(ErrorCode.policy_violation), NO_OFFSET
                 advance(
                     partition.producers,
                     producer_id=producer_id,
                     epoch=epoch,
                     base_sequence=base_sequence,
                     record_count=batches.record_count[row],
-                    base_offset=offset_next,
+                    base_offset=NO_OFFSET if is_waiting else offset_next,
                     time_ms=self.state.time_ms,
                 )
+                if is_waiting:
+                    self._wait(partition, row, byte_at, append_time_ms)
+                    return NO_ERROR, NO_OFFSET
                 if version:
                     begin(partition, ProducerId(producer_id), offset_next)
                 return NO_ERROR, offset_next
             case _:
                 assert_never(decision)
+
+    def _wait(self, partition: PartitionState, row: int, byte_at: int, append_time_ms: Milliseconds) -> None:
+        batches = self.command.batches
+        is_stamped = append_time_ms != NO_TIMESTAMP
+        run = WaitingRun(
+            object_id=self.object_id,
+            byte_first=byte_at,
+            byte_count=batches.record_bytes[row],
+            record_count=batches.record_count[row],
+            max_timestamp=append_time_ms if is_stamped else Milliseconds(batches.max_timestamp[row]),
+            append_time_ms=append_time_ms,
+        )
+        self.references += wait_for_commit(self.state, partition, ProducerId(batches.producer_id[row]), run)
 
     def _judge_transaction(self, key: TransactionPartition, producer: ProducerState | None, row: int) -> ErrorCode:
         """Whether the batch may be written as part of its producer's transaction."""

@@ -9,12 +9,14 @@ the newest that acted decides nothing, for its client has given it up and may ha
 entry too, so the position has moved on when the client comes back by another connection.
 """
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from coordinator.apply_groups import end_pending_offsets
+from coordinator.apply_objects import release_references
 from coordinator.chunk_index import MarkerRow
 from coordinator.commands import Done, Outcome, Refused
-from coordinator.state import TRANSACTION_VERSION_MAX, ClusterState, PartitionState
+from coordinator.state import TRANSACTION_VERSION_MAX, ClusterState, PartitionState, TopicState
 from coordinator.transaction_commands import (
     AddToTransaction,
     EndTransaction,
@@ -28,8 +30,14 @@ from coordinator.transaction_commands import (
     TransactionPartition,
 )
 from coordinator.transactions import NOT_STARTED, AppliedStamp, Ended, TransactionalId
+from coordinator.waiting_runs import AT_COMMIT, PLACEMENT, WaitingRun
 from protocol.errors import ErrorCode
-from protocol.limits import TRANSACTION_MEMBERS_MAX, TRANSACTIONAL_IDS_MAX
+from protocol.limits import (
+    TRANSACTION_MEMBERS_MAX,
+    TRANSACTION_WAITING_BYTES_MAX,
+    TRANSACTION_WAITING_RUNS_MAX,
+    TRANSACTIONAL_IDS_MAX,
+)
 from protocol.types import Offset, ProducerEpoch, ProducerId, SessionId, TopicId
 from txn import transaction as events
 from txn.isolation import PartitionTransactions
@@ -297,7 +305,16 @@ def _carry_out(
 def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
     """Put the marker into every partition, and let go of what the groups committed, or make it true."""
     for topic_id, index in held.partitions:
-        partition = state.topics[topic_id].partitions[index]
+        topic = state.topics[topic_id]
+        partition = topic.partitions[index]
+        mark(partition.producers, producer_id=ending.producer_id, epoch=ending.epoch, time_ms=state.time_ms)
+        if is_placed_at_commit(topic, partition, ending.producer_id):
+            runs = partition.waiting.pop(ending.producer_id, [])
+            if not ending.is_commit:
+                release_references(state, [run.object_id for run in runs])
+            _place(partition, runs if ending.is_commit else [])
+            if not ending.is_commit or not runs:
+                continue
         offset = partition.index.append_marker(
             MarkerRow(ending.producer_id, ending.epoch, ending.is_commit, state.time_ms)
         )
@@ -306,7 +323,6 @@ def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
             partition.transactions.end(ending.producer_id, offset, is_commit=ending.is_commit)
             if partition.transactions.is_empty:
                 partition.transactions = None
-        mark(partition.producers, producer_id=ending.producer_id, epoch=ending.epoch, time_ms=state.time_ms)
     for group_id in held.groups:
         group = state.groups.get(group_id)
         if group is not None:
@@ -314,3 +330,55 @@ def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
     held.partitions.clear()
     held.groups.clear()
     held.started_ms = NOT_STARTED
+    held.waiting_runs = held.waiting_bytes = 0
+
+
+def is_placed_at_commit(topic: TopicState, partition: PartitionState, producer_id: ProducerId) -> bool:
+    """Whether what the producer's open transaction writes to the partition has no offsets before it commits."""
+    if producer_id in partition.waiting:
+        return True
+    if partition.transactions is not None and producer_id in partition.transactions.open:
+        return False
+    return topic.configs.get(PLACEMENT) == AT_COMMIT
+
+
+def wait_for_commit(state: ClusterState, partition: PartitionState, producer_id: ProducerId, run: WaitingRun) -> bool:
+    """Keep a batch until its transaction is decided; returns whether it is a run of its own, one more reference."""
+    held = state.transactional_ids[state.producers_of_transactions[producer_id]]
+    held.waiting_bytes += run.byte_count
+    runs = partition.waiting.setdefault(producer_id, [])
+    last = runs[-1] if runs else None
+    if last is not None and (last.object_id, last.byte_end) == (run.object_id, run.byte_first):
+        runs[-1] = last._replace(
+            byte_count=last.byte_count + run.byte_count,
+            record_count=last.record_count + run.record_count,
+            max_timestamp=max(last.max_timestamp, run.max_timestamp),
+        )
+        return False
+    runs.append(run)
+    held.waiting_runs += 1
+    return True
+
+
+def has_room_to_wait(state: ClusterState, producer_id: ProducerId, byte_count: int) -> bool:
+    """Whether the producer's open transaction may have one more run of so many bytes wait for its commit."""
+    held = state.transactional_ids[state.producers_of_transactions[producer_id]]
+    is_room = held.waiting_runs < TRANSACTION_WAITING_RUNS_MAX
+    return is_room and held.waiting_bytes + byte_count <= TRANSACTION_WAITING_BYTES_MAX
+
+
+def release_waiting(state: ClusterState, partitions: Iterable[PartitionState]) -> None:
+    """The partitions are deleted, and what waited there with them."""
+    for partition in partitions:
+        for runs in partition.waiting.values():
+            release_references(state, [run.object_id for run in runs])
+
+
+def _place(partition: PartitionState, runs: Iterable[WaitingRun]) -> None:
+    """Give the runs the next offsets, in the order in which they were written."""
+    for run in runs:
+        offset_end = Offset(partition.log_end + run.record_count)
+        partition.index.append(
+            offset_end, run.object_id, run.byte_first, run.byte_count, run.max_timestamp, run.append_time_ms
+        )
+        partition.log_end = offset_end

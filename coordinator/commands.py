@@ -339,8 +339,9 @@ class ProducerIdsAllocated:
 class ChunksCommitted:
     """Per batch of the command, in its order: its error, and its base offset (-1 with an error).
 
-    A duplicate has no error and its first copy's offset. `append_time_ms` per chunk is -1 unless the topic's timestamp
-    type is LogAppendTime (safety rule S14); `log_start` per chunk is the partition's first offset.
+    A duplicate has no error and its first copy's offset. What is placed at its transaction's commit has no error and
+    -1, and so have its duplicates. `append_time_ms` per chunk is -1 unless the topic's timestamp type is LogAppendTime
+    (safety rule S14); `log_start` per chunk is the partition's first offset.
     """
 
     error_codes: Sequence[int]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from coordinator.admin_wire import quota_entity
-from coordinator.chunk_index import NO_OBJECT
+from coordinator.chunk_index import NO_OBJECT, OFFSET_FIRST
 from coordinator.groups import ClassicGroup, GroupState, vacant_of
 from coordinator.log import LedgerCorrupt
 from coordinator.state import ClusterState, PartitionState, TopicState
@@ -103,7 +103,7 @@ def _index(partition: PartitionState) -> Iterator[str]:
 def _producer(state: ClusterState, partition: PartitionState, producer: ProducerState) -> Iterator[str]:
     if len(producer.recent) > BATCHES_REMEMBERED:
         yield f"remembers {len(producer.recent)} batches"
-    offsets = [batch.base_offset for batch in producer.recent]
+    offsets = [batch.base_offset for batch in producer.recent if batch.base_offset >= OFFSET_FIRST]
     if offsets != sorted(set(offsets)) or (offsets and offsets[-1] >= partition.log_end):
         yield f"remembers batches at {offsets}"
     for batch in producer.recent:
@@ -122,6 +122,13 @@ def _objects(state: ClusterState) -> Iterator[str]:
         for partition in topic.partitions
         for object_id in partition.index.object_ids
         if object_id != NO_OBJECT
+    )
+    references.update(
+        run.object_id
+        for topic in state.topics.values()
+        for partition in topic.partitions
+        for runs in partition.waiting.values()
+        for run in runs
     )
     counted = {int(object_id): found.references for object_id, found in state.objects.items()}
     if dict(references) != counted:
@@ -164,6 +171,8 @@ def _group(state: ClusterState, group_id: str, group: GroupState) -> Iterator[st
                 yield f"has an offset of {topic_id.hex()}-{partition}, which is not there"
             if found.commit_ms > state.time_ms:
                 yield f"committed {topic_id.hex()}-{partition} in the future"
+            if found.number > group.commits_count:
+                yield f"committed {topic_id.hex()}-{partition} as number {found.number} of {group.commits_count}"
     if isinstance(group.value, ClassicGroup):
         yield from _generation(group.value)
 

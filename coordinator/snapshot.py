@@ -40,6 +40,7 @@ from coordinator.state import (
 )
 from coordinator.topic_names import shape
 from coordinator.transaction_wire import WireTransactionalId, transactional_id_to_wire
+from coordinator.waiting_runs import WaitingRun
 from protocol.types import (
     Milliseconds,
     ObjectId,
@@ -88,6 +89,8 @@ class _Partition(Struct, array_like=True):
     """Producer id and first offset of each, the lowest offset first."""
     transactions_aborted: list[memoryview] = []
     """The columns of `txn.isolation`."""
+    waiting: list[tuple[int, list[tuple[int, int, int, int, int, int]]]] = []
+    """By producer id, the fields of each `WaitingRun`."""
 
 
 class _Topic(Struct, array_like=True):
@@ -325,6 +328,9 @@ def _from_partition(partition: PartitionState) -> _Partition:
         transactions_aborted=[memoryview(column) for column in transactions.columns()]
         if transactions.aborted_count
         else [],
+        waiting=[
+            (producer_id, [tuple(run) for run in runs]) for producer_id, runs in sorted(partition.waiting.items())
+        ],
     )
 
 
@@ -436,6 +442,19 @@ def _to_partition(wire: _Partition) -> PartitionState:
         },
         unknown_producers_below=ProducerId(wire.unknown_producers_below),
         transactions=_to_transactions(wire),
+        waiting={ProducerId(producer_id): list(map(_to_run, runs)) for producer_id, runs in wire.waiting},
+    )
+
+
+def _to_run(wire: tuple[int, int, int, int, int, int]) -> WaitingRun:
+    object_id, byte_first, byte_count, record_count, max_timestamp, append_time_ms = wire
+    return WaitingRun(
+        ObjectId(object_id),
+        byte_first,
+        byte_count,
+        record_count,
+        Milliseconds(max_timestamp),
+        Milliseconds(append_time_ms),
     )
 
 

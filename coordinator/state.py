@@ -11,6 +11,7 @@ from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.commands import RULES_VERSION, Endpoint
 from coordinator.groups import GroupState
 from coordinator.transactions import TransactionalId, TransactionCounts
+from coordinator.waiting_runs import WaitingRun
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
 from storage.refs import ObjectKind
 from txn.isolation import PartitionTransactions
@@ -56,6 +57,9 @@ class PartitionState:
     """Producers with a lower id may have had state here that was dropped (safety rule S8)."""
     transactions: PartitionTransactions | None = None
     """Those that are open here, and those that were aborted; None where there are none, as almost everywhere."""
+
+    waiting: dict[ProducerId, list[WaitingRun]] = field(default_factory=dict[ProducerId, list[WaitingRun]])
+    """What open transactions wrote that is placed at their commit, in its order; no empty list."""
 
     @property
     def last_stable(self) -> Offset:

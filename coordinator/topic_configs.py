@@ -21,6 +21,7 @@ from coordinator.config_types import (
     shorten,
     table,
 )
+from coordinator.waiting_runs import AT_COMMIT, AT_PRODUCE, PLACEMENT
 from protocol.limits import CONFIG_VALUE_CHARS_MAX, CONFIGS_BYTES_MAX
 
 __all__ = [
@@ -161,6 +162,15 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "How long the table keeps records that the log dropped or still has; -1 for ever, -2 as long as the log.",
         effect=_HONOURED,
         low=AS_THE_LOG,
+    ),
+    ConfigSpec(
+        PLACEMENT,
+        _STRING,
+        AT_PRODUCE,
+        "When records of a transaction get their offsets: as they are produced, as in Kafka, or all together when it "
+        "commits, so that nobody ever sees an open or an aborted one; Produce then answers the offset -1.",
+        effect=_HONOURED,
+        choices=(AT_PRODUCE, AT_COMMIT),
     ),
     ConfigSpec("preallocate", _BOOLEAN, "false", "Whether Kafka reserves a segment's file beforehand."),
     ConfigSpec("remote.log.copy.disable", _BOOLEAN, "false", "Whether Kafka's tiered storage stops copying."),

@@ -50,6 +50,10 @@ def _transactional_id(state: ClusterState, held: TransactionalId) -> Iterator[st
 
 
 def _partition(state: ClusterState, key: TransactionPartition, partition: PartitionState) -> Iterator[str]:
+    for producer_id, runs in partition.waiting.items():
+        held = _ongoing(state, producer_id)
+        if not runs or held is None or key not in held.partitions:
+            yield f"{len(runs)} runs of producer {producer_id} wait for the commit of no transaction"
     transactions = partition.transactions
     if transactions is None:
         return

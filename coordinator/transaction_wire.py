@@ -249,6 +249,8 @@ class WireTransactionalId(Struct, array_like=True):
     groups: list[str]
     stamp: WireAppliedStamp | None
     offset_stamps: list[tuple[str, WireAppliedStamp]]
+    waiting_runs: int = 0
+    waiting_bytes: int = 0
 
     def value(self) -> TransactionalId:
         return TransactionalId(
@@ -266,6 +268,8 @@ class WireTransactionalId(Struct, array_like=True):
             started_ms=Milliseconds(self.started_ms),
             partitions=dict.fromkeys(map(_partition, self.partitions)),
             groups=dict.fromkeys(self.groups),
+            waiting_runs=self.waiting_runs,
+            waiting_bytes=self.waiting_bytes,
             stamp=None if self.stamp is None else _applied_stamp(self.stamp),
             offset_stamps={group_id: _applied_stamp(stamp) for group_id, stamp in self.offset_stamps},
         )
@@ -289,6 +293,8 @@ def transactional_id_to_wire(transactional_id: str, held: TransactionalId) -> Wi
         groups=list(held.groups),
         stamp=held.stamp,
         offset_stamps=sorted(held.offset_stamps.items()),
+        waiting_runs=held.waiting_runs,
+        waiting_bytes=held.waiting_bytes,
     )
 
 

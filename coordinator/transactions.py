@@ -62,6 +62,9 @@ class TransactionalId:
     """Of the open transaction, in the order in which they were added; empty while none is open."""
     groups: dict[str, None] = field(default_factory=dict[str, None])
     """Groups that may have pending offsets of the open transaction."""
+    waiting_runs: int = 0
+    """Of the open transaction, in all its partitions (`coordinator.waiting_runs`); so are `waiting_bytes`."""
+    waiting_bytes: int = 0
     stamp: AppliedStamp | None = None
     """Of the newest connection that acted on V1's behalf since the producer was initialised (S7)."""
     offset_stamps: dict[str, AppliedStamp] = field(default_factory=dict[str, AppliedStamp])

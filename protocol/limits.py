@@ -122,6 +122,8 @@ LEDGER_WAIT_SECONDS_MAX = 30.0
 """How long a request that names no time of its own waits for its command to be applied."""
 BARRIER_SECONDS_MAX = 10.0
 """How long a barrier waits for the ledger's answer (safety rule S4)."""
+STAMP_SECONDS_MAX = 1.0
+"""How long after its connection was accepted a stamp may be known, and a request may wait for it (safety rule S7)."""
 LEDGER_LOAD_ATTEMPTS_MAX = 5
 """How often a start looks up the snapshot again because it went away meanwhile (safety rule S9)."""
 SNAPSHOT_ENTRIES_INTERVAL = 4_000
@@ -245,8 +247,14 @@ QUOTA_NAME_CHARS_MAX = 1_000
 TRANSACTIONAL_IDS_MAX = 200_000
 """Transactional ids of a cluster that were used within `transactional.id.expiration.ms`."""
 TRANSACTIONAL_ID_CHARS_MAX = 1_000
+TRANSACTION_LOOK_SECONDS = 1.0
+"""How often the agent that keeps house notes which transactions are open."""
 TRANSACTION_MEMBERS_MAX = 20_000
 """Partitions and groups of one transaction: its end, which holds up every agent, takes some microseconds for each."""
+TRANSACTION_WAITING_RUNS_MAX = 20_000
+"""Runs of batches of one transaction that are placed at its commit; an agent's intake makes one of each partition."""
+TRANSACTION_WAITING_BYTES_MAX = 1024 * MIB
+"""Their bytes: they stay in the bucket until the transaction is decided."""
 
 # Groups.
 GROUPS_MAX = 100_000

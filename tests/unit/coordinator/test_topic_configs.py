@@ -14,11 +14,12 @@ from coordinator.topic_configs import (
     validate_topic_config,
     validate_topic_configs,
 )
+from coordinator.waiting_runs import PLACEMENT
 from protocol.limits import CONFIG_VALUE_CHARS_MAX, CONFIGS_BYTES_MAX
 
 
 def test_every_topic_config_of_kafka_is_known() -> None:
-    assert len(TOPIC_CONFIGS.keys() - {TABLE_RETENTION}) == 33
+    assert len(TOPIC_CONFIGS.keys() - {TABLE_RETENTION, PLACEMENT}) == 33
     assert list(TOPIC_CONFIGS) == sorted(TOPIC_CONFIGS)
 
 

@@ -84,6 +84,10 @@ def open_beyond_the_log(state: ClusterState) -> None:
     transactions(state).open[ProducerId(0)] = Offset(9)
 
 
+def runs_of_nobody(state: ClusterState) -> None:
+    state.topics[TOPIC].partitions[0].waiting[OTHER] = []
+
+
 def waits_for_nobody(state: ClusterState) -> None:
     state.groups["g"].pending[OTHER] = state.groups["g"].pending[ProducerId(0)]
 
@@ -114,6 +118,7 @@ def no_partition_waits(state: ClusterState) -> None:
         (open_by_nobody, "producer 5 has a transaction open that is none"),
         (open_elsewhere, "producer 0 has a transaction open that is none"),
         (open_beyond_the_log, "is open from offset 9 on"),
+        (runs_of_nobody, "0 runs of producer 5 wait for the commit of no transaction"),
         (waits_for_nobody, "offsets wait for producer 5"),
         (group_not_added, "offsets wait for producer 0"),
         (nothing_waits, "nothing waits for producer 0"),

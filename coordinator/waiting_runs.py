@@ -1,0 +1,32 @@
+"""Batches of open transactions in topics that are placed at commit: durable, and without offsets until then.
+
+Rule: values only; pure. Such a topic says `penstock.transaction.placement=commit`. What a transaction writes to one of
+its partitions is placed where it commits, one run behind the other and the marker behind them, and dropped where it
+aborts: nobody ever sees an open or an aborted record there, and no consumer waits for one. What holds for a partition
+in a transaction is fixed with its first batch, whatever the topic is altered to meanwhile.
+"""
+
+from typing import Final, NamedTuple
+
+from protocol.types import Milliseconds, ObjectId
+
+PLACEMENT: Final = "penstock.transaction.placement"
+AT_PRODUCE: Final = "produce"
+AT_COMMIT: Final = "commit"
+
+
+class WaitingRun(NamedTuple):
+    """Batches of one transaction that lie back to back in one object. The object counts one reference to it (S6)."""
+
+    object_id: ObjectId
+    byte_first: int
+    byte_count: int
+    record_count: int
+    max_timestamp: Milliseconds
+    append_time_ms: Milliseconds
+    """-1 unless the broker stamps the records (safety rule S14)."""
+
+    @property
+    def byte_end(self) -> int:
+        """Where the next batch lies, if it follows."""
+        return self.byte_first + self.byte_count
