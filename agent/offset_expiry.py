@@ -122,7 +122,7 @@ class OffsetExpiry:
         bare: dict[str, tuple[int, int]] = {}
         for group_id, group in list(self._metadata.state.groups.items()):
             offsets_count = count_offsets([group])
-            if not offsets_count and not group.has_members:
+            if not offsets_count and not group.pending and not group.has_members:
                 bare[group_id] = group.claim_epoch, group.version
             is_aged = now_ms is not None and self._is_due(group, now_ms)
             if is_aged or (group_id in bare and bare[group_id] == self._bare.get(group_id)):

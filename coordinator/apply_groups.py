@@ -171,21 +171,27 @@ def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOf
             error_codes.append(int(ErrorCode.unknown_topic_or_partition))
         else:
             state.vacant_groups.pop(group.group_id, None)
+            group.commits_count += 1
+            kept_ms = None if retention_ms < 0 else retention_ms
             group.offsets.setdefault(topic.topic_id, {})[PartitionIndex(index)] = CommittedOffset(
-                Offset(offset), leader_epoch, note, now_ms, None if retention_ms < 0 else retention_ms
+                Offset(offset), leader_epoch, note, now_ms, kept_ms, group.commits_count
             )
             error_codes.append(NO_ERROR)
     return OffsetsCommitted(error_codes=error_codes)
 
 
 def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOffsets) -> Outcome:
-    """Forget committed offsets of a group."""
+    """Forget committed offsets of a group, those too that would become true with open transactions, as in Kafka."""
     group = claimed(state, session_id, command.group_id, command.claim_epoch)
     if isinstance(group, Refused):
         return group
-    had_offsets = bool(group.offsets)
+    had_offsets = bool(group.offsets or group.pending)
     for topic_id, partition in command.partitions:
-        _drop(group, topic_id, partition)
+        _drop(group.offsets, topic_id, partition)
+        for producer_id, pending in list(group.pending.items()):
+            _drop(pending, topic_id, partition)
+            if not pending:
+                del group.pending[producer_id]
     if had_offsets:
         _stay(state, group)
     return Done()
@@ -221,7 +227,7 @@ def expire_offsets(state: ClusterState, command: ExpireOffsets) -> Outcome:
         _stamp_untimed(group, now_ms)
         names = {topic_id: state.topics[topic_id].name for topic_id in group.offsets if topic_id in state.topics}
         for topic_id, partition in due_offsets(group, names, now_ms, command.retention_ms):
-            _drop(group, topic_id, partition)
+            _drop(group.offsets, topic_id, partition)
         if not group.offsets and not group.pending and not group.has_members:
             _forget(state, group_id)
     return Done()
@@ -233,13 +239,7 @@ def _stamp_untimed(group: GroupState, now_ms: Milliseconds) -> None:
     for partitions in group.offsets.values():
         for partition, found in partitions.items():
             if found.commit_ms == NO_TIME:
-                partitions[partition] = CommittedOffset(
-                    offset=found.offset,
-                    leader_epoch=found.leader_epoch,
-                    metadata=found.metadata,
-                    commit_ms=now_ms,
-                    retention_ms=found.retention_ms,
-                )
+                partitions[partition] = found._replace(commit_ms=now_ms)
 
 
 def forget_topic(state: ClusterState, topic_id: TopicId) -> None:
@@ -256,7 +256,11 @@ def forget_topic(state: ClusterState, topic_id: TopicId) -> None:
 
 
 def end_pending_offsets(state: ClusterState, group: GroupState, ending: Ending) -> None:
-    """A transaction ended: what it committed for the group becomes true, as of now, or is forgotten."""
+    """A transaction ended: what it committed for the group becomes true, as of now, or is forgotten.
+
+    What was committed after that, outside of it or in a transaction that ended before, stays as it is.
+    Source: org.apache.kafka.coordinator.group.OffsetMetadataManager.replayEndTransactionMarker (Kafka 4.3).
+    """
     pending = group.pending.pop(ending.producer_id, None)
     if pending is None:
         return
@@ -264,16 +268,20 @@ def end_pending_offsets(state: ClusterState, group: GroupState, ending: Ending) 
         for topic_id, partitions in pending.items():
             committed = group.offsets.setdefault(topic_id, {})
             for partition, found in partitions.items():
-                committed[partition] = found._replace(commit_ms=now_ms_told(state))
+                before = committed.get(partition)
+                if before is None or before.number < found.number:
+                    committed[partition] = found._replace(commit_ms=now_ms_told(state))
     _stay(state, group)
 
 
-def _drop(group: GroupState, topic_id: TopicId, partition: PartitionIndex) -> None:
-    partitions = group.offsets.get(topic_id)
+def _drop(
+    offsets: dict[TopicId, dict[PartitionIndex, CommittedOffset]], topic_id: TopicId, partition: PartitionIndex
+) -> None:
+    partitions = offsets.get(topic_id)
     if partitions is not None:
         partitions.pop(partition, None)
         if not partitions:
-            del group.offsets[topic_id]
+            del offsets[topic_id]
 
 
 def claimed(

@@ -64,7 +64,10 @@ def _keep(state: ClusterState, group: GroupState, command: CommitTransactionalOf
             error_codes.append(int(ErrorCode.unknown_topic_or_partition))
             continue
         pending = group.pending.setdefault(command.producer_id, {}).setdefault(topic.topic_id, {})
-        pending[PartitionIndex(index)] = CommittedOffset(Offset(offset), leader_epoch, note, now_ms)
+        group.commits_count += 1
+        pending[PartitionIndex(index)] = CommittedOffset(
+            Offset(offset), leader_epoch, note, now_ms, number=group.commits_count
+        )
         error_codes.append(NO_ERROR)
     if group.pending:
         state.vacant_groups.pop(group.group_id, None)

@@ -239,6 +239,7 @@ class WireOffset(Struct, array_like=True):
     metadata: str
     commit_ms: Timestamp
     retention_ms: Natural | None
+    number: Natural = 0
 
 
 class WireGroup(Struct, array_like=True):
@@ -253,6 +254,7 @@ class WireGroup(Struct, array_like=True):
     offsets: list[tuple[Uuid, list[WireOffset]]]
     empty_since_ms: Timestamp | None
     pending: list[tuple[Natural, list[tuple[Uuid, list[WireOffset]]]]] = []
+    commits_count: Natural = 0
 
     def group(self) -> GroupState:
         value: ClassicGroup | ConsumerGroup | None = None
@@ -269,6 +271,7 @@ class WireGroup(Struct, array_like=True):
             offsets=_to_offsets(self.offsets),
             pending={ProducerId(producer_id): _to_offsets(offsets) for producer_id, offsets in self.pending},
             empty_since_ms=None if self.empty_since_ms is None else Milliseconds(self.empty_since_ms),
+            commits_count=self.commits_count,
         )
 
 
@@ -289,6 +292,7 @@ def group_to_wire(group: GroupState) -> WireGroup:
         offsets=_offsets_to_wire(group.offsets),
         empty_since_ms=group.empty_since_ms,
         pending=[(producer_id, _offsets_to_wire(offsets)) for producer_id, offsets in sorted(group.pending.items())],
+        commits_count=group.commits_count,
     )
 
 
@@ -310,7 +314,15 @@ def _to_offsets(
 
 
 def _offset_to_wire(partition: PartitionIndex, found: CommittedOffset) -> WireOffset:
-    return WireOffset(partition, found.offset, found.leader_epoch, found.metadata, found.commit_ms, found.retention_ms)
+    return WireOffset(
+        partition,
+        found.offset,
+        found.leader_epoch,
+        found.metadata,
+        found.commit_ms,
+        found.retention_ms,
+        found.number,
+    )
 
 
 def _to_offset(row: WireOffset) -> CommittedOffset:
@@ -320,4 +332,5 @@ def _to_offset(row: WireOffset) -> CommittedOffset:
         metadata=row.metadata,
         commit_ms=Milliseconds(row.commit_ms),
         retention_ms=row.retention_ms,
+        number=row.number,
     )

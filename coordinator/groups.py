@@ -63,6 +63,8 @@ class CommittedOffset(NamedTuple):
     commit_ms: Milliseconds
     retention_ms: int | None = None
     """How long it is kept, where its commit says so itself (OffsetCommit 2 to 4)."""
+    number: int = 0
+    """Which of the group's commits it is, counted from 1 on: the newest of them counts, in or out of transactions."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,11 +88,22 @@ class GroupState:
     """What becomes true with the open transaction of a producer, by producer (KIP-98). No empty mapping in it."""
     empty_since_ms: Milliseconds | None = None
     """Since when `value` has had no members; None where it has some, or where there is no value."""
+    commits_count: int = 0
+    """Offsets committed so far, pending ones too; at least the `number` of each."""
 
     @property
     def is_vacant(self) -> bool:
         """Nothing but a claim, and never more: to clients there is no such group."""
         return self.value is None and not self.offsets and not self.pending
+
+    def pending_partitions(self) -> frozenset[tuple[TopicId, PartitionIndex]]:
+        """Partitions whose offset may be another one soon: a transaction that commits one is open (KIP-447)."""
+        return frozenset(
+            (topic_id, partition)
+            for pending in self.pending.values()
+            for topic_id, partitions in pending.items()
+            for partition in partitions
+        )
 
     @property
     def has_members(self) -> bool:

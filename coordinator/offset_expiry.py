@@ -5,6 +5,7 @@ Rule: pure; the time is given. An offset that says itself how long it is kept go
 - where nobody ever joined, and in a consumer group (KIP-848): the offset's own commit;
 - in a classic group of consumers whose assignment is complete: likewise;
 - in any other group with members nothing goes, nor does what is committed for a topic that a member subscribes to.
+An offset that an open transaction may replace stays until that has ended.
 Source: org.apache.kafka.coordinator.group.OffsetExpirationConditionImpl, OffsetMetadataManager.cleanupExpiredOffsets,
 classic.ClassicGroup.offsetExpirationCondition, computeSubscribedTopics (Kafka 4.3; KIP-211, KIP-496).
 """
@@ -33,6 +34,9 @@ def due_offsets(
         for partition, found in partitions.items()
         if _is_aged(found, _kept_since_ms(group, found), now_ms, retention_ms)
     ]
+    if aged and group.pending:
+        pending = group.pending_partitions()
+        aged = [each for each in aged if each not in pending]
     if not aged or not group.has_members:
         return aged
     subscribed = subscribed_topics(group.value)

@@ -3,11 +3,13 @@
 Rule: every helper gives one command, or applies one and says what came of it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from coordinator.commands import Command, Outcome
 from coordinator.transaction_commands import (
     AddToTransaction,
+    CommitTransactionalOffsets,
     EndTransaction,
     InitTransactionalProducer,
     Stamp,
@@ -68,6 +70,34 @@ def end(
         version=version,
         is_commit=is_commit,
         stamp=made_stamp(stamp),
+    )
+
+
+def pending(
+    *values: int,
+    epoch: int = 0,
+    producer: int = 0,
+    version: TransactionVersion = V2,
+    stamp: tuple[int, int] | None = None,
+    metadata: Sequence[str] = (),
+    group_id: str = "g",
+    claim_epoch: int = 1,
+) -> CommitTransactionalOffsets:
+    """An offset for each partition of the topic, from the first one on."""
+    return CommitTransactionalOffsets(
+        group_id=group_id,
+        claim_epoch=claim_epoch,
+        transactional_id=ID,
+        producer_id=ProducerId(producer),
+        epoch=ProducerEpoch(epoch),
+        version=version,
+        stamp=made_stamp(stamp),
+        topic_ids=(TOPIC,),
+        topic=[0] * len(values),
+        partition=list(range(len(values))),
+        offset=list(values),
+        leader_epoch=[-1] * len(values),
+        metadata=tuple(metadata),
     )
 
 

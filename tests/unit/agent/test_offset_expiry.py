@@ -9,6 +9,7 @@ import pytest
 from agent.offset_expiry import OffsetExpiry
 from coordinator.group_commands import ClaimGroups, CommitOffsets, GroupsClaimed, WriteClassicGroup
 from coordinator.groups import ClassicGroup
+from coordinator.transaction_commands import TransactionalOffsetsPending
 from protocol.limits import (
     EXPIRING_GROUPS_PER_ENTRY_MAX,
     OFFSETS_PER_COMMIT_ENTRY_MAX,
@@ -18,6 +19,7 @@ from protocol.limits import (
 from protocol.types import Milliseconds
 from tests.made_commands import TOPIC, create
 from tests.made_groups import generation, member
+from tests.made_transactions import begin, pending
 from tests.unit.agent.ledger_parts import BEGAN_MS, Parts, running_parts
 
 RETENTION_S = 60
@@ -183,6 +185,21 @@ async def test_nothing_is_written_while_nothing_is_due() -> None:
         head = await parts.ledger.head()
         assert await expiry(parts).expire() == 0
         assert await parts.ledger.head() == head
+
+
+async def test_nothing_is_written_for_a_group_whose_offsets_wait_for_a_transaction() -> None:
+    async with cluster() as parts:
+        epochs = await claim(parts, "g")
+        await parts.writer.submit(begin())
+        outcome = await parts.writer.submit(pending(5, claim_epoch=epochs["g"]))
+        assert isinstance(outcome, TransactionalOffsetsPending)
+        assert list(outcome.error_codes) == [0]
+        look = expiry(parts)
+        parts.clock.seconds += 2 * RETENTION_S
+        for _ in range(3):
+            before = parts.metadata.state.position
+            assert await look.expire() == 0
+            assert parts.metadata.state.position == before
 
 
 async def test_s2_an_unchecked_clock_lets_nothing_go() -> None:

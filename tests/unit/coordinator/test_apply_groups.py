@@ -244,7 +244,7 @@ class TestOffsets:
         groups.claim("g")
         assert [groups.commit(5), groups.commit(3, time_ms=HOUR_MS + 7)] == [0, 0]
         assert groups.committed() == CommittedOffset(
-            offset=Offset(3), leader_epoch=-1, metadata="text", commit_ms=Milliseconds(HOUR_MS + 7)
+            offset=Offset(3), leader_epoch=-1, metadata="text", commit_ms=Milliseconds(HOUR_MS + 7), number=2
         )
 
     def test_a_partition_that_is_not_there_is_its_rows_error(self, groups: Groups) -> None:

@@ -1,51 +1,33 @@
 """Offsets that a group commits in a transaction: true with it, gone with it, and never half."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from coordinator.commands import DeleteTopic, Refused
-from coordinator.group_commands import ClaimGroups, DeleteGroup, ExpireOffsets
+from coordinator.commands import DeleteTopic, Done, Refused
+from coordinator.group_commands import (
+    ClaimGroups,
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    GroupCommand,
+    WriteClassicGroup,
+    WriteConsumerGroup,
+)
 from coordinator.groups import GroupState
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.transaction_commands import CommitTransactionalOffsets, TransactionalOffsetsPending
 from protocol.errors import ErrorCode
-from protocol.types import Milliseconds, ProducerEpoch, ProducerId
-from tests.made_commands import TOPIC, Cluster, start
-from tests.made_groups import offsets
-from tests.made_transactions import ID, V1, V2, add, begin, decided, end, made_stamp
-from txn.transaction import TransactionVersion
+from protocol.types import Milliseconds, PartitionIndex
+from tests.made_commands import TOPIC, Cluster, create, start
+from tests.made_groups import GENERATION, JOINED, offsets
+from tests.made_transactions import V1, add, begin, decided, end, pending
 
 
-def pending(
-    *values: int,
-    epoch: int = 0,
-    producer: int = 0,
-    version: TransactionVersion = V2,
-    stamp: tuple[int, int] | None = None,
-    metadata: Sequence[str] = (),
-) -> CommitTransactionalOffsets:
-    """An offset for each partition of the topic, from the first one on."""
-    return CommitTransactionalOffsets(
-        group_id="g",
-        claim_epoch=1,
-        transactional_id=ID,
-        producer_id=ProducerId(producer),
-        epoch=ProducerEpoch(epoch),
-        version=version,
-        stamp=made_stamp(stamp),
-        topic_ids=(TOPIC,),
-        topic=[0] * len(values),
-        partition=list(range(len(values))),
-        offset=list(values),
-        leader_epoch=[-1] * len(values),
-        metadata=tuple(metadata),
-    )
-
-
-def started() -> Cluster:
-    cluster = Cluster.started()
+def started(*, partitions: int = 1) -> Cluster:
+    cluster = Cluster()
+    cluster.do(start())
+    cluster.do(create(partitions=partitions))
     cluster.do(ClaimGroups(group_ids=("g",)))
     decided(cluster, begin())
     return cluster
@@ -60,6 +42,10 @@ def told(cluster: Cluster, command: CommitTransactionalOffsets, *, session: int 
 
 def group(cluster: Cluster) -> GroupState:
     return cluster.state.groups["g"]
+
+
+def forget(partition: int) -> DeleteOffsets:
+    return DeleteOffsets(group_id="g", claim_epoch=1, partitions=((TOPIC, PartitionIndex(partition)),))
 
 
 def committed(cluster: Cluster) -> list[int]:
@@ -106,6 +92,87 @@ class TestV2:
         assert group(cluster).pending == {}
         assert told(cluster, pending(5)) == [ErrorCode.unknown_topic_or_partition]
         assert decided(cluster, end()).error_code is ErrorCode.none
+
+
+class TestTheNewestCommitCounts:
+    """However transactions end: as in Kafka, where its place in the log decides."""
+
+    @pytest.mark.parametrize("is_commit", [True, False])
+    def test_one_outside_overtakes_those_that_are_pending(self, is_commit: bool) -> None:
+        cluster = started(partitions=2)
+        told(cluster, pending(5, 6))
+        cluster.do(offsets(("g", 1), 9))
+        assert group(cluster).pending_partitions() == {(TOPIC, 0), (TOPIC, 1)}
+        decided(cluster, end(is_commit=is_commit))
+        assert committed(cluster) == ([9, 6] if is_commit else [9])
+
+    @pytest.mark.parametrize("is_first_ended_first", [True, False])
+    def test_of_two_transactions_the_later_ones_stands(self, is_first_ended_first: bool) -> None:
+        cluster = started()
+        decided(cluster, begin(transactional_id="other"))
+        told(cluster, pending(5))
+        told(cluster, replace(pending(7, producer=1), transactional_id="other"))
+        ends = [end(), end(producer=1, transactional_id="other")]
+        for each in ends if is_first_ended_first else reversed(ends):
+            decided(cluster, each)
+        assert committed(cluster) == [7]
+
+    def test_a_snapshot_remembers_which_was_the_newest(self) -> None:
+        cluster = started()
+        told(cluster, pending(5))
+        cluster.do(offsets(("g", 1), 9))
+        cluster.state = decode_snapshot(encode_snapshot(cluster.state))
+        decided(cluster, end())
+        assert committed(cluster) == [9]
+
+
+class TestWhatIsDeleted:
+    def test_is_deleted_from_open_transactions_too(self) -> None:
+        cluster = started(partitions=2)
+        cluster.do(offsets(("g", 1), 2))
+        told(cluster, pending(5, 6))
+        cluster.do(forget(0))
+        assert (committed(cluster), group(cluster).pending_partitions()) == ([], {(TOPIC, 1)})
+        cluster.do(forget(1))
+        assert group(cluster).pending == {}
+        assert not group(cluster).is_vacant
+        decided(cluster, end())
+        assert committed(cluster) == []
+
+    def test_what_is_committed_after_that_is_true(self) -> None:
+        cluster = started()
+        told(cluster, pending(5))
+        cluster.do(forget(0))
+        told(cluster, pending(6))
+        decided(cluster, end())
+        assert committed(cluster) == [6]
+
+    def test_what_an_open_transaction_may_replace_does_not_expire(self) -> None:
+        cluster = started()
+        cluster.do(offsets(("g", 1), 2))
+        expire = ExpireOffsets(now_ms=Milliseconds(1 << 40), retention_ms=0, group_ids=("g",))
+        told(cluster, pending(5))
+        cluster.do(expire)
+        assert committed(cluster) == [2]
+        decided(cluster, end(is_commit=False))
+        cluster.do(expire)
+        assert "g" not in cluster.state.groups
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        WriteClassicGroup(group_id="g", claim_epoch=1, version=0, group=GENERATION),
+        WriteConsumerGroup(group_id="g", claim_epoch=1, version=0, change=JOINED),
+    ],
+)
+def test_pending_offsets_stay_where_the_group_changes_its_kind(change: GroupCommand) -> None:
+    cluster = started()
+    told(cluster, pending(5))
+    assert cluster.do(change) == Done()
+    assert group(cluster).pending_partitions() == {(TOPIC, 0)}
+    decided(cluster, end())
+    assert committed(cluster) == [5]
 
 
 class TestV1:

@@ -5,7 +5,7 @@ import pytest
 from coordinator.consumer_group_values import ConsumerGroup, ConsumerMember
 from coordinator.groups import ClassicGroup, ClassicMember, CommittedOffset, GroupState
 from coordinator.offset_expiry import due_offsets, subscribed_topics
-from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId, TopicId
+from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId, SessionId, TopicId
 
 T = TopicId(bytes(15) + b"\1")
 U = TopicId(bytes(15) + b"\2")
@@ -159,3 +159,9 @@ class TestSubscriptions:
             is_synced=True,
         )
         assert subscribed_topics(unknown) is None
+
+
+def test_what_an_open_transaction_may_replace_is_kept() -> None:
+    found = group(None, committed(0), committed(0))
+    found.pending = {ProducerId(7): {T: {PartitionIndex(0): committed(0)}}}
+    assert due_offsets(found, NAMES, Milliseconds(RETENTION_MS), RETENTION_MS) == [U_0]
