@@ -57,9 +57,7 @@ def lost_writes(evidence: Evidence, orders: Mapping[str, VersionOrder]) -> Itera
         for index, value in order.placed():
             firsts.setdefault(value, index)
             lasts[value] = index
-        bounding = max((value for value in readers if value in firsts), key=firsts.__getitem__, default=None)
-        if bounding is None:
-            continue
+        bounding = max(readers, key=firsts.__getitem__)
         bound, reader = firsts[bounding], readers[bounding]
         for value, index in lasts.items():
             writer = evidence.writers.get(key, {}).get(value)

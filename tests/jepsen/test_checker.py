@@ -97,6 +97,11 @@ def test_errors_come_before_what_is_allowed_and_the_shortest_cycle_first() -> No
     assert lengths == sorted(lengths)
 
 
+def test_what_is_allowed_comes_last_whatever_its_kind() -> None:
+    made = Made().did(0, sent(1, 5), sent(2, 7)).did(1, sent(3, 6)).did(1, sent(4, 4))
+    assert list(check(made.history(), Options(ww_deps=False)).found) == ["unseen", "nonmonotonic-send", "int-send-skip"]
+
+
 def test_of_many_anomalies_the_farthest_are_kept() -> None:
     made = Made()
     for value in range(100):

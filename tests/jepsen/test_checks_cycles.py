@@ -143,6 +143,15 @@ class TestDependencies:
         graph = dependencies(made.history(), *made.known(), has_ww=True)
         assert graph == [{1: WW | WR | PROCESS | REALTIME}, {}]
 
+    def test_reading_ones_own_is_no_edge(self) -> None:
+        made = Made().did(0, sent(1, 0), read((0, 1)))
+        assert dependencies(made.history(), *made.known(), has_ww=True) == [{}]
+
+    def test_the_order_of_a_process_is_that_of_its_calls_that_are_ok(self) -> None:
+        made = Made().did(0, sent(1)).did(0, sent(2), kind="info").did(0, sent(3), kind="fail").did(0, sent(4))
+        graph = dependencies(made.history(), *made.known(), has_ww=True)
+        assert graph == [{1: REALTIME, 2: REALTIME, 3: PROCESS | REALTIME}, {}, {}, {}]
+
     def test_assigning_and_crashing_take_no_part(self) -> None:
         made = Made().did(0, sent(1)).assigned(0, "a-0").begun(0, f="crash").ended(0)
         assert dependencies(made.history(), *made.known(), has_ww=True) == [{}, {}, {}]

@@ -108,6 +108,16 @@ class TestLostWrite:
         made = Made().did(0, sent(1, 5)).did(0, sent(2, 5)).did(0, sent(3, 6)).did(1, read((5, 2), (6, 3)))
         assert lost(made) == [(KEY, 1)]
 
+    def test_a_value_at_the_very_offset_that_was_read_with_another_is_lost(self) -> None:
+        assert lost(Made().did(0, sent(1, 5)).did(0, sent(2, 5)).did(1, read((5, 2)))) == [(KEY, 1)]
+
+    @pytest.mark.parametrize("kind", ["fail", "info"])
+    def test_a_value_that_only_a_failed_call_read_does_not_prove_that_its_transaction_took_place(
+        self, kind: Type
+    ) -> None:
+        made = Made().did(0, sent(1), kind=kind).did(0, sent(2, 6)).did(1, read((5, 1)), kind="fail")
+        assert lost(made.did(1, read((6, 2)))) == []
+
     def test_each_key_is_judged_by_itself(self) -> None:
         made = Made().did(0, sent(1, 5)).did(0, sent(2, 6, key=OTHER)).did(1, read((6, 2), key=OTHER))
         assert lost(made) == []

@@ -71,6 +71,10 @@ class TestLag:
         assert lags(made) == []
         assert [lag.lag_ns for lag in lags(made.did(0, sent(2, 1)).did(1, read()))] == [STEP_NS]
 
+    def test_a_subscription_forgets_what_was_assigned(self) -> None:
+        made = Made().assigned(1, KEY).did(0, sent(1, 0)).assigned(1, "a", f="subscribe")
+        assert lags(made.did(1, read())) == []
+
     def test_a_send_that_nobody_knows_to_be_committed_is_not_there_for_certain(self) -> None:
         made = Made().assigned(1, KEY).did(0, sent(1, 0), kind="info").did(1, read())
         assert lags(made) == []
