@@ -7,7 +7,7 @@ BIN := $(UV_PROJECT_ENVIRONMENT)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro compat torture sim sim-deep clean
+.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro compat torture jepsen sim sim-deep clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -47,6 +47,9 @@ compat: setup-test ## other people's tests on one agent and on three, with a rep
 
 torture: setup-test ## twenty minutes of every fault under three clients, with a report; ARGS="--minutes 2 --seed 7" for less
 	@$(BIN)/python -m tests.torture $(ARGS)
+
+jepsen: setup-test ## five minutes of transactions under every fault, judged as Jepsen does; ARGS="--target kafka --minutes 2" for less
+	@$(BIN)/python -m tests.jepsen $(ARGS)
 
 sim: setup-test ## simulate clusters from seeds: SEED=7 repeats one, with its trace; SEEDS=1..200 runs many
 	@$(BIN)/python -m tests.simulation $(if $(SEED),$(SEED),$(if $(SEEDS),$(SEEDS),1..200))

@@ -14,7 +14,7 @@ from tools import go_clients, jars, java_runtime
 from tools.steps import ROOT
 
 Command = tuple[str, ...]
-"""Without its arguments: bootstrap, transactional id, group."""
+"""Without its arguments: bootstrap, transactional id, group, transaction's time-out in milliseconds."""
 
 
 def librdkafka(_folder: Path) -> Command:

@@ -1,6 +1,6 @@
 """A client of the transactional workload by librdkafka, which speaks transactions V1; Java and Go have the same one.
 
-    python -m tests.jepsen.librdkafka_worker BOOTSTRAP TRANSACTIONAL_ID GROUP
+    python -m tests.jepsen.librdkafka_worker BOOTSTRAP TRANSACTIONAL_ID GROUP TRANSACTION_TIMEOUT_MS
 
 A line of JSON on stdin is a call, answered by one line on stdout (`tests.jepsen.worker` starts it and asks):
 
@@ -37,9 +37,9 @@ PRODUCER: Fields = {
     "linger.ms": 0,
     "request.timeout.ms": 3_000,
 }
-TRANSACTIONAL: Fields = {"transaction.timeout.ms": 1_000}
-"""librdkafka gives no record longer than that: its message.timeout.ms cannot be the 10 s of the other clients."""
-IDEMPOTENT: Fields = {"delivery.timeout.ms": 10_000}
+DELIVERY_MS = 10_000
+SOCKET_MS = 3_000
+SOCKET_MARGIN_MS = 100
 CONSUMER: Fields = {
     **COMMON,
     "isolation.level": "read_committed",
@@ -74,6 +74,16 @@ def place_of(key: str) -> tuple[str, int]:
     """Topic and partition of a key."""
     topic, _, partition = key.rpartition("-")
     return topic, int(partition)
+
+
+def transactional(transactional_id: str, timeout_ms: int) -> Fields:
+    """Settings of transactions. librdkafka gives no record and no request longer than its transaction has."""
+    return {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout_ms,
+        "delivery.timeout.ms": min(DELIVERY_MS, timeout_ms),
+        "socket.timeout.ms": min(SOCKET_MS, timeout_ms - SOCKET_MARGIN_MS),
+    }
 
 
 class Sends:
@@ -115,8 +125,9 @@ class Sends:
 class Worker:
     """The client's state between calls."""
 
-    def __init__(self, bootstrap: str, transactional_id: str, group: str) -> None:
-        self._bootstrap, self._transactional_id, self._group = bootstrap, transactional_id, group
+    def __init__(self, bootstrap: str, transactional_id: str, group: str, transaction_timeout_ms: str) -> None:
+        self._bootstrap, self._group = bootstrap, group
+        self._transactions = transactional(transactional_id, int(transaction_timeout_ms))
         self._transactional: Producer | None = None
         self._idempotent: Producer | None = None
         self._consumer: Consumer | None = None
@@ -207,8 +218,7 @@ class Worker:
 
     def _transactional_producer(self) -> Producer:
         if self._transactional is None:
-            ids = {"bootstrap.servers": self._bootstrap, "transactional.id": self._transactional_id}
-            producer = Producer({**PRODUCER, **TRANSACTIONAL, **ids})
+            producer = Producer({**PRODUCER, **self._transactions, "bootstrap.servers": self._bootstrap})
             producer.init_transactions(API_SECONDS)
             self._transactional = producer
         return self._transactional
@@ -241,7 +251,9 @@ class Worker:
 
     def _idempotent_producer(self) -> Producer:
         if self._idempotent is None:
-            self._idempotent = Producer({**PRODUCER, **IDEMPOTENT, "bootstrap.servers": self._bootstrap})
+            self._idempotent = Producer(
+                {**PRODUCER, "delivery.timeout.ms": DELIVERY_MS, "bootstrap.servers": self._bootstrap}
+            )
         return self._idempotent
 
     # Reading
@@ -341,7 +353,7 @@ def _text(error: KafkaException) -> str:
 
 
 def main() -> None:
-    worker = Worker(*sys.argv[1:4])
+    worker = Worker(*sys.argv[1:5])
     for line in sys.stdin:
         print(json.dumps(worker.do(json.loads(line))), flush=True)
 

@@ -96,6 +96,8 @@ class KafkaProxy:
         self._connections.add(task)
         try:
             await ProxyConnection((reader, writer), self._upstream, self._judge).run()
+        except asyncio.CancelledError:
+            writer.close()  # the proxy is closed
         finally:
             self._connections.discard(task)
 

@@ -20,6 +20,7 @@ CALL_SECONDS_MAX = 90.0
 """Above all time-outs of the clients together."""
 FINAL_SECONDS_MAX = 200.0
 GROUP = "jepsen"
+TRANSACTION_TIMEOUT_MS = 1_000
 
 
 class Seat:
@@ -78,16 +79,16 @@ class Seat:
 
     def _start(self) -> None:
         self._process = self._recorder.new_process()
-        arguments = [*self._command, self.bootstrap, f"{self._name}-{self._number}", GROUP]
-        log = self._folder / f"{self._name}-{self._number}.log"
-        self._worker = WorkerProcess(arguments, log, ENVIRONMENT)
+        name = f"{self._name}-{self._number}"
+        arguments = [*self._command, self.bootstrap, name, GROUP, str(TRANSACTION_TIMEOUT_MS)]
+        self._worker = WorkerProcess(arguments, self._folder / f"{name}.log", ENVIRONMENT)
 
     def _call(self, call: Call, *, is_final: bool = False) -> Op:
         """Make a call and write it down; returns how it ended."""
         assert self._worker is not None
         invoked = self._recorder.invoke(self._process, self._name, call, is_final=is_final)
         seconds_max = CALL_SECONDS_MAX if call.crash_after_s is None else call.crash_after_s
-        answer = self._worker.ask(_line(call, is_final=is_final), seconds_max=seconds_max)
+        answer = self._worker.ask(line_of(call, is_final=is_final), seconds_max=seconds_max)
         if answer is None:
             return self._lost(call, invoked)
         completed = self._recorder.complete(invoked, answer)
@@ -113,7 +114,7 @@ class Seat:
         return self._recorder.unknown(invoked, reason)
 
 
-def _line(call: Call, *, is_final: bool) -> dict[str, Any]:
+def line_of(call: Call, *, is_final: bool) -> dict[str, Any]:
     """A call as a client's program reads it."""
     value: list[Any] = [
         ["poll"] if isinstance(micro, MicroPoll) else ["send", micro.key, micro.value] for micro in call.micros

@@ -5,7 +5,7 @@ Rule: a target is used in a `with` block and leaves nothing behind. Its faults c
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -139,3 +139,11 @@ class MockTarget(Target):
     def create_topic(self, name: str) -> None:
         """It has no CreateTopics; it makes a topic when it is asked about one."""
         self._keeper.list_topics(name, timeout=ADMIN_SECONDS_MAX)
+
+
+TARGETS: Mapping[str, Callable[[Path, int], Target]] = {
+    "penstock": PenstockTarget,
+    "kafka": lambda folder, _seed: KafkaTarget(folder),
+    "mock": lambda _folder, _seed: MockTarget(),
+}
+"""By name; they take a folder of their own and the run's seed."""

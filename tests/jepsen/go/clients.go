@@ -38,7 +38,7 @@ func (w *worker) writing() []kgo.Opt {
 func (w *worker) transactional() []kgo.Opt {
 	return append(w.writing(),
 		kgo.TransactionalID(w.transactionalID),
-		kgo.TransactionTimeout(time.Second),
+		kgo.TransactionTimeout(w.transactionTimeout),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(pollTimeout),

@@ -46,6 +46,7 @@ type micro struct {
 
 type worker struct {
 	bootstrap, transactionalID, group string
+	transactionTimeout                time.Duration
 
 	client     *kgo.Client
 	session    *kgo.GroupTransactSession // of a client that is in the group
@@ -60,7 +61,17 @@ type worker struct {
 }
 
 func main() {
-	w := &worker{bootstrap: os.Args[1], transactionalID: os.Args[2], group: os.Args[3], positions: map[string]int64{}}
+	timeout, err := time.ParseDuration(os.Args[4] + "ms")
+	if err != nil {
+		fail(err)
+	}
+	w := &worker{
+		bootstrap:          os.Args[1],
+		transactionalID:    os.Args[2],
+		group:              os.Args[3],
+		transactionTimeout: timeout,
+		positions:          map[string]int64{},
+	}
 	w.client = connect(w.transactional())
 	w.again = func() { w.assign(nil, false) }
 	lines := bufio.NewScanner(os.Stdin)

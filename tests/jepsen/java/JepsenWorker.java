@@ -57,6 +57,7 @@ public class JepsenWorker {
     private final String bootstrap;
     private final String transactionalId;
     private final String group;
+    private final String transactionTimeoutMs;
     private final Map<TopicPartition, Long> positions = new HashMap<>();
     private final Map<TopicPartition, Long> first = new HashMap<>();
     private final Map<TopicPartition, OffsetAndMetadata> next = new HashMap<>();
@@ -67,10 +68,11 @@ public class JepsenWorker {
     private KafkaConsumer<String, String> consumer;
     private boolean isSubscribed;
 
-    private JepsenWorker(String bootstrap, String transactionalId, String group) {
+    private JepsenWorker(String bootstrap, String transactionalId, String group, String transactionTimeoutMs) {
         this.bootstrap = bootstrap;
         this.transactionalId = transactionalId;
         this.group = group;
+        this.transactionTimeoutMs = transactionTimeoutMs;
     }
 
     /** A record that was handed over; `pair` learns its offset. */
@@ -92,7 +94,7 @@ public class JepsenWorker {
     public static void main(String[] arguments) throws Exception {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        JepsenWorker worker = new JepsenWorker(arguments[0], arguments[1], arguments[2]);
+        JepsenWorker worker = new JepsenWorker(arguments[0], arguments[1], arguments[2], arguments[3]);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             out.println(JSON.writeValueAsString(worker.act(JSON.readTree(line))));
         }
@@ -326,7 +328,7 @@ public class JepsenWorker {
         settings.put("value.serializer", StringSerializer.class.getName());
         if (transactionalIdOrNull != null) {
             settings.put("transactional.id", transactionalIdOrNull);
-            settings.put("transaction.timeout.ms", "1000");
+            settings.put("transaction.timeout.ms", transactionTimeoutMs);
         }
         return new KafkaProducer<>(settings);
     }
