@@ -145,7 +145,7 @@ def _initialise(
     else:
         following = current
         for is_remembered in epochs_given:
-            following = _move_on(following, fresh, is_remembered=is_remembered)
+            following = _move_on(following, fresh, TransactionStatus.EMPTY, is_remembered=is_remembered)
         following = replace(following, status=TransactionStatus.EMPTY, timeout_ms=event.timeout_ms)
     return Decision(
         producer_id=following.producer_id,
@@ -169,12 +169,15 @@ def _begin(current: TransactionMetadata, event: AddToTransaction) -> Decision:
 
 
 def _end(current: TransactionMetadata, fresh: ProducerId, end: _End) -> Decision:
-    following = _move_on(current, fresh, is_remembered=True) if end.is_bumped else current
     status = TransactionStatus.COMPLETE_COMMIT if end.is_commit else TransactionStatus.COMPLETE_ABORT
+    if end.is_bumped:
+        following = _move_on(current, fresh, status, is_remembered=True)
+    else:
+        following = replace(current, status=status)
     return Decision(
         producer_id=following.producer_id if end.is_told else NO_PRODUCER_ID,
         epoch=following.epoch if end.is_told else NO_PRODUCER_EPOCH,
-        following=replace(following, status=status),
+        following=following,
         ending=_ending(current, is_commit=end.is_commit, is_bumped=end.is_bumped),
         is_fresh_id_used=following.producer_id == fresh,
     )
@@ -188,13 +191,16 @@ def _ending(current: TransactionMetadata, *, is_commit: bool, is_bumped: bool) -
     return Ending(is_commit=is_commit, producer_id=current.producer_id, epoch=epoch)
 
 
-def _move_on(current: TransactionMetadata, fresh: ProducerId, *, is_remembered: bool) -> TransactionMetadata:
+def _move_on(
+    current: TransactionMetadata, fresh: ProducerId, status: TransactionStatus, *, is_remembered: bool
+) -> TransactionMetadata:
     """The next epoch: of the same producer id, or the first one of `fresh` where the epochs are exhausted."""
     is_rotated = current.epoch >= EPOCH_EXHAUSTED
     return replace(
         current,
         producer_id=fresh if is_rotated else current.producer_id,
         epoch=_EPOCH_FIRST if is_rotated else ProducerEpoch(current.epoch + 1),
+        status=status,
         last_epoch=current.epoch if is_remembered else NO_PRODUCER_EPOCH,
         previous_producer_id=current.producer_id if is_rotated and is_remembered else NO_PRODUCER_ID,
     )
