@@ -244,6 +244,10 @@ def empty_in_the_future(state: ClusterState) -> None:
     group(state).empty_since_ms = FUTURE
 
 
+def offset_beyond_the_count(state: ClusterState) -> None:
+    group(state).commits_count = 0
+
+
 def topic_without_offsets(state: ClusterState) -> None:
     group(state).offsets[TOPIC].clear()
 
@@ -306,6 +310,7 @@ def strange_leader(state: ClusterState) -> None:
         (empty_with_members, "is empty since 0, and has members: True"),
         (empty_in_the_future, "is empty since the future"),
         (topic_without_offsets, "without an offset"),
+        (offset_beyond_the_count, "-0 as number 1 of 0"),
         (offset_of_no_partition, "-9, which is not there"),
         (late_commit, "in the future"),
         (member_twice, "has the members ['m1', 'm1']"),
