@@ -19,6 +19,7 @@ from agent.clock_check import ClockCheck
 from agent.cluster_identity import BucketWatch
 from agent.config_layers import BrokerConfigs
 from agent.configs import ConfigAdmin
+from agent.connection_stamps import ConnectionStamps
 from agent.consumer_groups import ConsumerGroups
 from agent.cpu import run_in_thread
 from agent.digest_checks import DigestChecks
@@ -163,6 +164,7 @@ class Broker:
             "group timers": self._groups.run_timers,
             "groups": self._groups.run_upkeep,
             "consumer groups": self._consumer_groups.run,
+            "stamps": self._stamps.run,
         }
 
     def _start_session(self, endpoints: Sequence[Endpoint]) -> StartSession:
@@ -206,6 +208,7 @@ class Broker:
             is_store_cheap=settings.is_store_cheap,
         )
         group_ledger = self._wire_groups()
+        self._stamps = ConnectionStamps(metadata=metadata, clock=clock)
         self.services = Services(
             cluster_id=self._identity.cluster_id,
             node_id=self.node_id,
@@ -218,6 +221,7 @@ class Broker:
             timestamps=TimestampSearch(metadata=metadata, reader=reader, budget=budget, clock=clock),
             producer_ids=ProducerIdBlock(writer=writer),
             topics=topics,
+            stamps=self._stamps,
             group_ledger=group_ledger,
             groups=self._groups,
             consumer_groups=self._consumer_groups,

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from agent.connected_client import ConnectedClient
+from agent.connection_stamps import ConnectionStamp
 from agent.dispatch import HANDLERS
 from agent.ledger_writer import OutcomeUnknown
 from agent.patience import Patience
@@ -66,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
         self._client = ConnectedClient()
+        self._stamp: ConnectionStamp | None = None
         self.peer = ""
         self.used_s = 0.0
 
@@ -81,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
                 log.warning("refused a connection: too many are open", extra=extra)
             self._transport.abort()
             return
+        self._stamp = self._server.services.stamps.accepted()
         self._task = self._server.tasks.create_task(contain(self._serve, self._close_on_bug))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -337,6 +340,7 @@ class Connection(asyncio.BufferedProtocol):
             listener=self.listener,
             peer=self.peer,
             client=self._client,
+            stamp=self._stamp,
             received_s=began_s,
             patience=self._patience,
             room=self._server.answers.room,

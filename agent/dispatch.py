@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from types import ModuleType
 
 from agent.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -32,6 +34,7 @@ from agent.handlers import (
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     expire_delegation_token,
     fetch,
     find_coordinator,
@@ -63,6 +66,8 @@ from agent.services import Answer, Request, Services
 Handler = Callable[[Services, Request], Awaitable[Answer]]
 
 _MODULES: tuple[ModuleType, ...] = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -91,6 +96,7 @@ _MODULES: tuple[ModuleType, ...] = (
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     expire_delegation_token,
     fetch,
     find_coordinator,

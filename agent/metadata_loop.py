@@ -75,7 +75,7 @@ class MetadataLoop:
         # Dictionaries in the place of sets: whoever waited first is woken first, in every run alike.
         self._growing: dict[PartitionKey, dict[Growth, None]] = defaultdict(dict)
         self._reached: list[tuple[Position, asyncio.Future[None]]] = []
-        self._barrier_waiters: list[asyncio.Future[None]] = []
+        self._barrier_waiters: list[asyncio.Future[Position]] = []
         self._barrier_wanted = asyncio.Event()
         self.entries_applied_count = 0
         self.entry_bytes_applied = 0
@@ -137,17 +137,17 @@ class MetadataLoop:
             if not watching:
                 del self._growing[key]
 
-    async def barrier(self) -> None:
-        """Return once everything that was in the ledger when this was called is applied (safety rule S4).
+    async def barrier(self) -> Position:
+        """The ledger's position, once everything that was in it when this was called is applied (safety rule S4).
 
         Raises `LedgerUnavailable` when the ledger does not answer in time.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self._barrier_waiters.append(future)
         self._barrier_wanted.set()
         try:
             async with self._clock.timeout(BARRIER_SECONDS_MAX):
-                await future
+                return await future
         except TimeoutError as error:
             raise LedgerUnavailable(f"the ledger did not answer a barrier within {BARRIER_SECONDS_MAX} s") from error
 
@@ -175,7 +175,7 @@ class MetadataLoop:
             await self.reach(head.position)
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_result(None)
+                    waiter.set_result(head.position)
 
     async def run(self) -> None:
         """Apply what comes, for ever. The ledger's absence is waited out; a ledger that contradicts itself raises."""

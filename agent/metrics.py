@@ -90,6 +90,7 @@ class Metrics:
         self._add_ledger()
         self._add_background()
         self._add_groups()
+        self._add_transactions()
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(f"penstock_{name}", text, labels, registry=self.registry)
@@ -197,6 +198,12 @@ class Metrics:
             "group_generations", "Rebalances of classic groups that began a generation here."
         )
         self.offsets_committed = self._counter("offsets_committed", "Offsets that groups committed through this agent.")
+
+    def _add_transactions(self) -> None:
+        self.transactions_stale_requests = self._counter(
+            "transactions_stale_requests",
+            "Requests of transactions on connections that their clients had left for newer ones: they did nothing.",
+        )
 
     def request(self, api: str, version: int) -> RequestMetrics:
         """The bound metrics of one API in one version."""

@@ -41,6 +41,17 @@ from storage.object_store import ObjectStore, StoreError
 log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
+OF_TRANSACTIONS = frozenset(
+    {
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.transaction_abortable,
+        ErrorCode.policy_violation,
+    }
+)
+"""Why a transactional batch may not be written. Kafka asks its coordinator first, and then says nothing of the log."""
 
 
 class Acknowledgement(NamedTuple):
@@ -278,7 +289,10 @@ class ProducePath:
         batches = slice(place.batch_first, place.batch_first + place.batch_count)
         failed = next(filter(None, outcome.error_codes[batches]), None)
         if failed is not None:
-            return Acknowledgement(error_code=ErrorCode(failed), log_start=outcome.log_start[place.chunk])
+            error_code = ErrorCode(failed)
+            is_of_transaction = any(intake.batch_is_transactional[batches]) and error_code in OF_TRANSACTIONS
+            log_start = NO_OFFSET if is_of_transaction else outcome.log_start[place.chunk]
+            return Acknowledgement(error_code=error_code, log_start=log_start)
         base_offset = outcome.base_offsets[place.batch_first]
         append_time_ms = outcome.append_time_ms[place.chunk]
         if append_time_ms != NO_TIMESTAMP:

@@ -13,6 +13,7 @@ from agent.cluster_view import BrokerView, Placements, brokers, client_zone
 from agent.config_layers import BrokerConfigs
 from agent.configs import ConfigAdmin
 from agent.connected_client import ConnectedClient
+from agent.connection_stamps import ConnectionStamp, ConnectionStamps
 from agent.consumer_groups import ConsumerGroups
 from agent.draining import Draining
 from agent.fetch_path import FetchPath
@@ -52,6 +53,7 @@ class Services:
     timestamps: TimestampSearch
     producer_ids: ProducerIdBlock
     topics: TopicAdmin
+    stamps: ConnectionStamps
     group_ledger: GroupLedger
     consumer_groups: ConsumerGroups
     groups: GroupCoordinator
@@ -112,6 +114,8 @@ class Request:
     peer: str
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """What the connection's client said of itself so far."""
+    stamp: ConnectionStamp | None = None
+    """Of the connection (safety rule S7); None where the request came by none."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""
     patience: Patience | None = field(default=None)

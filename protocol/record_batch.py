@@ -114,6 +114,13 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def is_transactional_at_sight(records: Buffer | None) -> bool:
+    """Whether the first batch says that it is part of a transaction; nothing else of it is looked at or judged."""
+    if records is None or len(records) < HEADER_BYTES or records[_MAGIC_AT] != MAGIC:
+        return False
+    return bool(records[_ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+
+
 def walk_batches(buffer: Buffer) -> Iterator[BatchHeader]:
     """The headers of consecutive whole batches, as they may be stored or served. Raises `InvalidBatch`."""
     position = 0

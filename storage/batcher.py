@@ -76,6 +76,8 @@ class BatchGroup(NamedTuple):
     headers: Sequence[BatchRow]
     ticket: object
     max_timestamps: Sequence[int] | None = None
+    transaction_version: int = 1
+    """`txn.transaction.TransactionVersion`: which protocol its transactional batches follow. Others have none."""
 
 
 class TicketPlace(NamedTuple):
@@ -225,6 +227,7 @@ def _lay_out(
     chunk_batch_counts: list[int] = []
     headers: list[BatchRow] = []
     overrides: list[tuple[int, Sequence[int]]] = []
+    transactional: list[int] = []
     tickets: list[TicketPlace] = []
     for (topic_id, partition), groups in chunks.items():
         chunk_first = len(headers)
@@ -234,6 +237,8 @@ def _lay_out(
                 assert len(group.max_timestamps) == len(group.headers), "one maximum timestamp per batch"
                 overrides.append((len(headers), group.max_timestamps))
             headers.extend(group.headers)
+            version = group.transaction_version
+            transactional.extend(version if row.is_transactional else 0 for row in group.headers)
         chunk_topics.append(topic_rows.setdefault(topic_id, len(topic_rows)))
         chunk_batch_counts.append(len(headers) - chunk_first)
         chunk_parts.append(ChunkParts(topic_id, partition, [group.records for group in groups]))
@@ -258,6 +263,6 @@ def _lay_out(
         batch_producer_ids=[row.producer_id for row in headers],
         batch_producer_epochs=[row.producer_epoch for row in headers],
         batch_base_sequences=[row.base_sequence for row in headers],
-        batch_is_transactional=[int(row.is_transactional) for row in headers],
+        batch_is_transactional=transactional,
         tickets=tickets,
     )

@@ -2,13 +2,14 @@
 
 The answer is derived from `protocol.api_versions`. A version that is not served is answered in version 0 with
 UNSUPPORTED_VERSION and the table, and the response header is always version 0, so that any client can read it
-(KIP-511). From version 3 on a client must name itself in the characters that KIP-511 allows. Features are left empty
-until transactions are served.
+(KIP-511). From version 3 on a client must name itself in the characters that KIP-511 allows, and is told the level of
+transaction.version, by which it chooses how it speaks of transactions (KIP-584, KIP-890).
 """
 
 import re
 from collections.abc import Sequence
 
+from agent.features import finalized_features, supported_features
 from agent.handlers.entities import answer, entity, request_body
 from agent.services import Request, Services
 from protocol.api_versions import API_VERSIONS, range_of
@@ -40,6 +41,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             {"api_key": api.api_key, "min_version": api.version_min, "max_version": api.version_max}
             for api in API_VERSIONS
         ],
+        "supported_features": supported_features(version),
+        "finalized_features_epoch": services.state.features_epoch,
+        "finalized_features": finalized_features(services.state),
     }
     return write_response(request.frame, entity(API_KEY, version if is_served else 0, values))
 

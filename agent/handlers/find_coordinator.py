@@ -1,7 +1,8 @@
 """FindCoordinator 0-6: which agent coordinates a group or a transactional id.
 
 A group's coordinator is the agent that rendezvous hashing names over the live ones (`GroupLedger.coordinator`), as this
-agent knows them: one that is asked and is not, says so. Transactions are not served: for them the agent names itself.
+agent knows them: one that is asked and is not, says so. A transactional id's is found in the same way, but any agent
+serves it.
 Version 4 and later ask for many keys at once (KIP-699), up to a bound.
 Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.3).
 """
@@ -12,9 +13,11 @@ from agent.cluster_view import agent_of
 from agent.handlers.entities import Values, answer, request_body
 from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
+from coordinator.rendezvous import owner_of
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, GROUPS_ASKED_MAX, GROUPS_PER_TURN
+from protocol.types import SessionId
 from storage.object_store import Buffer
 
 API_KEY = 10
@@ -48,7 +51,7 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
         return _error(key, ErrorCode.invalid_request, why)
     if key_type == GROUP and len(key.encode()) > GROUP_ID_BYTES_MAX:
         return _error(key, ErrorCode.invalid_group_id, f"The id of a group has at most {GROUP_ID_BYTES_MAX} bytes.")
-    session = services.group_ledger.coordinator(key) if key_type == GROUP else services.writer.session
+    session = services.group_ledger.coordinator(key) if key_type == GROUP else transaction_coordinator(services, key)
     broker = None if session is None else agent_of(services.state, session, request.listener)
     if broker is None:
         return _error(key, ErrorCode.coordinator_not_available, "No agent is ready for it; ask again.")
@@ -60,6 +63,11 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
         "error_code": ErrorCode.none,
         "error_message": None,
     }
+
+
+def transaction_coordinator(services: Services, transactional_id: str) -> SessionId | None:
+    """The agent that clients ask about a transactional id; None while no agent lives."""
+    return owner_of(b"transaction " + transactional_id.encode(), services.state.sessions)
 
 
 def _error(key: str, error_code: ErrorCode, message: str) -> Values:

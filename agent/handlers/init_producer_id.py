@@ -1,32 +1,76 @@
-"""InitProducerId 0-5: a producer id for an idempotent producer.
+"""InitProducerId 0-5: a producer id for an idempotent producer, or the next epoch of a transactional id.
 
-Transactional ids are not served yet; see docs/UNSUPPORTED.md.
+A transactional id's next epoch fences whoever had the one before, and aborts what that has open, in one ledger entry:
+clients are not asked to come again meanwhile. A producer may say which epoch it has, to go on after an error (KIP-360).
 Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId (Kafka 4.3).
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
 
 from agent.handlers.entities import answer, request_body
 from agent.ledger_writer import OutcomeUnknown
 from agent.producer_ids import AllocationRefused
 from agent.services import Request, Services
+from agent.transactions import NOT_KNOWN, decided
+from coordinator.broker_configs import broker_value
+from coordinator.transaction_commands import InitTransactionalProducer, TransactionDecided
 from protocol.errors import ErrorCode
-from protocol.limits import LEDGER_WAIT_SECONDS_MAX
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from storage.object_store import Buffer
+from txn.transaction_requests import answered_code, check_init_producer_id
 
 API_KEY = 22
+FIRST_WITH_PRODUCER = 3
+EPOCH_FIRST = ProducerEpoch(0)
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
-    if body.transactional_id is not None:
-        unsupported = ErrorCode.invalid_request if body.transactional_id == "" else ErrorCode.unsupported_version
-        return answer(request.frame, {"error_code": unsupported, "producer_id": -1, "producer_epoch": -1})
+    body, version = request_body(request.frame), request.frame.api_version
+    has_producer = version >= FIRST_WITH_PRODUCER
+    producer_id = ProducerId(body.producer_id) if has_producer else NO_PRODUCER_ID
+    epoch = ProducerEpoch(body.producer_epoch) if has_producer else NO_PRODUCER_EPOCH
+    told = await _initialise(services, request, body, producer_id, epoch)
+    return answer(
+        request.frame,
+        {
+            "error_code": answered_code(API_KEY, version, told.error_code),
+            "producer_id": told.producer_id,
+            "producer_epoch": told.epoch,
+        },
+    )
+
+
+async def _initialise(
+    services: Services, request: Request, body: Any, producer_id: ProducerId, epoch: ProducerEpoch
+) -> TransactionDecided:
+    timeout_ms = body.transaction_timeout // timedelta(milliseconds=1)
+    refused = check_init_producer_id(
+        transactional_id=body.transactional_id,
+        timeout_ms=timeout_ms,
+        timeout_ms_max=int(broker_value(services.broker_configs, "transaction.max.timeout.ms")),
+        producer_id=producer_id,
+        epoch=epoch,
+    )
+    if refused is not ErrorCode.none:
+        return TransactionDecided(error_code=refused)
+    if body.transactional_id is None:
+        return await _fresh(services)
+    if len(body.transactional_id) > TRANSACTIONAL_ID_CHARS_MAX:
+        return TransactionDecided(error_code=ErrorCode.invalid_request)
+    command = InitTransactionalProducer(
+        transactional_id=body.transactional_id, timeout_ms=timeout_ms, producer_id=producer_id, epoch=epoch
+    )
+    return await decided(services, request, command)
+
+
+async def _fresh(services: Services) -> TransactionDecided:
+    """An id that nobody has had."""
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
             producer_id = await services.producer_ids.take()
     except (OutcomeUnknown, AllocationRefused, TimeoutError):
-        return answer(
-            request.frame, {"error_code": ErrorCode.coordinator_not_available, "producer_id": -1, "producer_epoch": -1}
-        )
-    return answer(request.frame, {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": 0})
+        return NOT_KNOWN
+    return TransactionDecided(error_code=ErrorCode.none, producer_id=producer_id, epoch=EPOCH_FIRST)

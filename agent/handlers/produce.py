@@ -2,8 +2,9 @@
 
 `acks=1` means `acks=all`: nothing is acknowledged before it is durable and ordered. acks=0 is written all the same and
 answered by nothing, but by a closed connection where an error is known at once. A bad batch fails alone, and so does a
-topic that may be new while the ledger does not tell (NOT_LEADER_OR_FOLLOWER, safety rule S4). Versions 11
-and 12 carry the transactional protocol of KIP-890 in the same bytes; version 13 names topics by id (KIP-516).
+topic that may be new while the ledger does not tell (NOT_LEADER_OR_FOLLOWER, safety rule S4). A transactional batch
+needs a transactional id whose producer id it has; from version 12 on it makes its partition part of the transaction
+(KIP-890), before that it has to be one already. Version 13 names topics by id (KIP-516).
 Source: org.apache.kafka.server.KafkaApis.handleProduceRequest, ProduceRequestUtils.validateRecords,
 org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
 """
@@ -17,6 +18,7 @@ from agent.produce_path import NO_OFFSET, Acknowledgement
 from agent.record_checks import CheckedRecords, check_records
 from agent.services import Answer, NoAnswer, Request, Services
 from agent.topics import TopicLookup
+from agent.transactions import BatchesOfTransaction
 from agent.turns import Turns
 from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
@@ -35,9 +37,11 @@ from protocol.produce import (
     read_produce_request,
     write_produce_response,
 )
+from protocol.record_batch import is_transactional_at_sight
 from protocol.types import PartitionIndex, TopicId
 from storage.batcher import BatchGroup
 from storage.object_store import Buffer
+from txn.transaction_requests import answered_code, transaction_version
 
 API_KEY = 0
 ACKS_NONE = 0
@@ -50,16 +54,22 @@ BEFORE_THE_LOG = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 """The records may still be committed, and an idempotent producer's repeat finds them."""
 SENT_AWAY = Acknowledgement(error_code=ErrorCode.not_leader_or_follower)
+NO_TRANSACTIONAL_ID = Acknowledgement(error_code=ErrorCode.transactional_id_authorization_failed)
+"""Nobody may write to a transaction without saying to which."""
 
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
     if body.acks != ACKS_NONE and await services.draining.sends_away():
-        return _sent_away(request, body)
+        return _refused(request, body, SENT_AWAY)
+    if body.transactional_id is None and _has_transactional_batches(body):
+        return _refused(request, body, NO_TRANSACTIONAL_ID)
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
     turns = Turns(services.clock)
     lookup = TopicLookup(services.topics)
+    transaction = BatchesOfTransaction(services, body.transactional_id)
+    version = transaction_version(API_KEY, request.frame.api_version)
     accepted: list[BatchGroup] = []
     for topic_row, topic in enumerate(body.topics):
         found, unknown = await _find_topic(lookup, topic)
@@ -69,9 +79,9 @@ async def handle(services: Services, request: Request) -> Answer:
                 held, error_code = found, unknown
                 if found is not None and not 0 <= partition.index < len(found.partitions):
                     held, error_code = await _find_partition(lookup, found, partition.index)
-                group = await _check(services, body, held, error_code, partition, place)
+                group = await _check(services, body, held, error_code, partition, place, transaction)
                 if group is not None:
-                    accepted.append(group)
+                    accepted.append(group._replace(transaction_version=version))
             else:
                 place.settle(NOT_IN_TIME)
             partition.records = None
@@ -104,15 +114,21 @@ def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: b
         raise NoAnswer("this agent is stopping, and nobody waits for an error")
 
 
-def _sent_away(request: Request, body: ProduceRequest) -> Answer:
-    """Nothing of it is taken: the client looks up who leads now, and repeats it there."""
+def _refused(request: Request, body: ProduceRequest, acknowledgement: Acknowledgement) -> Answer:
+    """Nothing of it is taken, and each partition is told the same."""
+    if body.acks == ACKS_NONE:
+        raise NoAnswer(f"{acknowledgement.error_code.name} for records that nobody waits for")
     pending = PendingProduce(request, body)
     for topic_row, topic in enumerate(body.topics):
         for partition in topic.partitions:
-            Place(pending, topic_row, partition.index).settle(SENT_AWAY)
+            Place(pending, topic_row, partition.index).settle(acknowledgement)
             partition.records = None
     pending.begin()
     return pending.response()
+
+
+def _has_transactional_batches(body: ProduceRequest) -> bool:
+    return any(is_transactional_at_sight(partition.records) for topic in body.topics for partition in topic.partitions)
 
 
 def _timeout_s(body: ProduceRequest) -> float:
@@ -220,6 +236,7 @@ async def _check(
     unknown: ErrorCode,
     partition: ProducePartition,
     place: Place,
+    transaction: BatchesOfTransaction,
 ) -> BatchGroup | None:
     """One partition's records, checked; None where the place was settled with what is wrong."""
     if body.acks not in ACKS_VALID:
@@ -232,8 +249,12 @@ async def _check(
         except InvalidBatch as error:
             place.settle(_refusal(error, topic.partitions[partition.index].log_start))
         else:
-            index = PartitionIndex(partition.index)
-            return BatchGroup(topic.topic_id, index, checked.records, checked.headers, place)
+            header = checked.headers[0]
+            refused = await transaction.error(header.producer_id) if header.is_transactional else ErrorCode.none
+            if refused is ErrorCode.none:
+                index = PartitionIndex(partition.index)
+                return BatchGroup(topic.topic_id, index, checked.records, checked.headers, place)
+            place.settle(Acknowledgement(error_code=refused))
     return None
 
 
@@ -271,7 +292,7 @@ def _response(frame: RequestFrame, body: ProduceRequest, places: Sequence[Place]
         topics[name].partitions.append(
             ProduceResponsePartition(
                 index=place.partition,
-                error_code=told.error_code,
+                error_code=answered_code(API_KEY, frame.api_version, told.error_code),
                 base_offset=told.base_offset,
                 log_append_time_ms=told.append_time_ms,
                 log_start_offset=told.log_start,

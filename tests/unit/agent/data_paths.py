@@ -11,6 +11,7 @@ from agent.chunk_reader import ChunkReader
 from agent.client_telemetry import ClientTelemetry
 from agent.config_layers import BrokerConfigs
 from agent.configs import ConfigAdmin
+from agent.connection_stamps import ConnectionStamps
 from agent.consumer_groups import ConsumerGroups
 from agent.cpu import run_in_thread
 from agent.fetch_path import FetchPath, PartitionRead
@@ -242,6 +243,7 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         timestamps=TimestampSearch(metadata=parts.metadata, reader=reader, budget=paths.budget, clock=clock),
         producer_ids=ProducerIdBlock(writer=parts.writer),
         topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=configs),
+        stamps=ConnectionStamps(metadata=parts.metadata, clock=clock),
         group_ledger=group_ledger,
         groups=groups,
         consumer_groups=groups.consumer_groups,

@@ -1,0 +1,39 @@
+"""AddOffsetsToTxn 0-4: a group's offsets will be committed in the transaction, which begins where none is open.
+
+V1's alone: clients of KIP-890 commit the offsets without it. The request carries its connection's stamp (safety
+rule S7). Kafka makes a partition of its own topic part of the transaction, here it is the group.
+Source: org.apache.kafka.server.KafkaApis.handleAddOffsetsToTxnRequest (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.transactions import decided, stamp_of
+from coordinator.transaction_commands import AddToTransaction
+from protocol.errors import ErrorCode
+from protocol.limits import GROUP_ID_BYTES_MAX
+from protocol.types import ProducerEpoch, ProducerId
+from storage.object_store import Buffer
+from txn.transaction_requests import answered_code, check_transactional_id
+
+API_KEY = 25
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = request_body(request.frame)
+    error_code = check_transactional_id(body.transactional_id)
+    if error_code is ErrorCode.none and len(body.group_id.encode()) > GROUP_ID_BYTES_MAX:
+        error_code = ErrorCode.invalid_group_id
+    if error_code is ErrorCode.none:
+        command = AddToTransaction(
+            transactional_id=body.transactional_id,
+            producer_id=ProducerId(body.producer_id),
+            epoch=ProducerEpoch(body.producer_epoch),
+            partitions=(),
+            groups=(body.group_id,),
+            stamp=await stamp_of(services, request),
+        )
+        error_code = (await decided(services, request, command)).error_code
+    told = answered_code(API_KEY, request.frame.api_version, error_code)
+    return answer(request.frame, {"error_code": told})

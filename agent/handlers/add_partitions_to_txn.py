@@ -1,0 +1,155 @@
+"""AddPartitionsToTxn 0-5: partitions become part of the transaction, which begins where none is open.
+
+V1's alone: clients of KIP-890 write without it. All partitions of a transactional id are added, or none: where one
+cannot be, the others are OPERATION_NOT_ATTEMPTED. That a partition is unknown is said behind a barrier (safety
+rule S4). The request carries its connection's stamp (safety rule S7).
+
+Versions 4 and 5 are what Kafka's brokers ask each other: many transactional ids, each of which may also only ask
+whether its partitions were added (VerifyOnly), which changes nothing.
+Source: org.apache.kafka.server.KafkaApis.handleAddPartitionsToTxnRequest,
+org.apache.kafka.coordinator.transaction.TransactionCoordinator (Kafka 4.3).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agent.handlers.entities import Values, answer, request_body
+from agent.services import Request, Services
+from agent.topics import TopicLookup
+from agent.transactions import decided, stamp_of
+from agent.turns import Turns, rows_at_most, work
+from coordinator.log import LedgerUnavailable
+from coordinator.state import TopicState
+from coordinator.topic_names import INTERNAL_TOPICS
+from coordinator.transaction_commands import AddToTransaction, TransactionPartition
+from protocol.errors import ErrorCode
+from protocol.types import PartitionIndex, ProducerEpoch, ProducerId
+from storage.object_store import Buffer
+from txn.transaction import VerifyInTransaction
+from txn.transaction_requests import answered_code, check_transactional_id
+from txn.transitions import decide
+
+API_KEY = 24
+LAST_OF_CLIENTS = 3
+
+PartitionName = tuple[str, int]
+Told = Mapping[PartitionName, ErrorCode]
+
+
+class _Asked(NamedTuple):
+    """What one transactional id asks for."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    topics: Sequence[Any]
+    is_verify_only: bool = False
+
+    @property
+    def names(self) -> list[PartitionName]:
+        return [(topic.name, index) for topic in self.topics for index in topic.partitions]
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    frame = request.frame
+    body = await work(rows_at_most(frame.body), request_body, frame)
+    turns, lookup = Turns(services.clock), TopicLookup(services.topics)
+    if frame.api_version <= LAST_OF_CLIENTS:
+        asked = _Asked(
+            transactional_id=body.v3_and_below_transactional_id,
+            producer_id=ProducerId(body.v3_and_below_producer_id),
+            epoch=ProducerEpoch(body.v3_and_below_producer_epoch),
+            topics=body.v3_and_below_topics,
+        )
+        rows = _rows(asked, await _add(services, request, asked, lookup, turns), frame.api_version)
+        return await work(len(asked.names), answer, frame, {"results_by_topic_v3_and_below": rows})
+    results = []
+    for transaction in body.transactions:
+        asked = _Asked(
+            transactional_id=transaction.transactional_id,
+            producer_id=ProducerId(transaction.producer_id),
+            epoch=ProducerEpoch(transaction.producer_epoch),
+            topics=transaction.topics,
+            is_verify_only=transaction.verify_only,
+        )
+        rows = _rows(asked, await _add(services, request, asked, lookup, turns), frame.api_version)
+        results.append({"transactional_id": asked.transactional_id, "topic_results": rows})
+        await turns.row()
+    return await work(
+        rows_at_most(frame.body), answer, frame, {"error_code": ErrorCode.none, "results_by_transaction": results}
+    )
+
+
+def _rows(asked: _Asked, told: Told, version: int) -> list[Values]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {
+                    "partition_index": index,
+                    "partition_error_code": answered_code(API_KEY, version, told[topic.name, index]),
+                }
+                for index in topic.partitions
+            ],
+        }
+        for topic in asked.topics
+    ]
+
+
+async def _add(services: Services, request: Request, asked: _Asked, lookup: TopicLookup, turns: Turns) -> Told:
+    """The error of each partition."""
+    names = asked.names
+    missing: dict[PartitionName, ErrorCode] = {}
+    found: dict[TransactionPartition, PartitionName] = {}
+    for name, index in names:
+        topic = await _find(lookup, name, index)
+        if isinstance(topic, ErrorCode):
+            missing[name, index] = topic
+        else:
+            found[topic.topic_id, PartitionIndex(index)] = name, index
+        await turns.row()
+    if missing:
+        return {name: missing.get(name, ErrorCode.operation_not_attempted) for name in names}
+    refused = check_transactional_id(asked.transactional_id)
+    if refused is not ErrorCode.none:
+        return dict.fromkeys(names, refused)
+    if asked.is_verify_only:
+        return await _verified(services, asked, found)
+    command = AddToTransaction(
+        transactional_id=asked.transactional_id,
+        producer_id=asked.producer_id,
+        epoch=asked.epoch,
+        partitions=tuple(found),
+        groups=(),
+        stamp=await stamp_of(services, request),
+    )
+    return dict.fromkeys(names, (await decided(services, request, command)).error_code)
+
+
+async def _find(lookup: TopicLookup, name: str, index: int) -> TopicState | ErrorCode:
+    """The topic with the partition, or what to answer."""
+    if name in INTERNAL_TOPICS:  # who writes there expects groups to change
+        return ErrorCode.topic_authorization_failed
+    try:
+        topic = await lookup.by_name(name)
+        if topic is not None and not 0 <= index < len(topic.partitions):
+            topic = await lookup.grown_to(topic, index)
+    except LedgerUnavailable:
+        return ErrorCode.coordinator_not_available
+    return ErrorCode.unknown_topic_or_partition if topic is None else topic
+
+
+async def _verified(services: Services, asked: _Asked, found: Mapping[TransactionPartition, PartitionName]) -> Told:
+    """Of each partition, whether it is part of the transaction as it is behind a barrier."""
+    try:
+        await services.metadata.barrier()
+    except LedgerUnavailable:
+        return dict.fromkeys(found.values(), ErrorCode.coordinator_not_available)
+    held = services.state.transactional_ids.get(asked.transactional_id)
+    told: dict[PartitionName, ErrorCode] = {}
+    for key, name in found.items():
+        is_added = held is not None and key in held.partitions
+        event = VerifyInTransaction(producer_id=asked.producer_id, epoch=asked.epoch, is_added=is_added)
+        metadata = None if held is None else held.metadata
+        told[name] = decide(metadata, event, services.state.producer_id_next).error_code
+    return told

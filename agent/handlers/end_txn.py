@@ -1,0 +1,53 @@
+"""EndTxn 0-5: commit or abort, in all partitions and groups at once.
+
+One ledger entry decides, and the answer comes when it is applied. Version 5 speaks KIP-890: its answer has the producer
+id and epoch of the next transaction. An older one carries its connection's stamp (safety rule S7).
+Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleEndTransaction (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.transactions import decided, stamp_of
+from coordinator.transaction_commands import EndTransaction, TransactionDecided
+from protocol.errors import ErrorCode
+from protocol.types import ProducerEpoch, ProducerId
+from storage.object_store import Buffer
+from txn.transaction import TransactionVersion
+from txn.transaction_requests import answered_code, check_transactional_id, transaction_version
+
+API_KEY = 26
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    body = request_body(request.frame)
+    version = transaction_version(API_KEY, request.frame.api_version)
+    refused = check_transactional_id(body.transactional_id)
+    if refused is not ErrorCode.none:
+        return _answer(request, TransactionDecided(error_code=refused))
+    told = await decided(
+        services,
+        request,
+        EndTransaction(
+            transactional_id=body.transactional_id,
+            producer_id=ProducerId(body.producer_id),
+            epoch=ProducerEpoch(body.producer_epoch),
+            version=version,
+            is_commit=body.committed,
+            stamp=await stamp_of(services, request) if version is TransactionVersion.V1 else None,
+        ),
+    )
+    return _answer(request, told)
+
+
+def _answer(request: Request, told: TransactionDecided) -> Sequence[Buffer]:
+    frame = request.frame
+    return answer(
+        frame,
+        {
+            "error_code": answered_code(API_KEY, frame.api_version, told.error_code),
+            "producer_id": told.producer_id,
+            "producer_epoch": told.epoch,
+        },
+    )

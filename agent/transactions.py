@@ -1,0 +1,116 @@
+"""Asks the ledger on behalf of transactional requests, and tells what became of it.
+
+Rule: nothing is decided here; what is not known to be decided is an error that clients repeat the request after, never
+a success. A request that came on a connection which its client has given up is not answered (safety rule S7).
+Source of the errors: org.apache.kafka.clients.producer.internals.TransactionManager (Kafka 4.3).
+"""
+
+import logging
+
+from agent.ledger_writer import OutcomeUnknown
+from agent.services import NoAnswer, Request, Services
+from coordinator.commands import Refused
+from coordinator.log import LedgerUnavailable
+from coordinator.transaction_commands import (
+    AddToTransaction,
+    EndTransaction,
+    InitTransactionalProducer,
+    Stamp,
+    TransactionDecided,
+)
+from protocol.errors import ErrorCode
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX
+from protocol.types import ProducerId
+
+log = logging.getLogger(__name__)
+
+NOT_KNOWN = TransactionDecided(error_code=ErrorCode.coordinator_not_available)
+"""The ledger has not answered in time, or never will: it may have happened."""
+SENT_AWAY = TransactionDecided(error_code=ErrorCode.not_coordinator)
+"""This agent is stopping: another one is asked."""
+
+
+async def decided(
+    services: Services, request: Request, command: InitTransactionalProducer | AddToTransaction | EndTransaction
+) -> TransactionDecided:
+    """What became of the command once it is applied. Raises `NoAnswer` where the request is stale (S7)."""
+    if await services.draining.sends_away():
+        return SENT_AWAY
+    try:
+        async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
+            outcome = await services.writer.submit(command)
+    except (OutcomeUnknown, TimeoutError):
+        return NOT_KNOWN
+    if isinstance(outcome, Refused):
+        is_later = outcome.error_code is ErrorCode.request_timed_out
+        return NOT_KNOWN if is_later else TransactionDecided(error_code=outcome.error_code)
+    assert isinstance(outcome, TransactionDecided), f"unexpected outcome of {type(command).__name__}: {outcome}"
+    if outcome.is_stale:
+        raise stale(services, request, command.transactional_id, _asked(command))
+    return outcome
+
+
+class BatchesOfTransaction:
+    """Judges the transactional batches of one Produce request by its transactional id, before they are written.
+
+    At apply a batch is judged by its producer id alone: that this is the transactional id's has to be known here. Once
+    it is, it stays true or is refused there.
+    """
+
+    def __init__(self, services: Services, transactional_id: str | None) -> None:
+        self._services = services
+        self._transactional_id = transactional_id
+        self._is_caught_up = False
+
+    async def error(self, producer_id: int) -> ErrorCode:
+        """NONE where the producer id is the transactional id's; that it is not is said behind a barrier (S4)."""
+        if self._is_known(producer_id):
+            return ErrorCode.none
+        if not self._is_caught_up:
+            try:
+                await self._services.metadata.barrier()
+            except LedgerUnavailable:
+                return ErrorCode.not_leader_or_follower
+            self._is_caught_up = True
+        return ErrorCode.none if self._is_known(producer_id) else ErrorCode.invalid_producer_id_mapping
+
+    def _is_known(self, producer_id: int) -> bool:
+        owner = self._services.state.producers_of_transactions.get(ProducerId(producer_id))
+        return owner is not None and owner == self._transactional_id
+
+
+async def stamp_of(services: Services, request: Request) -> Stamp | None:
+    """The stamp of the request's connection, None where it came by none. Raises `NoAnswer` where it cannot be had: the
+    client comes back by a newer connection (safety rule S7)."""
+    if request.stamp is None:
+        return None
+    stamp = await request.stamp.known(services.clock)
+    if stamp is None:
+        raise NoAnswer("the ledger did not tell in time how old this connection is, and transactions have to know")
+    return stamp
+
+
+def stale(services: Services, request: Request, transactional_id: str, asked: str) -> NoAnswer:
+    """Count and tell a request on a connection that its client had given up; raise what is returned (S7)."""
+    services.metrics.transactions_stale_requests.inc()
+    log.warning(
+        "a request of a transaction came on a connection that its client had left for a newer one, and did nothing: "
+        "closing the connection",
+        extra={
+            "transactional_id": transactional_id,
+            "client_id": request.frame.client_id,
+            "peer": request.peer,
+            "asked": asked,
+        },
+    )
+    return NoAnswer("its client has a newer connection")
+
+
+def _asked(command: InitTransactionalProducer | AddToTransaction | EndTransaction) -> str:
+    match command:
+        case EndTransaction(is_commit=is_commit):
+            return "commit" if is_commit else "abort"
+        case AddToTransaction(partitions=partitions, groups=groups):
+            return f"add {len(partitions)} partitions, {len(groups)} groups"
+        case InitTransactionalProducer():
+            return "begin under a new epoch"
