@@ -13,7 +13,7 @@ from agent.housekeeper import Housekeeper
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import ExpireProducers
-from coordinator.state import ClusterState
+from coordinator.state import ClusterState, PartitionState
 from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S
 from protocol.types import Milliseconds
 from txn.producer_state import any_idle
@@ -63,4 +63,10 @@ class ProducerExpiry:
 
 def has_idle_producers(state: ClusterState, cutoff_ms: Milliseconds) -> bool:
     """Whether any partition remembers a producer that was last active before `cutoff_ms`."""
-    return any(any_idle(held.producers, cutoff_ms) for topic in state.topics.values() for held in topic.partitions)
+    return any(_has_idle(held, cutoff_ms) for topic in state.topics.values() for held in topic.partitions)
+
+
+def _has_idle(partition: PartitionState, cutoff_ms: Milliseconds) -> bool:
+    """As the entry is applied: a producer with an open transaction stays."""
+    kept = () if partition.transactions is None else partition.transactions.open
+    return any_idle(partition.producers, cutoff_ms, kept)

@@ -1,7 +1,7 @@
 """The parts of an agent around its ledger, over a ledger in memory and a clock that a test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from agent.digest_checks import DigestChecks
@@ -84,6 +84,12 @@ class Parts:
 
     def proposed_time(self) -> Milliseconds | None:
         return self.clock.now_ms() if self.is_clock_checked else None
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let loops run until something is so; a test that waits for what never comes is ended by its time-out."""
+    while not is_so():  # noqa: ASYNC110  # nobody tells it
+        await asyncio.sleep(0)
 
 
 async def always_ours() -> bool:

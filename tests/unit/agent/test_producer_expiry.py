@@ -3,6 +3,7 @@
 from agent.producer_expiry import ProducerExpiry
 from coordinator.memory_log import MemoryLedger
 from tests.made_commands import Chunk, commit, create, idempotent
+from tests.made_transactions import begin, transactional
 from tests.unit.agent.ledger_parts import DAY_MS, Parts, running_parts
 
 
@@ -55,3 +56,15 @@ async def test_s2_an_unchecked_clock_expires_nobody() -> None:
         parts.is_clock_checked = False
         assert not await expiry(parts).expire()
         assert producers(parts) == 1
+
+
+async def test_nothing_is_written_for_a_producer_whose_transaction_is_open() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts:
+        await parts.writer.submit(create())
+        await parts.writer.submit(begin())
+        await parts.writer.submit(commit(0, Chunk(batches=[transactional(0)]), session=parts.writer.session))
+        head = await ledger.head()
+        parts.clock.seconds += 2 * DAY_MS / 1000
+        assert not await expiry(parts).expire()
+        assert (await ledger.head(), producers(parts)) == (head, 1)
