@@ -51,6 +51,8 @@ from agent.state_views import state_figures
 from agent.supervisor import Run, Supervisor
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
+from agent.transaction_janitor import TransactionJanitor
+from agent.transactional_id_expiry import TransactionalIdExpiry
 from coordinator.broker_configs import broker_value
 from coordinator.commands import RULES_VERSION, Endpoint, StartSession
 from coordinator.follower import Follower
@@ -161,6 +163,8 @@ class Broker:
             "producer expiry": self._producer_expiry.run,
             "retention": self._retention.run,
             "offset expiry": self._offset_expiry.run,
+            "transactions": self._transaction_janitor.run,
+            "transactional ids": self._transactional_id_expiry.run,
             "group timers": self._groups.run_timers,
             "groups": self._groups.run_upkeep,
             "consumer groups": self._consumer_groups.run,
@@ -355,6 +359,25 @@ class Broker:
             clock=clock,
             proposed_time=self._clock_check.proposed_time,
             expiration_ms=lambda: int(broker_value(self._broker_configs, "producer.id.expiration.ms")),
+        )
+        self._wire_transaction_roles()
+
+    def _wire_transaction_roles(self) -> None:
+        clock, metadata, writer = self._clock, self._metadata, self._writer
+        self._transaction_janitor = TransactionJanitor(
+            metadata=metadata,
+            writer=writer,
+            housekeeper=self._housekeeper,
+            clock=clock,
+            broker_configs=self._broker_configs,
+        )
+        self._transactional_id_expiry = TransactionalIdExpiry(
+            metadata=metadata,
+            writer=writer,
+            housekeeper=self._housekeeper,
+            clock=clock,
+            proposed_time=self._clock_check.proposed_time,
+            broker_configs=self._broker_configs,
         )
 
     def _watch_figures(self, cache: ChunkCache) -> None:
