@@ -466,8 +466,6 @@ def _to_transactions(wire: _Partition) -> PartitionTransactions | None:
 
 
 def _to_batches(recent: Sequence[tuple[int, int, int]]) -> list[RememberedBatch]:
-    if not recent:
-        raise ValueError("a producer without a batch")
     return [
         RememberedBatch(SequenceNumber(base_sequence), SequenceNumber(sequence_end), Offset(base_offset))
         for base_sequence, sequence_end, base_offset in recent
