@@ -16,7 +16,7 @@ from coordinator.apply_groups import end_pending_offsets
 from coordinator.apply_objects import release_references
 from coordinator.chunk_index import MarkerRow
 from coordinator.commands import Done, Outcome, Refused
-from coordinator.state import TRANSACTION_VERSION_MAX, ClusterState, PartitionState, TopicState
+from coordinator.state import TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
 from coordinator.transaction_commands import (
     AddToTransaction,
     EndTransaction,
@@ -222,10 +222,10 @@ def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalId
 
 def set_transaction_version(state: ClusterState, command: SetTransactionVersion) -> Outcome:
     """Change the level of transaction.version; the epoch tells clients that there is something new."""
-    if not 0 <= command.level <= TRANSACTION_VERSION_MAX:
+    if not 0 <= command.level <= TRANSACTION_VERSION_NEWEST:
         return Refused(
             error_code=ErrorCode.invalid_update_version,
-            reason=f"transaction.version has the levels 0 to {TRANSACTION_VERSION_MAX}, not {command.level}",
+            reason=f"transaction.version has the levels 0 to {TRANSACTION_VERSION_NEWEST}, not {command.level}",
         )
     if command.level != state.transaction_version:
         state.transaction_version = command.level

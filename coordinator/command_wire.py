@@ -345,13 +345,7 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
         case RaiseRules():
             return WireRaiseRules(command.rules_version)
         case CreateTopic():
-            return WireCreateTopic(
-                command.name,
-                command.topic_id,
-                command.partition_count,
-                list(command.configs),
-                list(map(list, command.replicas)),
-            )
+            return _topic_to_wire(command)
         case DeleteTopic():
             return WireDeleteTopic(command.topic_id)
         case AllocateProducerIds():
@@ -391,6 +385,16 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             return WireReportDigest(command.position, command.digest)
         case _:
             assert_never(command)
+
+
+def _topic_to_wire(command: CreateTopic) -> WireCreateTopic:
+    return WireCreateTopic(
+        command.name,
+        command.topic_id,
+        command.partition_count,
+        list(command.configs),
+        list(map(list, command.replicas)),
+    )
 
 
 def _replacement_to_wire(replacement: PartitionReplacement) -> WireReplacement:

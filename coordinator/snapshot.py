@@ -30,7 +30,7 @@ from coordinator.groups import vacant_of
 from coordinator.log import LedgerCorrupt
 from coordinator.state import (
     NO_TIME,
-    TRANSACTION_VERSION_MAX,
+    TRANSACTION_VERSION_NEWEST,
     ClusterState,
     DigestComparison,
     ObjectState,
@@ -132,7 +132,7 @@ class _Snapshot(Struct, array_like=True):
     client_metrics_configs: WireConfigs = []
     client_quotas: WireQuotas = []
     transactional_ids: list[WireTransactionalId] = []
-    transaction_version: int = TRANSACTION_VERSION_MAX
+    transaction_version: int = TRANSACTION_VERSION_NEWEST
     features_epoch: int = 0
 
 

@@ -22,7 +22,7 @@ NO_POSITION = Position(0)
 NO_TIME = Milliseconds(0)
 PRODUCER_ID_FIRST = ProducerId(0)
 OBJECT_ID_FIRST = ObjectId(1)
-TRANSACTION_VERSION_MAX = 2
+TRANSACTION_VERSION_NEWEST = 2
 EVERY_BROKER = ""
 """Kafka's name for the brokers' configs that hold where a broker has none of its own."""
 
@@ -149,7 +149,7 @@ class ClusterState:
     """Telemetry subscriptions by name (KIP-714)."""
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict[QuotaEntity, dict[str, float]])
     transactional_ids: dict[str, TransactionalId] = field(default_factory=dict[str, TransactionalId])
-    transaction_version: int = TRANSACTION_VERSION_MAX
+    transaction_version: int = TRANSACTION_VERSION_NEWEST
     """The level of the feature transaction.version that clients are told (KIP-890, KIP-584)."""
     features_epoch: int = 0
     """How often a level was changed."""
