@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from agent.handlers.entities import Values
-from coordinator.state import TRANSACTION_VERSION_MAX, ClusterState
+from coordinator.state import TRANSACTION_VERSION_NEWEST, ClusterState
 
 TRANSACTION_VERSION: Final = "transaction.version"
 LEVEL_MIN: Final = 0
@@ -22,7 +22,7 @@ def supported_features(api_versions_version: int) -> Sequence[Values]:
     """What agents of this release can do."""
     if api_versions_version < FIRST_WITH_LEVELS_FROM_ZERO:
         return ()
-    return ({"name": TRANSACTION_VERSION, "min_version": LEVEL_MIN, "max_version": TRANSACTION_VERSION_MAX},)
+    return ({"name": TRANSACTION_VERSION, "min_version": LEVEL_MIN, "max_version": TRANSACTION_VERSION_NEWEST},)
 
 
 def finalized_features(state: ClusterState) -> Sequence[Values]:
