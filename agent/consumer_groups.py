@@ -202,9 +202,11 @@ class ConsumerGroups:
         group: GroupState,
         *,
         member_id: str,
+        group_instance_id: str | None = None,
         epoch: int,
         api_version: int,
         partitions: Iterable[tuple[TopicId, PartitionIndex]],
+        is_transactional: bool = False,
     ) -> ErrorCode:
         """Whether offsets may be committed in that name, for a consumer group that this agent has claimed.
 
@@ -218,7 +220,15 @@ class ConsumerGroups:
             return ErrorCode.coordinator_load_in_progress
         value = group.value if live is None else live.group.group
         assert isinstance(value, ConsumerGroup), f"group {group.group_id!r} is no consumer group"
-        return commit_error(value, member_id=member_id, epoch=epoch, api_version=api_version, partitions=partitions)
+        return commit_error(
+            value,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            epoch=epoch,
+            api_version=api_version,
+            partitions=partitions,
+            is_transactional=is_transactional,
+        )
 
     def has_members(self, group_id: str) -> bool:
         """Whether the group is of this kind, and has members, as far as this agent knows."""

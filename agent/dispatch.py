@@ -59,6 +59,7 @@ from agent.handlers import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     update_features,
 )
 from agent.services import Answer, Request, Services
@@ -121,6 +122,7 @@ _MODULES: tuple[ModuleType, ...] = (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     update_features,
 )
 

@@ -184,6 +184,7 @@ class GroupCoordinator:
         group_instance_id: str | None,
         generation: int,
         api_version: int,
+        is_transactional: bool = False,
     ) -> ErrorCode:
         """Whether offsets may be committed in that name, for a group that this agent has claimed.
 
@@ -204,7 +205,10 @@ class GroupCoordinator:
             return not_yet.error_code
         if live is None:
             return ErrorCode.unknown_member_id
-        return live.machine.check_commit(member_id, group_instance_id, generation, self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        return live.machine.check_commit(
+            member_id, group_instance_id, generation, now_s, is_transactional=is_transactional
+        )
 
     async def describe(self, group_id: str) -> Description | None:
         """A group that this agent may speak for, as it is now; None where it does not exist, or is not a classic one.

@@ -33,6 +33,7 @@ from coordinator.groups import ClassicGroup, GroupState, group_key
 from coordinator.log import LedgerUnavailable
 from coordinator.rendezvous import owner_of
 from coordinator.state import NO_POSITION
+from coordinator.transaction_commands import CommitTransactionalOffsets, Stamp
 from protocol.errors import ErrorCode
 from protocol.limits import (
     COORDINATORS_CACHED_MAX,
@@ -43,7 +44,8 @@ from protocol.limits import (
     OFFSET_METADATA_CHARS_PER_ENTRY_MAX,
     OFFSETS_PER_COMMIT_ENTRY_MAX,
 )
-from protocol.types import Offset, PartitionIndex, SessionId, TopicId
+from protocol.types import Offset, PartitionIndex, ProducerEpoch, ProducerId, SessionId, TopicId
+from txn.transaction import TransactionVersion
 
 NO_RETENTION = -1
 NO_CLAIM = (0, 0)
@@ -67,6 +69,16 @@ class OffsetRow(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     retention_ms: int = NO_RETENTION
+
+
+class TransactionalProducer(NamedTuple):
+    """Who commits offsets in a transaction, as its request says."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    version: TransactionVersion
+    stamp: Stamp | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +327,43 @@ class GroupLedger:
         self._commits.append(commit)
         return commit.future
 
+    def commit_in_transaction(
+        self, group_id: str, rows: Sequence[OffsetRow], producer: TransactionalProducer
+    ) -> asyncio.Future[Outcome]:
+        """Commit offsets of a group that is mine as part of a transaction: one entry, which keeps all of them or none.
+
+        The future gets its outcome once that is applied, and raises `OutcomeUnknown`; cancel it to give up.
+        """
+        self._flush()
+        claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
+        topics: defaultdict[TopicId, int] = defaultdict(lambda: len(topics))
+        command = CommitTransactionalOffsets(
+            group_id=group_id,
+            claim_epoch=claim_epoch,
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            epoch=producer.epoch,
+            version=producer.version,
+            stamp=producer.stamp,
+            topic=[topics[row.topic_id] for row in rows],
+            topic_ids=tuple(topics),
+            partition=[row.partition for row in rows],
+            offset=[row.offset for row in rows],
+            leader_epoch=[row.leader_epoch for row in rows],
+            metadata=_notes(rows),
+        )
+        submitted = self._writer.submit(command)
+
+        def told(done: asyncio.Future[Outcome]) -> None:
+            if done.cancelled():
+                return
+            outcome = _outcome(done)
+            if isinstance(outcome, Refused) and outcome.error_code is ErrorCode.not_coordinator:
+                self._give_up(group_id, claim_epoch)
+
+        submitted.add_done_callback(told)
+        return submitted
+
     def _flush(self) -> None:
         """Submit the commits that were gathered."""
         commits, self._commits = self._commits, []
@@ -350,7 +399,7 @@ class GroupLedger:
             offset=[row.offset for row in rows],
             leader_epoch=[row.leader_epoch for row in rows],
             retention_ms=[row.retention_ms for row in rows],
-            metadata=tuple(row.metadata for row in rows) if any(row.metadata for row in rows) else (),
+            metadata=_notes(rows),
         )
         commits = [commit for commit, _ in entry]
         self._writer.submit(command).add_done_callback(partial(self._committed, commits))
@@ -395,6 +444,11 @@ class GroupLedger:
             raise NotCoordinator(ErrorCode.not_coordinator)
         group = self._metadata.state.groups.get(group_id)
         return None if group is None or group.is_vacant else group
+
+
+def _notes(rows: Sequence[OffsetRow]) -> tuple[str, ...]:
+    """Nothing where all rows have none."""
+    return tuple(row.metadata for row in rows) if any(row.metadata for row in rows) else ()
 
 
 def heard_until_s(now_s: float) -> float:

@@ -46,6 +46,7 @@ def commit_error(
     generation: int,
     api_version: int,
     rows: Sequence[OffsetRow],
+    is_transactional: bool = False,
 ) -> ErrorCode:
     """What the coordinator of the group's kind says to a commit in that name; `generation` is a member epoch to one."""
     group = services.state.groups.get(group_id)
@@ -55,9 +56,11 @@ def commit_error(
         return services.consumer_groups.check_commit(
             group,
             member_id=member_id,
+            group_instance_id=group_instance_id,
             epoch=generation,
             api_version=api_version,
             partitions=((row.topic_id, row.partition) for row in rows),
+            is_transactional=is_transactional,
         )
     return services.groups.check_commit(
         group_id,
@@ -65,6 +68,7 @@ def commit_error(
         group_instance_id=group_instance_id,
         generation=generation,
         api_version=api_version,
+        is_transactional=is_transactional,
     )
 
 
@@ -112,14 +116,18 @@ def _refused(services: Services, group_id: str, rows_count: int, error_code: Err
 
 async def _told(services: Services, handed: Sequence[_Share]) -> list[ErrorCode]:
     """An error for each row, once all of them are known or their time is over."""
-    timeout_ms = int(broker_value(services.broker_configs, "offsets.commit.timeout.ms"))
     with suppress(TimeoutError):
-        async with services.clock.timeout(timeout_ms / 1000):
+        async with services.clock.timeout(commit_timeout_s(services)):
             await asyncio.wait([share.error_codes for share in handed])
     told: list[ErrorCode] = []
     for rows_count, future in handed:
         told += map(as_told, future.result()) if future.done() else [ErrorCode.coordinator_not_available] * rows_count
     return told
+
+
+def commit_timeout_s(services: Services) -> float:
+    """How long a commit waits for the ledger: offsets.commit.timeout.ms."""
+    return int(broker_value(services.broker_configs, "offsets.commit.timeout.ms")) / 1000
 
 
 def as_told(error_code: ErrorCode) -> ErrorCode:

@@ -14,6 +14,13 @@ Ticket = NewType("Ticket", int)
 """Whom an answer is for."""
 
 NO_MEMBER_ID = ""
+
+
+def is_of_nobody(member_id: str, group_instance_id: str | None, generation: int) -> bool:
+    """Whether who commits offsets says nothing of a member: TxnOffsetCommit knows of members since KIP-447 only."""
+    return generation < 0 and member_id == NO_MEMBER_ID and group_instance_id is None
+
+
 NO_GENERATION = -1
 NO_ASSIGNMENT = b""
 

@@ -37,6 +37,7 @@ class ApiKey(IntEnum):
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
@@ -144,6 +145,7 @@ API_VERSIONS: Final[tuple[ApiRange, ...]] = (
     _row(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", (0, 5), flexible_first=3),
     _row(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", (0, 4), flexible_first=3),
     _row(ApiKey.END_TXN, "EndTxn", (0, 5), flexible_first=3),
+    _row(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", (0, 5), flexible_first=3),
     _row(ApiKey.DESCRIBE_ACLS, "DescribeAcls", (1, 3), flexible_first=2),
     _row(ApiKey.CREATE_ACLS, "CreateAcls", (1, 3), flexible_first=2),
     _row(ApiKey.DELETE_ACLS, "DeleteAcls", (1, 3), flexible_first=2),

@@ -268,6 +268,9 @@ OFFSETS_PER_COMMIT_ENTRY_MAX = 2_000
 """Committed offsets that one entry is written with, of many groups together: applying it holds up every agent."""
 OFFSET_METADATA_CHARS_PER_ENTRY_MAX = 128 * KIB
 """Metadata of committed offsets in one entry, and the ids of their groups; a single offset's may be more."""
+TRANSACTIONAL_METADATA_BYTES_MAX = 256 * KIB
+"""Metadata of all offsets that one TxnOffsetCommit has, in UTF-8: with `OFFSETS_PER_ENTRY_MAX` of them it still is one
+entry, which keeps all of them or none."""
 OFFSET_METADATA_BYTES_MAX = (1 << 15) - 1
 """Of one committed offset, whatever offset.metadata.max.bytes says: old versions' answers hold no longer text."""
 OFFSETS_TOLD_MAX = ARRAY_LENGTH_MAX

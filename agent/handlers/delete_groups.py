@@ -1,4 +1,4 @@
-"""DeleteGroups 0-2: drops groups that have no members, with the offsets that they committed.
+"""DeleteGroups 0-2: drops groups that have no members, with the offsets that they committed, pending ones too.
 
 A group with members is NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_FOUND, after a barrier (safety rule S4).
 The answer comes once the entries are applied, each under the coordinator's claim (safety rule S13); one that the

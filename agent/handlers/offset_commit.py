@@ -13,15 +13,14 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager.commitOffset (Kafka 4.3
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
 from agent.handlers.entities import answer, request_body
-from agent.offset_commits import commit_error, commit_offsets, is_too_long, refusal
+from agent.handlers.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
+from agent.offset_commits import commit_error, commit_offsets, refusal
 from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.broker_configs import broker_value
-from coordinator.log import LedgerUnavailable
+from agent.turns import rows_at_most, work
 from coordinator.state import TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
@@ -37,17 +36,9 @@ FIRST_WITH_TOPIC_IDS = 10
 NO_LEADER_EPOCH = -1
 
 
-class _Wanted(NamedTuple):
-    """A partition that exists: where its error goes, and what to commit; None where the note is too long."""
-
-    position: int
-    row: OffsetRow | None
-
-
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await work(rows_at_most(request.frame.body), request_body, request.frame)
-    turns = Turns(services.clock)
-    errors, wanted = await _read(services, request, body, turns)
+    errors, wanted = await read_rows(services, _request(services, request.frame.api_version, body))
     if wanted:
         error_code = await _claim(services, request, body)
         if error_code is ErrorCode.none:
@@ -59,53 +50,25 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     return await work(len(errors), _answer, request.frame, body.topics, errors)
 
 
-async def _read(services: Services, request: Request, body: Any, turns: Turns) -> tuple[list[ErrorCode], list[_Wanted]]:
-    """An error for every partition of the request, in its order, and those of them that exist."""
-    version = request.frame.api_version
-    is_confirmed = await _is_confirmed(services, version, body, turns)
-    metadata_max = int(broker_value(services.broker_configs, "offset.metadata.max.bytes"))
+def _request(services: Services, version: int, body: Any) -> OffsetRequest:
     retention_ms = _retention_ms(body.retention_time) if version <= LAST_WITH_RETENTION else NO_RETENTION
-    errors: list[ErrorCode] = []
-    wanted: list[_Wanted] = []
-    for topic in body.topics:
-        found = _find(services, version, topic)
-        for partition in topic.partitions:
-            if _has(found, partition.partition_index):
-                assert found is not None
-                metadata = partition.committed_metadata or ""
-                row = OffsetRow(
-                    topic_id=found.topic_id,
-                    partition=PartitionIndex(partition.partition_index),
-                    offset=Offset(partition.committed_offset),
-                    leader_epoch=partition.committed_leader_epoch if version >= FIRST_WITH_EPOCHS else NO_LEADER_EPOCH,
-                    metadata=metadata,
-                    retention_ms=retention_ms,
-                )
-                wanted.append(_Wanted(len(errors), None if is_too_long(metadata, metadata_max) else row))
-                errors.append(ErrorCode.none)
-            else:
-                errors.append(_missing(version, found) if is_confirmed else ErrorCode.coordinator_not_available)
-            await turns.row()
-    return errors, wanted
+    return OffsetRequest(
+        topics=body.topics,
+        find=partial(_find, services, version),
+        row=partial(_row, version, retention_ms),
+        missing=partial(_missing, version),
+    )
 
 
-async def _is_confirmed(services: Services, version: int, body: Any, turns: Turns) -> bool:
-    """Whether what seems to be missing is: where anything is, a barrier is taken, which may not be answered (S4)."""
-    for topic in body.topics:
-        found = _find(services, version, topic)
-        for partition in topic.partitions:
-            if not _has(found, partition.partition_index):
-                try:
-                    await services.metadata.barrier()
-                except LedgerUnavailable:
-                    return False
-                return True
-            await turns.row()
-    return True
-
-
-def _has(topic: TopicState | None, partition_index: int) -> bool:
-    return topic is not None and 0 <= partition_index < len(topic.partitions)
+def _row(version: int, retention_ms: int, topic: TopicState, partition: Any) -> OffsetRow:
+    return OffsetRow(
+        topic_id=topic.topic_id,
+        partition=PartitionIndex(partition.partition_index),
+        offset=Offset(partition.committed_offset),
+        leader_epoch=partition.committed_leader_epoch if version >= FIRST_WITH_EPOCHS else NO_LEADER_EPOCH,
+        metadata=partition.committed_metadata or "",
+        retention_ms=retention_ms,
+    )
 
 
 def _missing(version: int, topic: TopicState | None) -> ErrorCode:
@@ -139,7 +102,7 @@ async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
     return ErrorCode.none
 
 
-async def _commit(services: Services, request: Request, body: Any, wanted: Sequence[_Wanted]) -> list[ErrorCode]:
+async def _commit(services: Services, request: Request, body: Any, wanted: Sequence[WantedOffset]) -> list[ErrorCode]:
     """An error for each of `wanted`. The coordinator's comes before that of a note that is too long, as in Kafka."""
     rows = [each.row for each in wanted if each.row is not None]
     error_code = _judge(services, request, body, rows)
@@ -165,13 +128,8 @@ def _judge(services: Services, request: Request, body: Any, rows: Sequence[Offse
 
 
 def _answer(frame: RequestFrame, topics: Sequence[Any], errors: Sequence[ErrorCode]) -> Sequence[Buffer]:
-    by_partition = iter(errors)
-    rows = []
-    for topic in topics:
-        partitions = [
-            {"partition_index": partition.partition_index, "error_code": next(by_partition)}
-            for partition in topic.partitions
-        ]
-        name = {"topic_id": topic.topic_id} if frame.api_version >= FIRST_WITH_TOPIC_IDS else {"name": topic.name}
-        rows.append(name | {"partitions": partitions})
-    return answer(frame, {"topics": rows})
+    return answer(frame, {"topics": answered_topics(topics, errors, partial(_named, frame.api_version))})
+
+
+def _named(version: int, topic: Any) -> dict[str, Any]:
+    return {"topic_id": topic.topic_id} if version >= FIRST_WITH_TOPIC_IDS else {"name": topic.name}

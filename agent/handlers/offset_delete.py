@@ -6,7 +6,7 @@ group is waited for; where it is not applied in time, the client asks again (COO
 whose members speak another protocol than consumers do is NON_EMPTY_GROUP. A barrier comes first (safety rule S4); what
 the group has not committed is no error. The answer comes once the entries are applied, under the coordinator's claim
 (safety rule S13). Many partitions go by several entries; members may have joined meanwhile, so what each has is judged
-anew.
+anew. What open transactions have yet to make true goes as well, as in Kafka.
 Differs from Kafka: what members have joined with since their generation began counts as well, and so does every topic
 while a group that had become empty is joined again.
 Source: org.apache.kafka.server.KafkaApis.handleOffsetDeleteRequest,
@@ -121,7 +121,7 @@ def _is_kept(topic_name: str, subscribed: frozenset[str] | None) -> bool:
 async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list[dict[str, Any]], list[_Dropped]]:
     """The rows of the answer, and the partitions whose offsets may go."""
     turns = Turns(services.clock)
-    subscribed = _subscribed(services, group)
+    subscribed, pending = _subscribed(services, group), group.pending_partitions()
     topics: list[dict[str, Any]] = []
     dropped: list[_Dropped] = []
     for topic in body.topics:
@@ -134,7 +134,7 @@ async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list
                 row["error_code"] = ErrorCode.unknown_topic_or_partition
             elif _is_kept(topic.name, subscribed):
                 row["error_code"] = ErrorCode.group_subscribed_to_topic
-            elif index in group.offsets.get(found.topic_id, ()):
+            elif index in group.offsets.get(found.topic_id, ()) or (found.topic_id, index) in pending:
                 dropped.append(_Dropped(topic.name, (found.topic_id, index), row))
             rows.append(row)
             await turns.row()

@@ -3,14 +3,16 @@
 From version 8 on one request asks for many groups (KIP-709), from 9 on a member of a consumer group names its epoch
 (KIP-848), in 10 topics have ids. Answers come after a barrier (safety rule S4), from the group's coordinator; without
 either the group's error says so, which in version 1 stands in every partition. What a group has not committed, or what
-does not exist, is offset -1 and no error, as in Kafka. RequireStable (7) changes nothing while there are no
-transactions: an offset that can be seen is stable.
+does not exist, is offset -1 and no error, as in Kafka. What an open transaction commits is told once that has
+committed, not before; with RequireStable (7, KIP-447) such a partition is UNSTABLE_OFFSET_COMMIT meanwhile, and the
+client asks again. Null topics list nothing that is pending alone, as in Kafka.
 Source: org.apache.kafka.server.KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.groupError,
 org.apache.kafka.coordinator.group.OffsetMetadataManager.fetchOffsets (Kafka 4.3).
 """
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agent.group_ledger import NotCoordinator
@@ -27,28 +29,49 @@ from storage.object_store import Buffer
 
 API_KEY = 9
 FIRST_WITH_GROUP_ERROR = 2
+FIRST_WITH_STABLE = 7
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_MEMBERS = 9
 FIRST_WITH_TOPIC_IDS = 10
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 
+Partitions = frozenset[tuple[TopicId, PartitionIndex]]
+
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
     body = await work(rows_at_most(frame.body), request_body, frame)
-    is_barred = await _barrier(services)
-    turns, group_turns = Turns(services.clock), Turns(services.clock, GROUPS_PER_TURN)
+    group_turns = Turns(services.clock, GROUPS_PER_TURN)
     wanted = body.groups if frame.api_version >= FIRST_WITH_GROUPS else (body,)
     groups: list[dict[str, Any]] = []
     row_count = 0
+    fetch = _Fetch(
+        services=services,
+        version=frame.api_version,
+        is_barred=await _barrier(services),
+        is_stable=frame.api_version >= FIRST_WITH_STABLE and body.require_stable,
+        turns=Turns(services.clock),
+    )
     for each in wanted:
-        rows_max = OFFSETS_TOLD_MAX - row_count
-        groups.append(await _group(services, frame.api_version, each, turns, is_barred=is_barred, rows_max=rows_max))
+        groups.append(await _group(fetch, each, rows_max=OFFSETS_TOLD_MAX - row_count))
         row_count += 1 + sum(len(topic["partitions"]) for topic in groups[-1]["topics"])
         await group_turns.row()
     values = {"groups": groups} if frame.api_version >= FIRST_WITH_GROUPS else groups[0]
     return await work(row_count, answer, frame, values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetch:
+    """What the rows of one answer have in common."""
+
+    services: Services
+    version: int
+    is_barred: bool
+    """The ledger answered."""
+    is_stable: bool
+    """Offsets that an open transaction may change are not to be told."""
+    turns: Turns
 
 
 async def _barrier(services: Services) -> bool:
@@ -60,32 +83,31 @@ async def _barrier(services: Services) -> bool:
     return True
 
 
-async def _group(
-    services: Services, version: int, wanted: Any, turns: Turns, *, is_barred: bool, rows_max: int
-) -> dict[str, Any]:
+async def _group(fetch: _Fetch, wanted: Any, *, rows_max: int) -> dict[str, Any]:
     """One group of the answer; one that committed more than `rows_max` offsets, and is asked for all, gets an error."""
-    error_code, group = _look_up(services, version, wanted, is_barred=is_barred)
+    error_code, group = _look_up(fetch, wanted)
     if wanted.topics is None and group is not None and count_offsets([group]) > rows_max:
         error_code = ErrorCode.invalid_request
+    unstable = group.pending_partitions() if fetch.is_stable and group is not None else frozenset()
     if error_code is not ErrorCode.none:
-        is_by_row = version < FIRST_WITH_GROUP_ERROR
-        topics = await _failed(wanted.topics or (), error_code, turns) if is_by_row else []
+        is_by_row = fetch.version < FIRST_WITH_GROUP_ERROR
+        topics = await _failed(wanted.topics or (), error_code, fetch.turns) if is_by_row else []
     elif wanted.topics is None:
-        topics = [] if group is None else await _all(services, group, turns)
+        topics = [] if group is None else await _all(fetch, group, unstable)
     else:
-        topics = await _asked(services, version, wanted.topics, group, turns)
+        topics = await _asked(fetch, wanted.topics, group, unstable)
     return {"group_id": wanted.group_id, "topics": topics, "error_code": error_code}
 
 
-def _look_up(services: Services, version: int, wanted: Any, *, is_barred: bool) -> tuple[ErrorCode, GroupState | None]:
+def _look_up(fetch: _Fetch, wanted: Any) -> tuple[ErrorCode, GroupState | None]:
     """An error of the whole group, or the group; None where there is none."""
-    if not is_barred:
+    if not fetch.is_barred:
         return ErrorCode.coordinator_not_available, None
     try:
-        group = services.group_ledger.readable(wanted.group_id)
+        group = fetch.services.group_ledger.readable(wanted.group_id)
     except NotCoordinator as error:
         return error.error_code, None
-    if group is None or version < FIRST_WITH_MEMBERS:
+    if group is None or fetch.version < FIRST_WITH_MEMBERS:
         return ErrorCode.none, group
     return member_error(group, wanted.member_id, wanted.member_epoch), group
 
@@ -105,39 +127,42 @@ def member_error(group: GroupState, member_id: str | None, member_epoch: int) ->
     return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
 
 
-async def _all(services: Services, group: GroupState, turns: Turns) -> list[dict[str, Any]]:
+async def _all(fetch: _Fetch, group: GroupState, unstable: Partitions) -> list[dict[str, Any]]:
     """Everything that the group committed, as of now."""
     held = [(topic_id, sorted(partitions.items())) for topic_id, partitions in group.offsets.items()]
-    names = {topic_id: services.state.topics[topic_id].name for topic_id, _ in held}
+    names = {topic_id: fetch.services.state.topics[topic_id].name for topic_id, _ in held}
     topics = []
     for topic_id, partitions in held:
         rows = []
         for index, found in partitions:
-            rows.append(_row(index, found))
-            await turns.row()
+            rows.append(_unstable(index) if (topic_id, index) in unstable else _row(index, found))
+            await fetch.turns.row()
         topics.append({"name": names[topic_id], "topic_id": uuid.UUID(bytes=topic_id), "partitions": rows})
     return topics
 
 
 async def _asked(
-    services: Services, version: int, wanted: Sequence[Any], group: GroupState | None, turns: Turns
+    fetch: _Fetch, wanted: Sequence[Any], group: GroupState | None, unstable: Partitions
 ) -> list[dict[str, Any]]:
+    state = fetch.services.state
     topics = []
     for topic in wanted:
         error_code = ErrorCode.none
-        if version >= FIRST_WITH_TOPIC_IDS:
+        if fetch.version >= FIRST_WITH_TOPIC_IDS:
             topic_id = None if topic.topic_id is None else TopicId(topic.topic_id.bytes)
-            if topic_id is None or topic_id not in services.state.topics:
+            if topic_id is None or topic_id not in state.topics:
                 error_code = ErrorCode.unknown_topic_id
         else:
-            topic_id = services.state.topic_ids.get(topic.name)
+            topic_id = state.topic_ids.get(topic.name)
         rows = []
         for index in topic.partition_indexes:
-            found = _committed(group, topic_id, index)
-            rows.append(_row(index, found, error_code))
-            await turns.row()
-        topics.append(_named(version, topic) | {"partitions": rows})
-        await turns.row()
+            if topic_id is not None and (topic_id, index) in unstable:
+                rows.append(_unstable(index))
+            else:
+                rows.append(_row(index, _committed(group, topic_id, index), error_code))
+            await fetch.turns.row()
+        topics.append(_named(fetch.version, topic) | {"partitions": rows})
+        await fetch.turns.row()
     return topics
 
 
@@ -161,6 +186,10 @@ def _committed(group: GroupState | None, topic_id: TopicId | None, index: int) -
     if group is None or topic_id is None:
         return None
     return group.offsets.get(topic_id, {}).get(PartitionIndex(index))
+
+
+def _unstable(index: int) -> Values:
+    return _row(index, None, ErrorCode.unstable_offset_commit)
 
 
 def _row(index: int, found: CommittedOffset | None, error_code: ErrorCode = ErrorCode.none) -> Values:

@@ -1,0 +1,163 @@
+"""TxnOffsetCommit 0-5: how far a group has come, to be true once a producer's transaction commits (KIP-98).
+
+From version 3 on the request says for which member of the group it is, which is judged by the group's coordinator as
+for OffsetCommit (KIP-447): members of classic and of consumer groups, and nobody at all, whether the group has members
+or not. Version 5 makes the group part of the transaction, and begins one where none is open (KIP-890); before it was
+added by AddOffsetsToTxn, and the request carries its connection's stamp (safety rule S7). A partition is called unknown
+only after a barrier (safety rule S4); the answer comes once the entry is applied, under the coordinator's claim (safety
+rule S13), or is COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms.
+
+One request is one entry, so that its offsets are kept all together or not at all. What does not fit into one is
+INVALID_COMMIT_OFFSET_SIZE, as what does not fit into one batch is in Kafka.
+Differs from Kafka: where both the group and the transaction refuse it, the group's error is told.
+Source: org.apache.kafka.server.KafkaApis.handleTxnOffsetCommitRequest,
+org.apache.kafka.coordinator.group.OffsetMetadataManager.commitTransactionalOffset (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.group_ledger import NotCoordinator, OffsetRow, TransactionalProducer
+from agent.handlers.entities import answer, request_body
+from agent.handlers.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
+from agent.ledger_writer import OutcomeUnknown
+from agent.offset_commits import as_told, commit_error, commit_timeout_s, refusal
+from agent.services import Request, Services
+from agent.transactions import stale, stamp_of
+from agent.turns import rows_at_most, work
+from coordinator.commands import Refused
+from coordinator.state import TopicState
+from coordinator.transaction_commands import TransactionalOffsetsPending
+from protocol.connection import RequestFrame
+from protocol.errors import ErrorCode
+from protocol.limits import OFFSETS_PER_ENTRY_MAX, TRANSACTIONAL_METADATA_BYTES_MAX
+from protocol.types import Offset, PartitionIndex, ProducerEpoch, ProducerId
+from storage.object_store import Buffer
+from txn.transaction import TransactionVersion
+from txn.transaction_requests import answered_code, transaction_version
+
+API_KEY = 28
+FIRST_WITH_EPOCHS = 2
+FIRST_WITH_MEMBERS = 3
+NO_LEADER_EPOCH = -1
+NO_GENERATION = -1
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    frame = request.frame
+    body = await work(rows_at_most(frame.body), request_body, frame)
+    errors, wanted = await read_rows(services, _request(services, frame.api_version, body))
+    if wanted:
+        for each, error_code in zip(wanted, await _pend(services, request, body, wanted), strict=True):
+            errors[each.position] = error_code
+    return await work(len(errors), _answer, frame, body.topics, errors)
+
+
+def _request(services: Services, version: int, body: Any) -> OffsetRequest:
+    def row(topic: TopicState, partition: Any) -> OffsetRow:
+        return OffsetRow(
+            topic_id=topic.topic_id,
+            partition=PartitionIndex(partition.partition_index),
+            offset=Offset(partition.committed_offset),
+            leader_epoch=partition.committed_leader_epoch if version >= FIRST_WITH_EPOCHS else NO_LEADER_EPOCH,
+            metadata=partition.committed_metadata or "",
+        )
+
+    return OffsetRequest(
+        topics=body.topics,
+        find=lambda topic: services.topics.known(topic.name),
+        row=row,
+        missing=lambda _: ErrorCode.unknown_topic_or_partition,
+    )
+
+
+async def _pend(services: Services, request: Request, body: Any, wanted: Sequence[WantedOffset]) -> list[ErrorCode]:
+    """An error for each of `wanted`. The coordinator's comes before that of a note that is too long, as in Kafka."""
+    error_code = await _claim(services, request, body)
+    if error_code is not ErrorCode.none:
+        return [error_code] * len(wanted)
+    producer = await _producer(services, request, body)
+    rows = [each.row for each in wanted if each.row is not None]
+    # What is judged here is handed over in the same turn of the loop.
+    error_code = _judge(services, request, body, rows)
+    if error_code is not ErrorCode.none:
+        return await refusal(services, body.group_id, len(wanted), error_code)
+    if not rows:
+        return [ErrorCode.offset_metadata_too_large] * len(wanted)
+    told = iter(await _submit(services, request, body.group_id, rows, producer))
+    return [ErrorCode.offset_metadata_too_large if each.row is None else next(told) for each in wanted]
+
+
+async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
+    """NONE once this agent coordinates the group. A generation of a group that does not exist is refused unwritten."""
+    ledger, group_id = services.group_ledger, body.group_id
+    if not group_id:
+        return ErrorCode.invalid_group_id
+    is_of_member = request.frame.api_version >= FIRST_WITH_MEMBERS and body.generation_id >= 0
+    try:
+        if is_of_member and not ledger.is_mine(group_id) and await ledger.check_readable(group_id) is None:
+            return ErrorCode.illegal_generation
+        await ledger.claim(group_id)
+    except NotCoordinator as error:
+        return error.error_code
+    return ErrorCode.none
+
+
+async def _producer(services: Services, request: Request, body: Any) -> TransactionalProducer:
+    version = transaction_version(API_KEY, request.frame.api_version)
+    return TransactionalProducer(
+        transactional_id=body.transactional_id,
+        producer_id=ProducerId(body.producer_id),
+        epoch=ProducerEpoch(body.producer_epoch),
+        version=version,
+        stamp=await stamp_of(services, request) if version is TransactionVersion.V1 else None,
+    )
+
+
+def _judge(services: Services, request: Request, body: Any, rows: Sequence[OffsetRow]) -> ErrorCode:
+    version = request.frame.api_version
+    names_member = version >= FIRST_WITH_MEMBERS
+    return commit_error(
+        services,
+        body.group_id,
+        member_id=body.member_id if names_member else "",
+        group_instance_id=body.group_instance_id if names_member else None,
+        generation=body.generation_id if names_member else NO_GENERATION,
+        api_version=version,
+        rows=rows,
+        is_transactional=True,
+    )
+
+
+async def _submit(
+    services: Services, request: Request, group_id: str, rows: Sequence[OffsetRow], producer: TransactionalProducer
+) -> Sequence[ErrorCode]:
+    """An error for each row. Raises `NoAnswer` where the request is stale (S7)."""
+    if not _fits(rows):
+        return [ErrorCode.invalid_commit_offset_size] * len(rows)
+    pending = services.group_ledger.commit_in_transaction(group_id, rows, producer)
+    try:
+        async with services.clock.timeout(commit_timeout_s(services)):
+            outcome = await pending
+    except TimeoutError:
+        return [ErrorCode.coordinator_not_available] * len(rows)
+    except OutcomeUnknown:
+        return [ErrorCode.not_coordinator] * len(rows)
+    if isinstance(outcome, Refused):
+        return [as_told(outcome.error_code)] * len(rows)
+    assert isinstance(outcome, TransactionalOffsetsPending), f"unexpected outcome of a commit: {outcome}"
+    if outcome.is_stale:
+        raise stale(services, request, producer.transactional_id, f"commit offsets of the group {group_id}")
+    told = list(map(ErrorCode, outcome.error_codes))
+    services.metrics.offsets_committed.inc(told.count(ErrorCode.none))
+    return [answered_code(API_KEY, request.frame.api_version, error_code) for error_code in told]
+
+
+def _fits(rows: Sequence[OffsetRow]) -> bool:
+    """Whether one entry holds all of them."""
+    metadata_bytes = sum(len(row.metadata.encode()) for row in rows)
+    return len(rows) <= OFFSETS_PER_ENTRY_MAX and metadata_bytes <= TRANSACTIONAL_METADATA_BYTES_MAX
+
+
+def _answer(frame: RequestFrame, topics: Sequence[Any], errors: Sequence[ErrorCode]) -> Sequence[Buffer]:
+    return answer(frame, {"topics": answered_topics(topics, errors, lambda topic: {"name": topic.name})})
