@@ -142,7 +142,7 @@ class _Commit:
                 producer is None
                 or producer.epoch != batches.producer_epoch[row]
                 or producer.sequence_next != base_sequence
-                or partition.transactions is not None
+                or (partition.transactions is not None and producer_id in partition.transactions.open)
             ):
                 self._commit_batches(key, partition, row, row + 1, byte_first, append_time_ms)
                 return
