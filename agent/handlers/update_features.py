@@ -1,50 +1,97 @@
-"""UpdateFeatures 0-2: no feature has levels that could be changed, so each change is refused with the reason (KIP-584).
+"""UpdateFeatures 0-2: raise or lower transaction.version, the one feature that has levels (KIP-584).
 
-Level 0 means that a feature is off, and all of them are: that is done already. The first feature that cannot be had
-decides the whole answer, INVALID_UPDATE_VERSION, and no other is told, as in Kafka. Rules of the state are not features
-of this kind: agents raise them by themselves (safety rule S3).
+Another feature has level 0 alone, which means that it is off, and all of them are: that is done already. The first
+change that cannot be had decides the whole answer, INVALID_UPDATE_VERSION, and no other is told or made, as in Kafka.
+What a client learnt is not taken from it: one that has begun under one level goes on until it reads the new one. Rules
+of the state are not features of this kind: agents raise them by themselves (safety rule S3).
 Source: org.apache.kafka.controller.FeatureControlManager.updateFeatures, QuorumFeatures.reasonNotSupported (Kafka 4.3).
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from agent.features import LEVEL_MIN, TRANSACTION_VERSION
 from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
+from agent.topics import TopicError, before, catch_up, deadline_s
 from agent.turns import rows_at_most, work
+from coordinator.commands import Refused
+from coordinator.state import TRANSACTION_VERSION_NEWEST
+from coordinator.transaction_commands import SetTransactionVersion
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 
 API_KEY = 57
 FIRST_WITH_UPGRADE_TYPES = 1
-UPGRADE_TYPES = (1, 2, 3)
-"""Upgrade, safe downgrade, unsafe downgrade (org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType)."""
+UPGRADE = 1
+SAFE_DOWNGRADE = 2
+UPGRADE_TYPES = (UPGRADE, SAFE_DOWNGRADE, 3)
+"""The third is the unsafe downgrade (org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType)."""
 OFF = 0
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
-    refused = (_refusal(update, request.frame.api_version) for update in body.feature_updates)
-    reason = next((text for text in refused if text is not None), None)
-    if reason is not None:
-        refusal = {"error_code": ErrorCode.invalid_update_version, "error_message": reason, "results": []}
-        return answer(request.frame, refusal)
+    frame = request.frame
+    body = await work(rows_at_most(frame.body), request_body, frame)
+    end_s = deadline_s(services.clock, body.timeout.total_seconds())
+    unsure = await catch_up(services.metadata, services.clock, end_s)
+    if unsure is not None:
+        return _refused(frame, unsure.error_code, unsure.message)
+    level = services.state.transaction_version
+    for update in body.feature_updates:
+        reason = _refusal(update, frame.api_version, level)
+        if reason is not None:
+            return _refused(frame, ErrorCode.invalid_update_version, reason)
+        if update.feature == TRANSACTION_VERSION:
+            level = update.max_version_level
+    is_validate_only = frame.api_version >= FIRST_WITH_UPGRADE_TYPES and body.validate_only
+    if level != services.state.transaction_version and not is_validate_only:
+        try:
+            await before(end_s, services.clock, _set(services, level))
+        except TopicError as error:
+            return _refused(frame, error.error_code, error.message)
     results = [
         {"feature": update.feature, "error_code": ErrorCode.none, "error_message": None}
         for update in body.feature_updates
     ]
-    return answer(request.frame, {"error_code": ErrorCode.none, "error_message": None, "results": results})
+    return answer(frame, {"error_code": ErrorCode.none, "error_message": None, "results": results})
 
 
-def _refusal(update: Any, version: int) -> str | None:
-    """Why the level cannot be had; None where it is the feature's already."""
+async def _set(services: Services, level: int) -> None:
+    outcome = await services.writer.submit(SetTransactionVersion(level=level))
+    if isinstance(outcome, Refused):
+        raise TopicError(outcome.error_code, outcome.reason)
+
+
+def _refused(frame: RequestFrame, error_code: ErrorCode, reason: str | None) -> Sequence[Buffer]:
+    return answer(frame, {"error_code": error_code, "error_message": reason, "results": []})
+
+
+def _refusal(update: Any, version: int, transaction_version: int) -> str | None:
+    """Why the level cannot be had; None where it is the feature's already, or can be."""
     level = update.max_version_level
-    if version >= FIRST_WITH_UPGRADE_TYPES and update.upgrade_type not in UPGRADE_TYPES:
+    is_known = update.feature == TRANSACTION_VERSION
+    current, highest = (transaction_version, TRANSACTION_VERSION_NEWEST) if is_known else (OFF, OFF)
+    upgrade_type = _upgrade_type(update, version)
+    if upgrade_type not in UPGRADE_TYPES:
         reason = "There is no such upgrade type."
     elif level < OFF:
         reason = "A feature version cannot be less than 0."
-    elif level > OFF:
-        reason = "No agent supports this feature."
+    elif level > highest:
+        reason = (
+            f"Agents support the versions {LEVEL_MIN}-{highest}." if is_known else "No agent supports this feature."
+        )
+    elif level < current and upgrade_type == UPGRADE:
+        reason = "Can't downgrade the version of this feature without setting the upgrade type to a downgrade."
+    elif level > current and upgrade_type != UPGRADE:
+        reason = "Can't downgrade to a newer version."
     else:
         return None
     return f"Invalid update version {level} for feature {update.feature}. {reason}"
+
+
+def _upgrade_type(update: Any, version: int) -> int:
+    if version >= FIRST_WITH_UPGRADE_TYPES:
+        return int(update.upgrade_type)
+    return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
