@@ -23,7 +23,7 @@ from coordinator.rendezvous import owner_of
 from iceberg_export.archive_pass import ArchivedPass, archive
 from iceberg_export.parquet_writer import ChunkMismatch
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
-from iceberg_export.topic_intake import intake_bytes, intake_first, topic_intake
+from iceberg_export.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
 from protocol.errors import InvalidBatch
 from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
@@ -89,7 +89,8 @@ class Archiver:
         return owner_of(topic_id, self._metadata.state.sessions) == self._writer.session
 
     async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
-        """Archive everything that the topic's intake held when this was called; returns once it is applied.
+        """Archive everything that the topic's intake held when this was called, but for what follows the first record
+        of a transaction that was open then; returns once it is applied.
 
         Raises `InvalidBatch` or `ChunkMismatch` where an intake object is damaged, `ObjectMissing` where one is gone.
         """
@@ -97,7 +98,7 @@ class Archiver:
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None:
             return ArchiveReport(topic="", records=0, source_bytes=0, object_keys=())
-        ends = [partition.log_end for partition in topic.partitions]
+        ends = intake_end(self._metadata.state, topic_id)
         done: list[ArchivedPass] = []
         passes_in_vain = 0
         while not self._is_archived(topic_id, ends):

@@ -47,10 +47,10 @@ class ServedChunk:
             self._byte_ends.append(position)
             self._offset_ends.append(header.base_offset + header.last_offset_delta + 1)
 
-    def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool) -> Part:
+    def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool, offset_end: int | None = None) -> Part:
         """Whole batches from the one that holds `offset`, at most `bytes_max` bytes.
 
-        With `at_least_one` the first batch is returned however large it is.
+        With `at_least_one` the first batch is returned however large it is. With `offset_end` none that ends behind it.
         """
         if not self._byte_ends:
             self._find_batches()
@@ -61,6 +61,8 @@ class ServedChunk:
         end = bisect_right(self._byte_ends, byte_first + bytes_max)
         if end <= first and at_least_one:
             end = first + 1
+        if offset_end is not None:
+            end = min(end, bisect_right(self._offset_ends, offset_end))
         if end <= first:
             return Part(self.buffer[:0], offset, is_rest=False)
         records = self.buffer[byte_first : self._byte_ends[end - 1]]

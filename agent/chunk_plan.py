@@ -5,7 +5,7 @@ Rule: nothing is read and nothing awaited here. What archived records come to is
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.chunk_index import ChunkRef
+from coordinator.chunk_index import MARKER_BYTES, ChunkRef
 from coordinator.state import PartitionState, TopicState
 from coordinator.topic_configs import effective
 from protocol.compression import Compression
@@ -19,12 +19,14 @@ def chunks_from(
 ) -> list[ChunkRef]:
     """The chunks that hold `offset` and what follows, until their bytes reach `bytes_max`; at least one.
 
-    With `offset_end` only chunks that begin before it.
+    With `offset_end` only chunks that begin before it, and none where `offset` does not.
 
     How many bytes archived records are served as is not known before they are read, so such a chunk ends the plan.
     """
-    row = partition.index.locate(offset)
     chunks: list[ChunkRef] = []
+    if offset_end is not None and offset >= offset_end:
+        return chunks
+    row = partition.index.locate(offset)
     byte_count = 0
     while row is not None and row < len(partition.index):
         chunk = partition.index.row(row)
@@ -63,8 +65,11 @@ def archive_compression(topic: TopicState, broker_configs: Mapping[str, str]) ->
     return Compression[name.upper()] if name.upper() in Compression.__members__ else Compression.NONE
 
 
-def available_bytes(partition: PartitionState, offset: int, bytes_wanted: int) -> int:
-    """About how many bytes wait from `offset` on, up to `bytes_wanted`: chunks count whole, as they are stored."""
-    if offset >= partition.log_end or bytes_wanted <= 0:
+def available_bytes(partition: PartitionState, offset: int, bytes_wanted: int, offset_end: int) -> int:
+    """About how many bytes wait in `[offset, offset_end)`, up to `bytes_wanted`: chunks count whole, as they are
+    stored; one of an archive that has no rows counts for the batch that bridges it.
+    """
+    if offset >= offset_end or bytes_wanted <= 0:
         return 0
-    return sum(chunk.byte_count for chunk in chunks_from(partition, offset, bytes_wanted))
+    chunks = chunks_from(partition, offset, bytes_wanted, offset_end=offset_end)
+    return sum(chunk.byte_count or MARKER_BYTES for chunk in chunks)

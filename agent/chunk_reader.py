@@ -1,9 +1,10 @@
 """Reads chunks for consumers: from memory, from intake objects, from the archive's Parquet files.
 
 Rule: a chunk that several requests want at once is read once. Neighbouring ranges of one object are read together; an
-intake object that several want parts of is read whole, once, and kept until they have them. What can be read is served
-up to what cannot, and that is told to whoever asks for it first of all. What is missing in the bucket raises
-`ObjectMissing`: whoever planned the read plans again from a barrier (safety rule S6).
+intake object that several want parts of is read whole, once, and kept until they have them. A transaction's marker is
+made, and nothing read for it. What can be read is served up to what cannot, and that is told to whoever asks for it
+first of all. What is missing in the bucket raises `ObjectMissing`: whoever planned the read plans again from a barrier
+(safety rule S6).
 """
 
 import asyncio
@@ -16,9 +17,10 @@ from agent.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
 from agent.cpu import run_in_thread
 from agent.object_wants import ObjectWants
 from agent.read_budget import ReadBudget, Share
-from coordinator.chunk_index import ChunkRef
+from coordinator.chunk_index import NO_OBJECT, ChunkRef
 from coordinator.state import ClusterState, ObjectState
 from protocol.compression import Compression
+from protocol.control_records import marker_batch
 from protocol.errors import ErrorCode, InvalidBatch
 from protocol.limits import OBJECT_BYTES_READ_WHOLE_MAX
 from protocol.record_batch import patch_offsets, set_log_append_time
@@ -121,8 +123,8 @@ class ChunkReader:
         return served
 
     def holds(self, chunk: ChunkRef, compression: Compression) -> bool:
-        """Whether the chunk is in memory, so that serving it takes no more."""
-        return self._cache.holds(chunk, compression)
+        """Whether the chunk is in memory, or a marker, so that serving it takes no more."""
+        return chunk.object_id == NO_OBJECT or self._cache.holds(chunk, compression)
 
     def is_missing(self, chunk: ChunkRef, compression: Compression) -> bool:
         """Whether the chunk is neither in memory nor on its way there."""
@@ -142,6 +144,9 @@ class ChunkReader:
         waiting: list[ServedChunk | asyncio.Future[ServedChunk]] = []
         intake: list[_Flight] = []
         for chunk, compression in zip(chunks, compressions, strict=True):
+            if chunk.object_id == NO_OBJECT:
+                waiting.append(serve_marker(chunk))
+                continue
             held = self._cache.get(chunk, compression)
             if held is not None:
                 waiting.append(held)
@@ -293,3 +298,17 @@ def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
     if chunk.append_time_ms != NO_TIMESTAMP:
         set_log_append_time(batches, chunk.append_time_ms)
     return ServedChunk(memoryview(batches))
+
+
+def serve_marker(chunk: ChunkRef) -> ServedChunk:
+    """A transaction's end as consumers get it: nothing of it is stored."""
+    marker = chunk.marker
+    assert marker is not None
+    batch = marker_batch(
+        offset=chunk.offset_first,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.epoch,
+        is_commit=marker.is_commit,
+        timestamp_ms=marker.timestamp_ms,
+    )
+    return ServedChunk(memoryview(batch))

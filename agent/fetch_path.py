@@ -1,10 +1,11 @@
 """From a consumer's wish to record batches: wait for enough, plan, read, cut to size.
 
-Rule: a fetch beyond the end that this agent knows takes a barrier first, and one at its end is turned away where the
-ledger has not confirmed this agent's session for a lease's time: what it sees may be cut off (safety rule S4). What is
-missing means plan again, never an empty answer (S6). Waiting is for the state's change, not for timers. Whole batches
-only, and at least one however small the limit. What has to be read takes its share of one budget for all fetches first.
-A store that does not answer costs a fetch a bounded time, however many partitions it names.
+Rule: a fetch beyond the end that this agent knows, which is the last stable offset where it reads what is committed,
+takes a barrier first, and one at its end is turned away where the ledger has not confirmed this agent's session for a
+lease's time: what it sees may be cut off (safety rule S4). What is missing means plan again, never an empty answer
+(S6). Waiting is for the state's change, not for timers. Whole batches only, and at least one however small the limit.
+What has to be read takes its share of one budget for all fetches first. A store that does not answer costs a fetch a
+bounded time, however many partitions it names.
 The state may be another object after every await: partitions are looked up anew.
 Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
 """
@@ -18,7 +19,9 @@ from agent.chunk_plan import archive_compression, available_bytes, chunks_from, 
 from agent.chunk_reader import ChunkReader
 from agent.clock import Clock
 from agent.cluster_view import NO_LEADER_EPOCH, leader_epoch_error
+from agent.fetch_isolation import AbortedTransactions, visible_end
 from agent.fetch_sessions import WantedPartition
+from agent.fetch_under_way import FetchUnderWay, Found, ReadPlan
 from agent.metadata_loop import MetadataLoop, PartitionKey
 from agent.metrics import Metrics
 from agent.patience import Patience
@@ -27,7 +30,6 @@ from agent.read_budget import ReadBudget, Share
 from agent.topics import TopicAdmin
 from coordinator.chunk_index import ChunkRef
 from coordinator.log import LedgerUnavailable
-from coordinator.state import PartitionState, TopicState
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -38,8 +40,9 @@ from protocol.limits import (
     READ_PLANS_MAX,
     ROWS_PER_TURN,
 )
-from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
+from protocol.types import LEADER_EPOCH, Offset, TopicId
 from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
+from txn.isolation import AbortedRange, IsolationLevel
 
 log = logging.getLogger(__name__)
 
@@ -55,65 +58,23 @@ NO_REPLICA = -1
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What one partition answers. Without an error `high_watermark` and `log_start` are set."""
+    """What one partition answers. Without an error `high_watermark`, `last_stable` and `log_start` are set."""
 
     wanted: WantedPartition
     error_code: ErrorCode = ErrorCode.none
     high_watermark: int = -1
+    last_stable: int = -1
     log_start: int = -1
     records: list[Buffer] = field(default_factory=list)
     record_bytes: int = 0
     offset_next: int = -1
     """Where the consumer goes on, where there are records."""
+    aborted: Sequence[AbortedRange] = ()
+    """Which transactions a read_committed consumer takes for aborted in these records."""
     is_diverging: bool = False
     """The consumer has read beyond the log's end: it is told where that is, and truncates (KIP-320)."""
     preferred_read_replica: int = NO_REPLICA
     """The node in the consumer's rack that it is to ask instead (KIP-392)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A partition that can be read, as it stands in the state now: topic and partition are not kept over an await."""
-
-    topic: TopicState
-    partition: PartitionState
-    number: int
-    is_diverging: bool = False
-    """The consumer read this epoch beyond its end."""
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.topic.topic_id, PartitionIndex(self.number)
-
-
-@dataclass(slots=True)
-class _Request:
-    """One fetch under way."""
-
-    wanted: Sequence[WantedPartition]
-    bytes_min: int
-    bytes_max: int
-    deadline_s: float
-    """The monotonic time until which it waits, for records and then for its turn to read them."""
-    patience: Patience
-    read_until_s: float = 0.0
-    """The monotonic time after which only what is in memory is answered."""
-    is_store_away: bool = False
-    """Whether the store did not answer a read of it: it waits for what is on its way already and begins no more."""
-    is_confirmed: bool | None = None
-    """Whether its barrier was answered; None where none was taken so far."""
-    steps: list[Step] = field(default_factory=list[Step])
-    """Partitions that answered with records."""
-
-
-@dataclass(slots=True)
-class _Plan:
-    """The chunks that a fetch is going to read first, of all its partitions."""
-
-    chunks: list[ChunkRef] = field(default_factory=list)
-    compressions: list[Compression] = field(default_factory=list)
-    bytes_to_read: int = 0
-    """About what is not in memory yet."""
 
 
 class FetchPath:
@@ -151,6 +112,7 @@ class FetchPath:
         max_wait_ms: int,
         bytes_min: int,
         bytes_max: int,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         patience: Patience | None = None,
         room: Callable[[], int] | None = None,
     ) -> list[PartitionRead]:
@@ -162,7 +124,9 @@ class FetchPath:
         """
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
         deadline_s = self._clock.monotonic_s() + max_wait_ms / 1000
-        request = _Request(wanted, min(bytes_min, bytes_max), bytes_max, deadline_s, patience or Patience())
+        request = FetchUnderWay(
+            wanted, isolation, min(bytes_min, bytes_max), bytes_max, deadline_s, patience or Patience()
+        )
         await self._wait(request)
         if room is not None:
             request.bytes_max = min(bytes_max, room())
@@ -181,11 +145,11 @@ class FetchPath:
         self._ahead.answered(self._metadata.state, request.steps, has_read=share.bytes_read > 0)
         return reads
 
-    async def marks(self, wanted: Sequence[WantedPartition]) -> list[PartitionRead]:
+    async def marks(self, wanted: Sequence[WantedPartition], isolation: IsolationLevel) -> list[PartitionRead]:
         """Answers for all of `wanted`, in order, at once and without records."""
-        return await self._read_all(_Request(wanted, 0, 0, 0.0, Patience()), None)
+        return await self._read_all(FetchUnderWay(wanted, isolation, 0, 0, 0.0, Patience()), None)
 
-    async def _share(self, request: "_Request", plan: "_Plan") -> Share | None:
+    async def _share(self, request: FetchUnderWay, plan: ReadPlan) -> Share | None:
         """Room for what is to be read, in turn; None if its turn does not come in as long as the fetch may wait."""
         share = self._budget.take_now(plan.bytes_to_read)
         wait_s = request.deadline_s - self._clock.monotonic_s()
@@ -197,7 +161,7 @@ class FetchPath:
         except TimeoutError:
             return None
 
-    async def _read_all(self, request: "_Request", share: Share | None) -> list[PartitionRead]:
+    async def _read_all(self, request: FetchUnderWay, share: Share | None) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         bytes_left = request.bytes_max
         for number, partition in enumerate(request.wanted, 1):
@@ -212,7 +176,7 @@ class FetchPath:
         if number % ROWS_PER_TURN == 0:
             await self._clock.sleep(0)
 
-    async def _wait(self, request: "_Request") -> None:
+    async def _wait(self, request: FetchUnderWay) -> None:
         """Return when there is something to say: an error, enough bytes, the end of the wait, or of this agent's trust
         in what it sees.
         """
@@ -247,30 +211,31 @@ class FetchPath:
         """Until when what this agent sees is taken for all there is (safety rule S4)."""
         return self._confirmed_s() + LEDGER_SESSION_SECONDS
 
-    async def _is_enough(self, request: "_Request", keys: Sequence[PartitionKey]) -> bool:
+    async def _is_enough(self, request: FetchUnderWay, keys: Sequence[PartitionKey]) -> bool:
         """Whether there is something to say now: enough bytes, or a topic that was deleted meanwhile."""
         available = 0
         for number, (wanted, key) in enumerate(zip(request.wanted, keys, strict=True), 1):
             partition = self._metadata.state.partition(*key)
             if partition is None:
                 return True
-            available += available_bytes(partition, wanted.fetch_offset, request.bytes_max - available)
+            end = visible_end(partition, request.isolation)
+            available += available_bytes(partition, wanted.fetch_offset, request.bytes_max - available, end)
             if available >= request.bytes_min:
                 return True
             await self._yield_at(number)
         return available >= request.bytes_min
 
-    async def _find(self, request: "_Request", wanted: WantedPartition) -> "_Found | ErrorCode":
+    async def _find(self, request: FetchUnderWay, wanted: WantedPartition) -> Found | ErrorCode:
         """The partition if `wanted` can be read from it.
 
         Before anything is called unknown or out of range a barrier is taken, one for all of a request.
         """
-        found = self._find_now(wanted)
+        found = self._find_now(wanted, request.isolation)
         if not _needs_barrier(found):
             return found
         if request.is_confirmed is None:
             request.is_confirmed = await self._barrier()
-            found = self._find_now(wanted)
+            found = self._find_now(wanted, request.isolation)
         return found if request.is_confirmed or not _needs_barrier(found) else ErrorCode.not_leader_or_follower
 
     async def _barrier(self) -> bool:
@@ -281,7 +246,7 @@ class FetchPath:
             return False
         return True
 
-    def _find_now(self, wanted: WantedPartition) -> "_Found | ErrorCode":
+    def _find_now(self, wanted: WantedPartition, isolation: IsolationLevel) -> Found | ErrorCode:
         """The partition, or why it cannot be read, as far as this agent has applied the ledger."""
         by_id = isinstance(wanted.topic, bytes)
         if isinstance(wanted.topic, str):
@@ -297,14 +262,15 @@ class FetchPath:
             return epoch_error
         partition = topic.partitions[wanted.partition]
         if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > partition.log_end:
-            return _Found(topic, partition, wanted.partition, is_diverging=True)
+            return Found(topic, partition, wanted.partition, is_diverging=True)
         is_epoch_unknown = wanted.last_fetched_epoch > LEADER_EPOCH
         if is_epoch_unknown or not partition.log_start <= wanted.fetch_offset <= partition.log_end:
             return ErrorCode.offset_out_of_range
-        return _Found(topic, partition, wanted.partition)
+        is_beyond = wanted.fetch_offset > visible_end(partition, isolation)
+        return Found(topic, partition, wanted.partition, is_beyond_stable=is_beyond)
 
     async def _read(
-        self, request: "_Request", share: Share | None, wanted: WantedPartition, bytes_left: int, *, is_first: bool
+        self, request: FetchUnderWay, share: Share | None, wanted: WantedPartition, bytes_left: int, *, is_first: bool
     ) -> PartitionRead:
         """Read one partition, planning again where an object is gone meanwhile; without a share only its marks."""
         for _ in range(READ_PLANS_MAX):
@@ -312,14 +278,20 @@ class FetchPath:
             if isinstance(found, ErrorCode):
                 return PartitionRead(wanted, found)
             partition = found.partition
-            read = PartitionRead(wanted, high_watermark=partition.log_end, log_start=partition.log_start)
+            read = PartitionRead(
+                wanted,
+                high_watermark=partition.log_end,
+                last_stable=partition.last_stable,
+                log_start=partition.log_start,
+            )
             if found.is_diverging:
                 read.is_diverging = True
                 return read
-            if wanted.fetch_offset == partition.log_end and self._clock.monotonic_s() >= self._trusted_until_s():
+            is_at_end = wanted.fetch_offset >= visible_end(partition, request.isolation)
+            if is_at_end and self._clock.monotonic_s() >= self._trusted_until_s():
                 break
             bytes_max = min(bytes_left, wanted.partition_max_bytes)
-            if share is None or wanted.fetch_offset == partition.log_end or (bytes_max <= 0 and not is_first):
+            if share is None or is_at_end or (bytes_max <= 0 and not is_first):
                 return read
             compression = archive_compression(found.topic, self._broker_configs)
             step = Step(found.key, wanted.fetch_offset, wanted.fetch_offset, bytes_max, compression)
@@ -349,7 +321,7 @@ class FetchPath:
         """Each time that it was planned, from a barrier on, an object that it needs was not in the bucket."""
         self._lost_objects.inc()
         now_s = self._clock.monotonic_s()
-        found = self._find_now(wanted)
+        found = self._find_now(wanted, IsolationLevel.READ_UNCOMMITTED)
         if isinstance(found, ErrorCode) or now_s < self._lost_told_s + LOST_OBJECT_TOLD_INTERVAL_S:
             return
         self._lost_told_s = now_s
@@ -367,7 +339,7 @@ class FetchPath:
         )
 
     async def _read_chunks(
-        self, request: "_Request", share: Share, step: Step, read: PartitionRead, *, is_first: bool
+        self, request: FetchUnderWay, share: Share, step: Step, read: PartitionRead, *, is_first: bool
     ) -> None:
         """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
 
@@ -375,8 +347,11 @@ class FetchPath:
         Archiving may join chunks on both sides of the mark meanwhile: then the mark that is told is raised. It may also
         join what is read already with what is next: then the answer ends between them.
         """
-        offset, bytes_max, mark = step.offset_first, step.bytes_max, read.high_watermark
-        while chunks := self._chunks_from(step.key, offset, bytes_max - read.record_bytes, mark):
+        is_committed = request.isolation is IsolationLevel.READ_COMMITTED
+        offset, bytes_max = step.offset_first, step.bytes_max
+        mark = read.last_stable if is_committed else read.high_watermark
+        aborted = AbortedTransactions(Offset(offset)) if is_committed else None
+        while chunks := self._chunks_from(step.key, offset, bytes_max - read.record_bytes, mark, aborted):
             is_more = bool(read.records)
             compressions = [step.compression] * len(chunks)
             served_chunks = await self._read_counted(request, share, chunks, compressions, is_more=is_more)
@@ -385,12 +360,19 @@ class FetchPath:
                     # Joined meanwhile with what is in the answer: some clients would take its records a second time.
                     return
                 at_least_one = is_first and not read.records
-                part = served.from_offset(offset, bytes_max - read.record_bytes, at_least_one=at_least_one)
+                # A chunk may hold records before and behind the first one of an open transaction.
+                cut = mark if chunk.offset_end > mark and not chunk.is_archived else None
+                bytes_left = bytes_max - read.record_bytes
+                part = served.from_offset(offset, bytes_left, at_least_one=at_least_one, offset_end=cut)
                 if part.records:
                     read.records.append(part.records)
                     read.record_bytes += len(part.records)
                     read.high_watermark = max(read.high_watermark, chunk.offset_end)
+                    if chunk.is_archived:
+                        read.last_stable = max(read.last_stable, chunk.offset_end)
                     read.offset_next = part.offset_end
+                    if aborted is not None:
+                        read.aborted = aborted.listed(part.offset_end)
                 if not part.is_rest or read.record_bytes >= bytes_max:
                     return
                 offset = chunk.offset_end
@@ -399,13 +381,18 @@ class FetchPath:
         if not read.records:
             raise ObjectMissing(f"offset {offset} is not in the state any more")
 
-    def _chunks_from(self, key: PartitionKey, offset: int, bytes_max: int, mark: int) -> list[ChunkRef]:
+    def _chunks_from(
+        self, key: PartitionKey, offset: int, bytes_max: int, mark: int, aborted: AbortedTransactions | None
+    ) -> list[ChunkRef]:
         partition = self._metadata.state.partition(*key)
-        return [] if partition is None else chunks_from(partition, offset, bytes_max, offset_end=mark)
+        chunks = [] if partition is None else chunks_from(partition, offset, bytes_max, offset_end=mark)
+        if partition is None or not chunks or aborted is None:
+            return chunks
+        return chunks if aborted.plan(partition, offset, chunks[-1].offset_end) else []
 
     async def _read_counted(
         self,
-        request: "_Request",
+        request: FetchUnderWay,
         share: Share,
         chunks: Sequence[ChunkRef],
         compressions: Sequence[Compression],
@@ -440,7 +427,7 @@ class FetchPath:
         return served_chunks
 
     def _readable_count(
-        self, request: "_Request", chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
+        self, request: FetchUnderWay, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
     ) -> int:
         """How many of the chunks, from the first on, the fetch may still wait for."""
         is_over = self._clock.monotonic_s() >= request.read_until_s
@@ -452,13 +439,13 @@ class FetchPath:
                 return number
         return len(chunks)
 
-    async def _plan(self, request: "_Request") -> "_Plan":
+    async def _plan(self, request: FetchUnderWay) -> ReadPlan:
         """What several partitions want can be read at once, so that neighbours in one object are one request.
 
         A row group that several partitions share counts once for those of them that are in memory, and once for those
         that are not. So no more is planned than the fetch accepts, and one chunk.
         """
-        plan = _Plan()
+        plan = ReadPlan()
         bytes_left = request.bytes_max
         counted: set[tuple[int, int, bool]] = set()
         for number, partition in enumerate(request.wanted, 1):
@@ -469,7 +456,8 @@ class FetchPath:
             if isinstance(found, ErrorCode) or found.is_diverging:
                 continue
             limit = min(bytes_left, partition.partition_max_bytes)
-            planned = chunks_from(found.partition, partition.fetch_offset, limit)
+            end = visible_end(found.partition, request.isolation)
+            planned = chunks_from(found.partition, partition.fetch_offset, limit, offset_end=end)
             compression = archive_compression(found.topic, self._broker_configs)
             for chunk in planned:
                 is_held = self._reader.holds(chunk, compression)
@@ -488,8 +476,8 @@ class FetchPath:
         return plan
 
 
-def _needs_barrier(found: _Found | ErrorCode) -> bool:
+def _needs_barrier(found: Found | ErrorCode) -> bool:
     """Whether this may be so only because this agent is behind (safety rule S4)."""
-    if isinstance(found, _Found):
-        return found.is_diverging
+    if isinstance(found, Found):
+        return found.is_diverging or found.is_beyond_stable
     return found in BEHIND_PERHAPS

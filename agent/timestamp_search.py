@@ -2,8 +2,8 @@
 
 Rule: the chunk is chosen by the index's largest timestamps alone, so one chunk is read, or two where the log starts
 inside the first: the record that the index promises may lie before the log's start. What is read takes its share of the
-budget for all reads, in turn. A chunk that is replaced meanwhile
-is looked up again, in the state of that moment (safety rule S6).
+budget for all reads, in turn. A chunk that is replaced meanwhile is looked up again, in the state of that moment
+(safety rule S6). Markers count, as in Kafka: what they say of their time stands in the index, so none is read.
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3), KIP-734. Differs from
 Kafka: its answer to the greatest timestamp may be a record that DeleteRecords hid.
 """
@@ -73,6 +73,8 @@ class TimestampSearch:
         """The record that the index promises; where it is not to be seen and `timestamp` is None, instead of it the
         best that is.
         """
+        if chunk.is_marker:
+            return RecordAt(chunk.max_timestamp, chunk.offset_first), None
         is_held = self._reader.holds(chunk, Compression.NONE)
         with await self._share(0 if is_held else served_bytes(chunk)) as share:
             within = self._clock.timeout(FETCH_READ_SECONDS_MAX)

@@ -86,6 +86,9 @@ def _check_partition(state: ClusterState, partition: PartitionState, replacement
         if found != (named.offset_first, named.offset_end, named.object_key, named.byte_first):
             raise _Different(f"{where}: the index holds {found}, the command names {named}")
     chunks = _archived_chunks(state.object_id_next, replacement)
+    transactions = partition.transactions
+    if transactions is not None and chunks[-1].offset_end > transactions.decided_end(partition.log_end):
+        raise _Different(f"{where}: a transaction is open before offset {chunks[-1].offset_end}")
     return _Swap(partition, row_first, row_first + len(replacement.replaced), chunks)
 
 

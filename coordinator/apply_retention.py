@@ -104,7 +104,9 @@ def _move(state: ClusterState, partition: PartitionState, starts: Starts) -> int
     """How many chunks went."""
     partition.log_start, partition.table_start = starts
     dropped = partition.index.truncate_before(Offset(min(starts)))
-    forget_markers(partition, OFFSET_FIRST, partition.log_start)
+    # What the table keeps is to be archived yet, without what was aborted. Fetches begin behind the log's start, and
+    # are not told of a range whose marker is before it (safety rule S5).
+    forget_markers(partition, OFFSET_FIRST, partition.index.first)
     release_references(state, dropped)
     return len(dropped)
 

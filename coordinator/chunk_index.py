@@ -62,6 +62,11 @@ class ChunkRef(NamedTuple):
         return self.row_group != NO_ROWS
 
     @property
+    def is_marker(self) -> bool:
+        """Whether the chunk is no bytes of an object, but a transaction's end."""
+        return self.object_id == NO_OBJECT
+
+    @property
     def marker(self) -> MarkerRow | None:
         """What the chunk is where it is no bytes of an object: a transaction's end."""
         if self.object_id != NO_OBJECT:
@@ -168,8 +173,8 @@ class ChunkIndex:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of all chunks, as far as they are known by their objects."""
-        return sum(self._byte_count)
+        """Bytes of all chunks, as far as they are known by their objects. Markers stand nowhere."""
+        return sum(self._byte_count) - MARKER_BYTES * self._object_id.count(NO_OBJECT)
 
     @property
     def intake_row(self) -> int:
@@ -179,7 +184,11 @@ class ChunkIndex:
     @property
     def intake_bytes(self) -> int:
         """Bytes of the chunks that are not archived."""
-        return int(np.frombuffer(self._byte_count, np.int64)[self.intake_row :].sum())
+        return self.intake_bytes_before(len(self))
+
+    def intake_bytes_before(self, row_end: int) -> int:
+        """The same of the rows before `row_end`."""
+        return int(np.frombuffer(self._byte_count, np.int64)[self.intake_row : row_end].sum())
 
     def log_bytes_from(self, offset: Offset) -> int:
         """What the records from the row of `offset` on came to as they were produced: what retention.bytes keeps."""

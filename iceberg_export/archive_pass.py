@@ -1,9 +1,9 @@
 """One pass of the archive: intake chunks read, one Parquet file put, and the entry that swaps them.
 
 Rule: the file is durable before its entry is appended, and nothing is deleted here: the entry releases the intake, the
-cleaner deletes it. A pass that fails or is cancelled leaves at most an object that no entry refers to, under a key of
-its session (safety rule S6). The table's metadata, once there is a table, belongs to the same entry (architecture, "The
-lake").
+cleaner deletes it. Markers and what was aborted are left out of the file, and are replaced all the same. A pass that
+fails or is cancelled leaves at most an object that no entry refers to, under a key of its session (safety rule S6). The
+table's metadata, once there is a table, belongs to the same entry (architecture, "The lake").
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from protocol.types import ObjectNumber, SessionId
 from storage.object_store import ObjectStore, StoreError
 from storage.read_plan import PlannedRead, plan_reads, slice_read
 from storage.refs import ByteRange, parquet_key
+from txn.isolation import NOTHING_ABORTED
 
 if TYPE_CHECKING:
     from iceberg_export.parquet_writer import ArchiveFile
@@ -53,14 +54,17 @@ async def archive(
     return ArchivedPass(
         command=_command(archive_pass, file, session, key),
         row_count=file.row_count,
-        source_bytes=sum(chunk.byte_count for chunk in archive_pass.chunks),
+        source_bytes=sum(chunk.byte_count for chunk in archive_pass.chunks if not chunk.is_marker),
     )
 
 
 async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> list[memoryview]:
-    """The chunks' bytes, in their order; neighbours in one object are read together."""
+    """The chunks' bytes, in their order, none of markers; neighbours in one object are read together."""
+    stored = [index for index, chunk in enumerate(chunks) if not chunk.is_marker]
     ranges = [
-        ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count) for chunk in chunks
+        ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count)
+        for chunk in chunks
+        if not chunk.is_marker
     ]
     found: list[memoryview] = [memoryview(b"")] * len(chunks)
     in_flight = asyncio.Semaphore(ARCHIVE_READS_IN_FLIGHT_MAX)
@@ -78,7 +82,7 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
                 failures.append(error)
                 return
         for index, records in slice_read(planned, payload):
-            found[index] = records
+            found[stored[index]] = records
 
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -98,6 +102,9 @@ def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "Arc
 
     with ArchiveWriter(topic_id=archive_pass.topic_id) as writer:
         for chunk, data in zip(archive_pass.chunks, records, strict=True):
+            if chunk.is_marker:
+                writer.leave_out(chunk.partition, chunk.offset_first, chunk.offset_end)
+                continue
             writer.add(
                 SourceChunk(
                     partition=chunk.partition,
@@ -105,6 +112,7 @@ def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "Arc
                     offset_end=chunk.offset_end,
                     append_time_ms=chunk.append_time_ms,
                     records=data,
+                    aborted=archive_pass.aborted.get(chunk.partition, NOTHING_ABORTED),
                 )
             )
         return writer.finish()

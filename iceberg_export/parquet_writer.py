@@ -1,8 +1,9 @@
 """Chunks in, one Parquet file out.
 
-Rule: records are written in the order of (partition, offset), and what the index needs to serve them again comes out
-beside the file. Memory is bounded by one row group and one batch, and by `ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file:
-what is beyond lies in a temporary file. Everything here is CPU work for a thread.
+Rule: records are written in the order of (partition, offset), those of aborted transactions are not, and what the index
+needs to serve them again comes out beside the file. Memory is bounded by one row group and one batch, and by
+`ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file: what is beyond lies in a temporary file. Everything here is CPU work for a
+thread.
 
 A partition that fills row groups has them to itself; small ones share, so that neither a Kafka fetch nor a Spark scan
 meets thousands of tiny row groups.
@@ -28,6 +29,7 @@ from protocol.record_batch import check_crc, walk_batches
 from protocol.records import decode_records
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from storage.object_store import Buffer
+from txn.isolation import NOTHING_ABORTED, AbortedBatches
 
 
 class ChunkMismatch(Exception):
@@ -47,6 +49,7 @@ class SourceChunk:
     offset_end: Offset
     append_time_ms: Milliseconds
     records: Buffer
+    aborted: AbortedBatches = NOTHING_ABORTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +101,13 @@ class ArchiveWriter:
 
     def add(self, chunk: SourceChunk) -> None:
         """Append a chunk's records. Raises `InvalidBatch` or `ChunkMismatch` where its bytes are damaged."""
-        self._enter(chunk)
+        self._enter(chunk.partition, chunk.offset_first, chunk.offset_end)
         for batch in _decode(chunk):
             self._add_batch(batch)
+
+    def leave_out(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> None:
+        """Append offsets without records, those of a transaction's marker: they become a gap."""
+        self._enter(partition, offset_first, offset_end)
 
     def finish(self) -> ArchiveFile:
         """Write what is pending and the footer. Nothing may be added after it."""
@@ -119,19 +126,18 @@ class ArchiveWriter:
             ),
         )
 
-    def _enter(self, chunk: SourceChunk) -> None:
-        """Check that the chunk comes in order, and begin its partition where it is the first."""
-        partition = chunk.partition
+    def _enter(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> None:
+        """Check that the offsets come in order, and begin their partition where they are the first."""
         assert partition >= self._partition_last, "partitions come in order"
         if partition == self._partition_last:
-            offset_first, offset_end = self._ranges[partition]
-            assert chunk.offset_first == offset_end, "a partition's chunks come without holes"
-            self._ranges[partition] = (offset_first, chunk.offset_end)
+            range_first, range_end = self._ranges[partition]
+            assert offset_first == range_end, "a partition's chunks come without holes"
+            self._ranges[partition] = (range_first, offset_end)
             return
         if self._pending_bytes * 2 >= self._row_group_bytes_target:
             self._flush()
         self._partition_last = partition
-        self._ranges[partition] = (chunk.offset_first, chunk.offset_end)
+        self._ranges[partition] = (offset_first, offset_end)
 
     def _add_batch(self, batch: BatchRows) -> None:
         """Put a batch's rows into the pending row group, and write that each time it is full."""
@@ -191,9 +197,9 @@ def _decode(chunk: SourceChunk) -> Iterator[BatchRows]:
         # These bytes are about to become the only copy: what was damaged in the bucket must not be archived as good.
         check_crc(chunk.records, header)
         batch_offset, base_offset = base_offset, Offset(base_offset + header.last_offset_delta + 1)
-        if header.is_control:
-            # Its offset becomes a gap. Records of aborted transactions are to be left out here, too.
-            continue
+        is_aborted = header.is_transactional and chunk.aborted.holds(header.producer_id, batch_offset)
+        if header.is_control or is_aborted:
+            continue  # its offsets become a gap
         columns = decode_records(chunk.records, header)
         yield BatchRows(
             partition=chunk.partition,
@@ -214,16 +220,19 @@ def _archived(
     offset_first: Offset, offset_end: Offset, runs: list[_Run], places: tuple[RowGroupPlace, ...]
 ) -> tuple[ArchivedChunk, ...]:
     """A partition's runs as rows of the index. Each answers for the offsets up to the next one's first record."""
-    if not runs:  # nothing but control batches: the range stays in the index, and holds no rows
-        empty = _Run(
-            row_group=0,
-            partition=PartitionIndex(0),
-            row_first=0,
-            row_count=0,
-            offset_first=offset_first,
-            max_timestamp=NO_TIMESTAMP,
+    if not runs:  # nothing but markers and what was aborted: the range stays in the index, and holds no rows
+        return (
+            ArchivedChunk(
+                offset_first=offset_first,
+                offset_end=offset_end,
+                row_group=0,
+                row_first=0,
+                row_count=0,
+                byte_first=0,
+                byte_count=0,
+                max_timestamp=NO_TIMESTAMP,
+            ),
         )
-        runs, places = [empty], (*places, RowGroupPlace(byte_first=0, byte_count=0, row_count=0))
     bounds = [offset_first, *(run.offset_first for run in runs[1:]), offset_end]
     return tuple(
         ArchivedChunk(

@@ -4,8 +4,8 @@ Rule: pure. Nothing here reads a clock, the state or the bucket; it is told what
 Specification: architecture, "The lake".
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import attrgetter
 
@@ -16,11 +16,15 @@ from protocol.limits import (
     ARCHIVE_PASS_CHUNKS_MAX,
 )
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, TopicId
+from txn.isolation import AbortedBatches
+
+NO_KEY = ""
+"""In the place of an object's key: the chunk is a transaction's marker, and stands in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeChunk:
-    """A chunk that still lies in an intake object, below its partition's last stable offset."""
+    """A chunk that still lies in an intake object, or a marker, where all transactions before its end are decided."""
 
     partition: PartitionIndex
     offset_first: Offset
@@ -28,9 +32,19 @@ class IntakeChunk:
     object_id: ObjectId
     object_key: str
     byte_first: int
+    """Of a marker its producer id, as the index has it."""
     byte_count: int
     append_time_ms: Milliseconds
     """-1 where timestamps are the producer's (CreateTime); else the timestamp of every record (safety rule S14)."""
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether there is nothing to read: the offset of a transaction's end."""
+        return self.object_key == NO_KEY
+
+
+Aborted = Mapping[PartitionIndex, AbortedBatches]
+"""What is left out of the archive, by partition; none of those without aborted transactions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +54,7 @@ class TopicIntake:
     topic_id: TopicId
     name: str
     chunks: tuple[IntakeChunk, ...]
+    aborted: Aborted = field(default_factory=dict[PartitionIndex, AbortedBatches])
 
     @property
     def intake_bytes(self) -> int:
@@ -61,6 +76,7 @@ class ArchivePass:
     topic_id: TopicId
     name: str
     chunks: tuple[IntakeChunk, ...]
+    aborted: Aborted = field(default_factory=dict[PartitionIndex, AbortedBatches])
 
     def by_partition(self) -> list[tuple[PartitionIndex, tuple[IntakeChunk, ...]]]:
         """The chunks of each partition, partitions in order."""
@@ -119,7 +135,7 @@ def plan_pass(
     """
     taken: list[IntakeChunk] = []
     bytes_taken = 0
-    for chunk in sorted(intake.chunks, key=lambda chunk: (chunk.object_id, chunk.partition, chunk.offset_first)):
+    for chunk in _oldest_first(intake.chunks):
         if taken and (bytes_taken + chunk.byte_count > bytes_max or len(taken) == chunks_max):
             break
         taken.append(chunk)
@@ -127,10 +143,23 @@ def plan_pass(
     if not taken:
         return None
     taken.sort(key=lambda chunk: (chunk.partition, chunk.offset_first))
-    archive_pass = ArchivePass(topic_id=intake.topic_id, name=intake.name, chunks=tuple(taken))
+    archive_pass = ArchivePass(topic_id=intake.topic_id, name=intake.name, chunks=tuple(taken), aborted=intake.aborted)
     for _, chunks in archive_pass.by_partition():
-        assert _is_contiguous(chunks), "the index does not hold a partition's chunks in the order of their objects"
+        assert _is_contiguous(chunks), "a pass takes a partition's chunks from the first on"
     return archive_pass
+
+
+def _oldest_first(chunks: Sequence[IntakeChunk]) -> Iterator[IntakeChunk]:
+    """In the order of their objects, but none before another of its partition with lower offsets: a marker, and what a
+    transaction wrote long before it was placed, follow what they stand behind.
+    """
+    in_turn: list[tuple[ObjectId, PartitionIndex, Offset, IntakeChunk]] = []
+    for partition, run in groupby(chunks, key=attrgetter("partition")):
+        newest = ObjectId(0)
+        for chunk in run:
+            newest = max(newest, chunk.object_id)
+            in_turn.append((newest, partition, chunk.offset_first, chunk))
+    return (chunk for *_, chunk in sorted(in_turn, key=lambda each: each[:3]))
 
 
 def _is_contiguous(chunks: Sequence[IntakeChunk]) -> bool:

@@ -8,13 +8,21 @@ Source: org.apache.kafka.storage.internals.log.{ProducerStateManager,Transaction
 """
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from protocol.types import Offset, ProducerId
+
+
+class IsolationLevel(IntEnum):
+    """What a consumer reads: org.apache.kafka.common.IsolationLevel."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
 
 
 class AbortedRange(NamedTuple):
@@ -24,6 +32,39 @@ class AbortedRange(NamedTuple):
     producer_id: ProducerId
     offset_first: Offset
 
+
+class AbortedExtent(NamedTuple):
+    """The same with its end: what the producer wrote in `[offset_first, marker)` as part of a transaction is void."""
+
+    producer_id: ProducerId
+    offset_first: Offset
+    marker: Offset
+
+
+class AbortedBatches:
+    """Which batches of a part of the log, whose transactions are all decided, belong to aborted ones."""
+
+    __slots__ = ("_of_producer",)
+
+    def __init__(self, extents: Iterable[AbortedExtent] = ()) -> None:
+        """`extents`: every one that reaches into the part, in the order of their markers."""
+        self._of_producer: dict[int, tuple[list[int], list[int]]] = {}
+        for extent in extents:
+            firsts, markers = self._of_producer.setdefault(extent.producer_id, ([], []))
+            firsts.append(extent.offset_first)
+            markers.append(extent.marker)
+
+    def holds(self, producer_id: int, offset: int) -> bool:
+        """Whether the producer's transactional batch at `offset` is void."""
+        found = self._of_producer.get(producer_id)
+        if found is None:
+            return False
+        firsts, markers = found
+        row = bisect_right(firsts, offset) - 1
+        return row >= 0 and offset < markers[row]
+
+
+NOTHING_ABORTED: Final = AbortedBatches()
 
 COLUMNS: Final = ("marker", "producer_id", "offset_first", "last_stable")
 """Of the aborted ranges: int64 each. `last_stable` is the last stable offset as it was behind the marker."""
@@ -93,6 +134,11 @@ class PartitionTransactions:
             return max(first, log_start)
         return log_end
 
+    def decided_end(self, log_end: Offset) -> Offset:
+        """Before it every transaction is decided. Below the last stable offset only where DeleteRecords cut an open
+        one: what it wrote may still be kept for the topic's table."""
+        return self.last_stable_offset(Offset(0), log_end)
+
     def begin(self, producer_id: ProducerId, offset: Offset) -> None:
         """A transactional batch got `offset`: the transaction's first here, unless it is open already."""
         self.open.setdefault(producer_id, offset)
@@ -114,11 +160,24 @@ class PartitionTransactions:
         ranges that ended within what was read, and those of the transactions that were open then: where `last_stable`
         has reached `offset_end`, all that comes later begins behind it.
         """
+        rows = self._rows_between(offset_first, offset_end)
+        return [AbortedRange(ProducerId(self._producer_id[row]), Offset(self._offset_first[row])) for row in rows]
+
+    def aborted_extents(self, offset_first: Offset, offset_end: Offset) -> list[AbortedExtent]:
+        """The same with the offsets of their markers."""
+        return [
+            AbortedExtent(
+                ProducerId(self._producer_id[row]), Offset(self._offset_first[row]), Offset(self._marker[row])
+            )
+            for row in self._rows_between(offset_first, offset_end)
+        ]
+
+    def _rows_between(self, offset_first: Offset, offset_end: Offset) -> list[int]:
         row_first = bisect_left(self._marker, offset_first)
         row_end = bisect_left(self._last_stable, offset_end, lo=row_first) + 1
         firsts = np.frombuffer(self._offset_first, np.int64)[row_first:row_end]
-        rows = (np.flatnonzero(firsts < offset_end) + row_first).tolist()
-        return [AbortedRange(ProducerId(self._producer_id[row]), Offset(self._offset_first[row])) for row in rows]
+        rows: list[int] = (np.flatnonzero(firsts < offset_end) + row_first).tolist()
+        return rows
 
     def forget_markers(self, offset_first: Offset, offset_end: Offset) -> None:
         """The markers in `[offset_first, offset_end)` are no longer served, so their ranges are listed no more: a

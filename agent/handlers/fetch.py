@@ -1,9 +1,10 @@
 """Fetch 4-18: record batches out, with long poll and incremental sessions (KIP-227).
 
 Version 7 and later: sessions. 9: leader epochs (KIP-320). 12: last fetched epoch; epochs never change here, so a
-consumer diverges only beyond the end. 13: topic ids (KIP-516); an unknown id fails alone. Read_committed equals
-read_uncommitted until transactions are served: the last stable offset is the log's end. Followers (replica id >= 0) do
-not exist: they are answered as consumers.
+consumer diverges only beyond the end. 13: topic ids (KIP-516); an unknown id fails alone. Read_committed ends at the
+last stable offset and lists the aborted transactions of what it answers (KIP-98); read_uncommitted ends at the high
+watermark, and both are told of markers. An unknown isolation level fails as a whole, before version 13 with a row for
+each partition. Followers (replica id >= 0) do not exist: they are answered as consumers.
 Any agent serves any partition, so "the leader" that names a replica in the consumer's rack (version 11, KIP-392) is
 whichever agent outside that rack is asked.
 Differs from Kafka: a fetch waits FETCH_WAIT_MS_MAX at most, whatever it asks for, and no longer once others want the
@@ -21,6 +22,7 @@ from coordinator.rendezvous import Assignment
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, MalformedRequest
 from protocol.fetch import (
+    AbortedTransaction,
     DivergingEpoch,
     FetchRequest,
     FetchResponse,
@@ -32,11 +34,12 @@ from protocol.fetch import (
 from protocol.limits import FETCH_PARTITIONS_MAX, FETCH_WAIT_MS_MAX
 from protocol.types import LEADER_EPOCH, TopicId
 from storage.object_store import Buffer
+from txn.isolation import IsolationLevel
 
 API_KEY = 1
 FIRST_WITH_SESSIONS = 7
 FIRST_WITH_TOPIC_IDS = 13
-READ_COMMITTED = 1
+LEVELS = tuple(IsolationLevel)
 UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 """Errors with which Kafka leaves the list of aborted transactions empty; null otherwise."""
 
@@ -44,9 +47,11 @@ UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
     body, wanted = await work(rows_at_most(request.frame.body), _read, request.frame)
+    if body.isolation_level not in LEVELS:
+        return await work(len(wanted), _answer_unknown_level, request.frame, wanted, body.session_id)
     plan = _plan(services, body, wanted, version)
     max_wait_ms, bytes_min, bytes_max = min(body.max_wait_ms, FETCH_WAIT_MS_MAX), body.bytes_min, body.bytes_max
-    isolation_level, rack = body.isolation_level, body.rack_id
+    isolation, rack = IsolationLevel(body.isolation_level), body.rack_id
     # It may wait for long: nothing of the request is kept meanwhile but what the wait needs.
     del body, wanted
     request.frame.leave_body()
@@ -56,17 +61,18 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         )
     if await services.draining.sends_away():
         refused = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in plan.wanted]
-        return await work(len(refused), _answer, request.frame, refused, isolation_level, _session_id(plan))
+        return await work(len(refused), _answer, request.frame, refused, isolation, _session_id(plan))
     reads: list[PartitionRead] = []
     is_elsewhere = _is_elsewhere(services, rack)
     if is_elsewhere:
-        reads = await services.fetch.marks(plan.wanted)
+        reads = await services.fetch.marks(plan.wanted, isolation)
     if not is_elsewhere or not _name_replicas(services, reads, rack):
         reads = await services.fetch.fetch(
             plan.wanted,
             max_wait_ms=max_wait_ms,
             bytes_min=bytes_min,
             bytes_max=bytes_max,
+            isolation=isolation,
             patience=request.patience,
             room=request.room,
         )
@@ -78,7 +84,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         for read in told:
             read.wanted.high_watermark_told = read.high_watermark
             read.wanted.log_start_told = read.log_start
-    return await work(len(told), _answer, request.frame, told, isolation_level, _session_id(plan))
+    return await work(len(told), _answer, request.frame, told, isolation, _session_id(plan))
 
 
 def _is_elsewhere(services: Services, rack: str) -> bool:
@@ -137,10 +143,23 @@ def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
 
 
 def _answer(
-    frame: RequestFrame, told: Sequence[PartitionRead], isolation_level: int, session_id: int
+    frame: RequestFrame, told: Sequence[PartitionRead], isolation: IsolationLevel, session_id: int
 ) -> Sequence[Buffer]:
     """The response's bytes; of a partition that a session knows only what does not change is looked at."""
-    response = FetchResponse(topics=_topics(told, isolation_level), session_id=session_id)
+    response = FetchResponse(topics=_topics(told, isolation), session_id=session_id)
+    return write_fetch_response(frame.correlation_id, frame.api_version, response)
+
+
+def _answer_unknown_level(frame: RequestFrame, wanted: Sequence[WantedPartition], session_id: int) -> Sequence[Buffer]:
+    """As Kafka answers a request that it cannot make sense of, partitions with nothing but defaults."""
+    told: Sequence[PartitionRead] = ()
+    if frame.api_version < FIRST_WITH_TOPIC_IDS:
+        told = [PartitionRead(partition, ErrorCode.unknown_server_error) for partition in wanted]
+    topics = _topics(told, IsolationLevel.READ_UNCOMMITTED)
+    for topic in topics:
+        for partition in topic.partitions:
+            partition.aborted_transactions = ()
+    response = FetchResponse(topics=topics, error_code=ErrorCode.unknown_server_error, session_id=session_id)
     return write_fetch_response(frame.correlation_id, frame.api_version, response)
 
 
@@ -196,12 +215,12 @@ def _rotate(plan: FetchPlan, reads: Sequence[PartitionRead]) -> None:
             plan.session.wanted.move_to_end(read.wanted.name)
 
 
-def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchResponseTopic]:
+def _topics(reads: Sequence[PartitionRead], isolation: IsolationLevel) -> list[FetchResponseTopic]:
     """The answers, partitions of a topic together where they come one after the other, as in Kafka."""
     topics: list[FetchResponseTopic] = []
     key: TopicKey | None = None
     partitions: list[FetchResponsePartition] = []
-    has_aborted = (*UNKNOWN, ErrorCode.none) if isolation_level == READ_COMMITTED else UNKNOWN
+    has_aborted = (*UNKNOWN, ErrorCode.none) if isolation is IsolationLevel.READ_COMMITTED else UNKNOWN
     for read in reads:
         if read.wanted.topic != key:
             key = read.wanted.topic
@@ -214,9 +233,9 @@ def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchR
                 index=read.wanted.partition,
                 error_code=read.error_code,
                 high_watermark=read.high_watermark,
-                last_stable_offset=read.high_watermark,
+                last_stable_offset=read.last_stable,
                 log_start_offset=read.log_start,
-                aborted_transactions=[] if read.error_code in has_aborted else None,
+                aborted_transactions=_aborted(read) if read.error_code in has_aborted else None,
                 preferred_read_replica=read.preferred_read_replica,
                 records=read.records,
                 diverging_epoch=DivergingEpoch(epoch=LEADER_EPOCH, end_offset=read.high_watermark)
@@ -225,3 +244,10 @@ def _topics(reads: Sequence[PartitionRead], isolation_level: int) -> list[FetchR
             )
         )
     return topics
+
+
+def _aborted(read: PartitionRead) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, offset_first=aborted.offset_first)
+        for aborted in read.aborted
+    ]

@@ -2,10 +2,12 @@
 
 Special timestamps: -1 latest, -2 earliest, -3 the record with the greatest timestamp (version 7, KIP-734), -4 earliest
 local (8, KIP-405), -5 latest tiered (9, KIP-1005), -6 earliest pending upload (11, KIP-1023). There is one tier, so the
-earliest local offset is the earliest, and nothing is tiered or pending. Every answer takes a barrier (safety rule S4);
-where the ledger does not answer it, every partition is NOT_LEADER_OR_FOLLOWER. One that is named twice is refused, in
-one row.
-Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3).
+earliest local offset is the earliest, and nothing is tiered or pending. Read_committed (version 2, KIP-98): the latest
+offset is the last stable one, and what is found by time at or behind it is not told; an unknown isolation level fails
+for every partition. Every answer takes a barrier (safety rule S4); where the ledger does not answer it, every partition
+is NOT_LEADER_OR_FOLLOWER. One that is named twice is refused, in one row.
+Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp,
+org.apache.kafka.cluster.Partition.fetchOffsetForTimestamp (Kafka 4.3).
 """
 
 import logging
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cluster_view import leader_epoch_error
+from agent.fetch_isolation import visible_end
 from agent.handlers.entities import answer, request_body
 from agent.metadata_loop import PartitionKey
 from agent.services import Request, Services
@@ -23,6 +26,7 @@ from coordinator.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH, PartitionIndex
 from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
+from txn.isolation import IsolationLevel
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +43,18 @@ FIRST_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+FIRST_WITH_ISOLATION = 2
+LEVELS = tuple(IsolationLevel)
 NOTHING = (-1, -1, -1)
 """Timestamp, offset and leader epoch where no record is meant."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    version = request.frame.api_version
     body = await work(rows_at_most(request.frame.body), request_body, request.frame)
-    is_behind = not await _barrier(services)
+    level = body.isolation_level if version >= FIRST_WITH_ISOLATION else IsolationLevel.READ_UNCOMMITTED
+    isolation = IsolationLevel(level) if level in LEVELS else None
+    is_behind = isolation is not None and not await _barrier(services)
     turns = Turns(services.clock)
     mentioned: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
@@ -62,7 +71,12 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             error_code = ErrorCode.not_leader_or_follower if is_behind else ErrorCode.none
             if (topic.name, partition.partition_index) in repeated:
                 error_code = ErrorCode.invalid_request
-            partitions.append(await _partition(services, request.frame.api_version, topic.name, partition, error_code))
+            found = NOTHING
+            if isolation is None:
+                error_code = ErrorCode.unknown_server_error
+            elif error_code is ErrorCode.none:
+                error_code, found = await _find(services, version, topic.name, partition, isolation)
+            partitions.append(_row(partition.partition_index, error_code, found))
             await turns.row()
         topics.append({"name": topic.name, "partitions": partitions})
         row_count += 1 + len(partitions)
@@ -79,16 +93,10 @@ async def _barrier(services: Services) -> bool:
     return True
 
 
-async def _partition(
-    services: Services, version: int, topic_name: str, wanted: Any, error_code: ErrorCode
-) -> dict[str, Any]:
-    """One row of the answer; with an error nothing is looked up."""
-    found = NOTHING
-    if error_code is ErrorCode.none:
-        error_code, found = await _find(services, version, topic_name, wanted)
+def _row(partition_index: int, error_code: ErrorCode, found: tuple[int, int, int]) -> dict[str, Any]:
     timestamp, offset, leader_epoch = found
     return {
-        "partition_index": wanted.partition_index,
+        "partition_index": partition_index,
         "error_code": error_code,
         "timestamp": timestamp,
         "offset": offset,
@@ -97,7 +105,7 @@ async def _partition(
 
 
 async def _find(
-    services: Services, version: int, topic_name: str, wanted: Any
+    services: Services, version: int, topic_name: str, wanted: Any, isolation: IsolationLevel
 ) -> tuple[ErrorCode, tuple[int, int, int]]:
     topic = services.topics.known(topic_name)
     if topic is None or not 0 <= wanted.partition_index < len(topic.partitions):
@@ -108,18 +116,20 @@ async def _find(
     if epoch_error is not ErrorCode.none:
         return epoch_error, NOTHING
     index = PartitionIndex(wanted.partition_index)
-    return await offset_at(services.timestamps, (topic.topic_id, index), topic.partitions[index], wanted.timestamp)
+    key, partition = (topic.topic_id, index), topic.partitions[index]
+    return await offset_at(services.timestamps, key, partition, wanted.timestamp, isolation)
 
 
 async def offset_at(
-    timestamps: TimestampSearch, key: PartitionKey, partition: PartitionState, timestamp: int
+    timestamps: TimestampSearch, key: PartitionKey, partition: PartitionState, timestamp: int, isolation: IsolationLevel
 ) -> tuple[ErrorCode, tuple[int, int, int]]:
     """An error, or timestamp, offset and leader epoch. Asking again helps where ledger or store are away, not for
     damage. `partition` is as it stands now.
     """
+    end = visible_end(partition, isolation)
     match timestamp:
         case -1:
-            return ErrorCode.none, (-1, partition.log_end, LEADER_EPOCH)
+            return ErrorCode.none, (-1, end, LEADER_EPOCH)
         case -2 | -4:
             return ErrorCode.none, (-1, partition.log_start, LEADER_EPOCH)
         case -5 | -6:
@@ -133,4 +143,6 @@ async def offset_at(
     except StoreError as error:
         log.error("records cannot be read", extra={"reason": str(error)})
         return ErrorCode.kafka_storage_error, NOTHING
-    return ErrorCode.none, NOTHING if found is None else (found.timestamp, found.offset, LEADER_EPOCH)
+    if found is None or (isolation is IsolationLevel.READ_COMMITTED and found.offset >= end):
+        return ErrorCode.none, NOTHING
+    return ErrorCode.none, (found.timestamp, found.offset, LEADER_EPOCH)

@@ -72,7 +72,8 @@ def test_what_several_chunks_share_is_stored_once() -> None:
     ("offset", "bytes_wanted", "expected"), [(0, 1, 100), (0, 450, 500), (35, 1_000, 200), (50, 1, 0), (0, 0, 0)]
 )
 def test_what_waits_is_counted_in_whole_chunks(offset: int, bytes_wanted: int, expected: int) -> None:
-    assert available_bytes(partition(), offset, bytes_wanted) == expected
+    found = partition()
+    assert available_bytes(found, offset, bytes_wanted, found.log_end) == expected
 
 
 @pytest.mark.parametrize(

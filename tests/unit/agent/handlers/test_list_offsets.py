@@ -22,9 +22,11 @@ from storage.failing import Fault, FaultKind, Operation
 from tests.made_commands import TOPIC, delete_before
 from tests.made_records import Record, make_batch
 from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
+from txn.isolation import IsolationLevel
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000 + n, value=b"x" * 50) for n in range(3)], Compression.ZSTD)
 
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 Answer = tuple[ErrorCode, tuple[int, int, int]]
 
 
@@ -32,7 +34,7 @@ async def latest_in_time(paths: DataPaths) -> Answer:
     metadata = paths.parts.metadata
     partition = metadata.state.topics[TOPIC].partitions[0]
     timestamps = TimestampSearch(metadata=metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock)
-    return await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP)
+    return await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP, UNCOMMITTED)
 
 
 async def with_object(payload: bytes) -> Answer:
@@ -77,7 +79,7 @@ async def test_a_lookup_by_time_whose_turn_does_not_come_may_be_asked_again(monk
         search = TimestampSearch(metadata=metadata, reader=paths.reader, budget=paths.budget, clock=SystemClock())
         with await paths.budget.take(1_000):
             partition = metadata.state.topics[TOPIC].partitions[0]
-            answer = await offset_at(search, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP)
+            answer = await offset_at(search, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP, UNCOMMITTED)
     assert answer == (ErrorCode.not_leader_or_follower, NOTHING)
 
 
@@ -135,7 +137,8 @@ async def test_deleted_records_are_found_by_no_time(
             metadata=metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock
         )
         partition = metadata.state.topics[TOPIC].partitions[0]
-        assert await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, timestamp) == (ErrorCode.none, found)
+        answer = await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, timestamp, UNCOMMITTED)
+        assert answer == (ErrorCode.none, found)
 
 
 async def test_of_what_a_cut_chunk_still_shows_the_latest_counts() -> None:
