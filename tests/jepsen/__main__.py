@@ -18,6 +18,7 @@ from typing import get_args
 from tests.jepsen.checker import Options, Verdict, check
 from tests.jepsen.clients import CLIENTS
 from tests.jepsen.history import Function, History
+from tests.jepsen.report import render
 from tests.jepsen.run import Run, Settings
 from tests.jepsen.targets import TARGETS
 
@@ -47,10 +48,12 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted: everything is ended", file=sys.stderr)
         return 130
-    return _judge(path, placings, run.problems)
+    title = f"{arguments.target}: seed {arguments.seed}, {arguments.minutes:g} minutes, {arguments.clients}"
+    return _judge(path, title, placings, run.problems)
 
 
-def _judge(path: Path, placings: Sequence[Function], problems: Sequence[str]) -> int:
+def _judge(path: Path, title: str, placings: Sequence[Function], problems: Sequence[str]) -> int:
+    """Check the history, write the page and print the verdict; returns the exit status."""
     history = History.read(path)
     verdict: Verdict = check(history, Options(sub_via=frozenset(f for f in ("assign", "subscribe") if f in placings)))
     counts = verdict.call_counts.items()
@@ -59,8 +62,9 @@ def _judge(path: Path, placings: Sequence[Function], problems: Sequence[str]) ->
     if not verdict.has_final_read:
         lines.append("PROBLEM nobody read everything at the end")
     text = "\n".join([*lines, verdict.summary()])
-    path.with_name("report.txt").write_text(text + "\n", encoding="utf-8")
-    print(text)
+    page = path.with_name("report.html")
+    page.write_text(render(history, verdict, title), encoding="utf-8")
+    print(f"{text}\n{page}")
     return 0 if verdict.is_valid and verdict.has_final_read and not problems else 1
 
 

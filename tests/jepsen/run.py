@@ -58,6 +58,7 @@ class Run:
     _topics_count: int = 0
     _began_s: float = 0.0
     _printed_s: float = 0.0
+    _is_given_up: threading.Event = field(default_factory=threading.Event)
     _is_over: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _working: list[Future[None]] = field(default_factory=list[Future[None]])
@@ -81,6 +82,7 @@ class Run:
             stack.enter_context(self.target)
             threads = stack.enter_context(ThreadPoolExecutor(len(seats)))
             stack.callback(self._is_over.set)
+            stack.callback(self._is_given_up.set)
             self._create_topics()
             self._began_s = self._printed_s = time.monotonic()
             for number, seat in enumerate(seats):
@@ -93,7 +95,7 @@ class Run:
             for each in self._working:
                 each.result()
             self._print("final reads")
-            for each in [threads.submit(seat.read_all) for seat in seats]:
+            for each in [threads.submit(seat.read_all, self._is_given_up) for seat in seats]:
                 each.result()
             self.problems += [problem for seat in seats for problem in seat.problems]
         return path

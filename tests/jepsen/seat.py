@@ -55,12 +55,12 @@ class Seat:
             self._call(call)
             is_over.wait(next(pauses_s))
 
-    def read_all(self) -> None:
+    def read_all(self, is_given_up: threading.Event) -> None:
         """The final read: as a new process, everything from the beginning, up to what is known to be there."""
         self.kill()
         waiting = dict(self._generator.ends)
         deadline_s = time.monotonic() + FINAL_SECONDS_MAX
-        while waiting and time.monotonic() < deadline_s:
+        while waiting and time.monotonic() < deadline_s and not is_given_up.is_set():
             if self._worker is None:
                 self._start()
                 self._call(Call(f="assign", keys=tuple(self._generator.keys)), is_final=True)
