@@ -47,14 +47,3 @@ def test_a_process_that_dies_does_not_answer_and_left_its_words_in_the_log(start
     assert worker.ask({"f": "poll"}, seconds_max=20) is None
     worker.kill()
     assert (tmp_path / "log").read_text() == "no\n"
-
-
-def test_what_a_process_started_is_killed_with_it(start: Start) -> None:
-    child = (
-        "import subprocess, sys\nprint(subprocess.Popen([sys.executable, '-c', 'input()']).pid, flush=True)\ninput()"
-    )
-    worker = start(child)
-    pid = worker.ask({}, seconds_max=20)
-    worker.kill()
-    assert isinstance(pid, int)
-    assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
