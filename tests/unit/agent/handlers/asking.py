@@ -10,6 +10,7 @@ from kio.index import load_request_schema
 from kio.static.constants import EntityType
 
 from agent.connected_client import ConnectedClient
+from agent.connection_stamps import ConnectionStamp
 from agent.dispatch import HANDLERS
 from agent.services import Request, Services
 from protocol.api_versions import range_of
@@ -25,11 +26,12 @@ async def ask(
     api_key: int,
     version: int,
     client: ConnectedClient | None = None,
+    stamp: ConnectionStamp | None = None,
     /,
     **values: object,
 ) -> KioEntity:
     """The response to a request with these fields; mappings stand for structures, lists for arrays."""
-    data = await ask_for_bytes(services, api_key, version, client, **values)
+    data = await ask_for_bytes(services, api_key, version, client, stamp, **values)
     return kio_read(_response_type(api_key, version), data)
 
 
@@ -38,6 +40,7 @@ async def ask_for_bytes(
     api_key: int,
     version: int,
     client: ConnectedClient | None = None,
+    stamp: ConnectionStamp | None = None,
     /,
     **values: object,
 ) -> bytes:
@@ -51,7 +54,13 @@ async def ask_for_bytes(
         header_bytes=10,
         body=memoryview(kio_write(_built(load_request_schema(api_key, version), values))),
     )
-    request = Request(frame=frame, listener="PLAINTEXT", peer="127.0.0.1:50000", client=client or ConnectedClient())
+    request = Request(
+        frame=frame,
+        listener="PLAINTEXT",
+        peer="127.0.0.1:50000",
+        client=client or ConnectedClient(),
+        stamp=stamp,
+    )
     answer = await HANDLERS[api_key](services, request)
     if isinstance(answer, asyncio.Future):
         answer = await answer
