@@ -32,6 +32,7 @@ from agent.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
@@ -48,6 +49,7 @@ from agent.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -61,6 +63,7 @@ from agent.handlers import (
     sync_group,
     txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 from agent.services import Answer, Request, Services
 
@@ -95,6 +98,7 @@ _MODULES: tuple[ModuleType, ...] = (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
@@ -111,6 +115,7 @@ _MODULES: tuple[ModuleType, ...] = (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -124,6 +129,7 @@ _MODULES: tuple[ModuleType, ...] = (
     sync_group,
     txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 
 HANDLERS: dict[int, Handler] = {module.API_KEY: module.handle for module in _MODULES}

@@ -247,6 +247,9 @@ QUOTA_NAME_CHARS_MAX = 1_000
 TRANSACTIONAL_IDS_MAX = 200_000
 """Transactional ids of a cluster that were used within `transactional.id.expiration.ms`."""
 TRANSACTIONAL_ID_CHARS_MAX = 1_000
+TRANSACTION_MEMBERS_TOLD_MAX = 100_000
+"""Partitions in one answer that describes transactions, not counting the one that comes to it: clients ask again for the
+rest."""
 TRANSACTION_LOOK_SECONDS = 1.0
 """How often the agent that keeps house notes which transactions are open."""
 TRANSACTION_MEMBERS_MAX = 20_000

@@ -2,7 +2,8 @@
 
 The request takes a barrier first (safety rule S4). Any agent answers, as the state holds every partition; one that is
 named twice is told once, as it may have many producers. What a producer is told to have done last is the time of the
-cluster at which its newest batch was committed.
+cluster at which its newest batch, or its transaction's marker, was committed. There is one coordinator of transactions,
+the ledger: its epoch is that of all markers.
 Source: org.apache.kafka.server.KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState (4.3).
 """
 
@@ -13,6 +14,7 @@ from agent.handlers.entities import answer, request_body
 from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
 from coordinator.state import PartitionState
+from protocol.control_records import COORDINATOR_EPOCH
 from protocol.errors import ErrorCode
 from protocol.types import SEQUENCE_END, PartitionIndex
 from storage.object_store import Buffer
@@ -20,6 +22,7 @@ from storage.object_store import Buffer
 API_KEY = 61
 NO_COORDINATOR_EPOCH = -1
 NO_TRANSACTION = -1
+NO_SEQUENCE = -1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -37,7 +40,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         partitions = []
         for index in indexes:
             partition = None if known is None else services.state.partition(known.topic_id, index)
-            partitions.append(_unknown(index) if partition is None else await _described(index, partition, turns))
+            told = _unknown(index) if partition is None else await _described(services, index, partition, turns)
+            partitions.append(told)
             row_count += 1 + len(partitions[-1]["active_producers"])
             await turns.row()
         topics.append({"name": name, "partitions": partitions})
@@ -50,16 +54,18 @@ def _unknown(index: int) -> dict[str, Any]:
     return {"partition_index": index, "error_code": error_code, "error_message": None, "active_producers": []}
 
 
-async def _described(index: int, partition: PartitionState, turns: Turns) -> dict[str, Any]:
+async def _described(services: Services, index: int, partition: PartitionState, turns: Turns) -> dict[str, Any]:
     producers = []
+    open_here = {} if partition.transactions is None else partition.transactions.open
+    transactional = services.state.producers_of_transactions
     for producer_id, producer in list(partition.producers.items()):
         told = {
             "producer_id": producer_id,
             "producer_epoch": producer.epoch,
-            "last_sequence": (producer.sequence_next - 1) % SEQUENCE_END,
+            "last_sequence": (producer.sequence_next - 1) % SEQUENCE_END if producer.recent else NO_SEQUENCE,
             "last_timestamp": producer.last_active_ms,
-            "coordinator_epoch": NO_COORDINATOR_EPOCH,
-            "current_txn_start_offset": NO_TRANSACTION,
+            "coordinator_epoch": COORDINATOR_EPOCH if producer_id in transactional else NO_COORDINATOR_EPOCH,
+            "current_txn_start_offset": open_here.get(producer_id, NO_TRANSACTION),
         }
         producers.append(told)
         await turns.row()

@@ -67,7 +67,12 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
 
 def transaction_coordinator(services: Services, transactional_id: str) -> SessionId | None:
     """The agent that clients ask about a transactional id; None while no agent lives."""
-    return owner_of(b"transaction " + transactional_id.encode(), services.state.sessions)
+    return owner_of(transaction_key(transactional_id), services.state.sessions)
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    """What rendezvous hashing goes by."""
+    return b"transaction " + transactional_id.encode()
 
 
 def _error(key: str, error_code: ErrorCode, message: str) -> Values:

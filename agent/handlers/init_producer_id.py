@@ -5,6 +5,7 @@ clients are not asked to come again meanwhile. A producer may say which epoch it
 Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId (Kafka 4.3).
 """
 
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,8 @@ from protocol.limits import LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from storage.object_store import Buffer
 from txn.transaction_requests import answered_code, check_init_producer_id
+
+log = logging.getLogger(__name__)
 
 API_KEY = 22
 FIRST_WITH_PRODUCER = 3
@@ -63,7 +66,21 @@ async def _initialise(
     command = InitTransactionalProducer(
         transactional_id=body.transactional_id, timeout_ms=timeout_ms, producer_id=producer_id, epoch=epoch
     )
-    return await decided(services, request, command)
+    told = await decided(services, request, command)
+    if told.grown or told.ended_groups:
+        log.info(
+            "a producer began under a transactional id, which fenced the one before it and aborted what that had open",
+            extra={
+                "transactional_id": body.transactional_id,
+                "producer_id": told.producer_id,
+                "epoch": told.epoch,
+                "partitions": len(told.grown),
+                "groups": len(told.ended_groups),
+                "client_id": request.frame.client_id,
+                "peer": request.peer,
+            },
+        )
+    return told
 
 
 async def _fresh(services: Services) -> TransactionDecided:

@@ -1,0 +1,107 @@
+"""DescribeTransactions 0: how the newest transaction of each transactional id stands (KIP-664).
+
+The request takes a barrier first (safety rule S4); any agent answers, as the state holds every transaction. An answer
+has a bound: for what is beyond it, clients are to ask again. Offsets that a group commits in a transaction stand as the
+partition of __consumer_offsets that Kafka would keep them in.
+
+Differs from Kafka: a transaction that has ended has no start time, and Kafka's states between a decision and its last
+marker do not exist.
+Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleDescribeTransactions (Kafka 4.3).
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from agent.handlers.entities import answer, request_body
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from coordinator.broker_configs import broker_value
+from coordinator.log import LedgerUnavailable
+from coordinator.state import ClusterState
+from coordinator.transactions import TransactionalId
+from protocol.errors import ErrorCode
+from protocol.limits import TRANSACTION_MEMBERS_TOLD_MAX
+from protocol.types import PartitionIndex, TopicId
+from storage.object_store import Buffer
+
+API_KEY = 65
+GROUPS_TOPIC: Final = "__consumer_offsets"
+EPOCH_OF_UNIX: Final = datetime.fromtimestamp(0, tz=UTC)
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    frame = request.frame
+    body = await work(rows_at_most(frame.body), request_body, frame)
+    asked = body.transactional_ids
+    try:
+        await services.metadata.barrier()
+    except LedgerUnavailable:
+        away = [_error(transactional_id, ErrorCode.coordinator_not_available) for transactional_id in asked]
+        return await work(len(asked), answer, frame, {"transaction_states": away})
+    turns = Turns(services.clock)
+    offsets_partitions = int(broker_value(services.broker_configs, "offsets.topic.num.partitions"))
+    rows = []
+    members_count = 0
+    for transactional_id in asked:
+        is_full = members_count >= TRANSACTION_MEMBERS_TOLD_MAX
+        rows.append(_row(services.state, transactional_id, offsets_partitions, is_full=is_full))
+        members_count += sum(len(topic["partitions"]) for topic in rows[-1]["topics"])
+        await turns.row()
+    return await work(len(rows) + members_count, answer, frame, {"transaction_states": rows})
+
+
+def _row(state: ClusterState, transactional_id: str, offsets_partitions: int, *, is_full: bool) -> dict[str, Any]:
+    if is_full:
+        return _error(transactional_id, ErrorCode.coordinator_load_in_progress)
+    if not transactional_id:
+        return _error(transactional_id, ErrorCode.invalid_request)
+    held = state.transactional_ids.get(transactional_id)
+    if held is None:
+        return _error(transactional_id, ErrorCode.transactional_id_not_found)
+    metadata = held.metadata
+    return {
+        "error_code": ErrorCode.none,
+        "transactional_id": transactional_id,
+        "transaction_state": metadata.status.value,
+        "transaction_timeout": timedelta(milliseconds=metadata.timeout_ms),
+        "transaction_start_time": EPOCH_OF_UNIX + timedelta(milliseconds=held.started_ms),
+        "producer_id": metadata.producer_id,
+        "producer_epoch": metadata.epoch,
+        "topics": _topics(state, held, offsets_partitions),
+    }
+
+
+def _topics(state: ClusterState, held: TransactionalId, offsets_partitions: int) -> list[dict[str, Any]]:
+    by_topic: dict[TopicId, list[PartitionIndex]] = {}
+    for topic_id, index in held.partitions:
+        by_topic.setdefault(topic_id, []).append(index)
+    topics = [{"topic": state.topics[topic_id].name, "partitions": indexes} for topic_id, indexes in by_topic.items()]
+    if held.groups:
+        partitions = {partition_of_group(group_id, offsets_partitions) for group_id in held.groups}
+        topics.append({"topic": GROUPS_TOPIC, "partitions": sorted(partitions)})
+    return topics
+
+
+def partition_of_group(group_id: str, partition_count: int) -> int:
+    """Where Kafka keeps a group's offsets (GroupMetadataManager.partitionFor): by Java's String.hashCode."""
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for first in range(0, len(units), 2):
+        code = (31 * code + int.from_bytes(units[first : first + 2], "big")) & 0xFFFFFFFF
+    # Utils.abs keeps the lower 31 bits of the absolute value; of the least number that is 0.
+    absolute = code if code < 1 << 31 else (1 << 32) - code
+    return (absolute & 0x7FFFFFFF) % partition_count
+
+
+def _error(transactional_id: str, error_code: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": error_code,
+        "transactional_id": transactional_id,
+        "transaction_state": "",
+        "transaction_timeout": timedelta(),
+        "transaction_start_time": EPOCH_OF_UNIX,
+        "producer_id": 0,
+        "producer_epoch": 0,
+        "topics": [],
+    }

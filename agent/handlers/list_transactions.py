@@ -1,0 +1,105 @@
+"""ListTransactions 0-2: the transactional ids that clients find this agent for; who wants all asks every agent.
+
+A barrier is taken first (safety rule S4). Any agent could tell all; each id is told by one alone, or tools would show
+it once for every agent. Version 1 asks for transactions that are open for longer than some time (KIP-994): by a clock
+that agrees with the object store's, else by the cluster's. Version 2 asks for ids that match a regular expression, by
+RE2 (KIP-1152).
+
+Differs from Kafka: where a duration is asked for, only transactions that are open have one.
+Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.listTransactionStates (Kafka 4.3).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from agent.cpu import run_in_thread
+from agent.handlers.entities import answer, request_body
+from agent.handlers.find_coordinator import transaction_key
+from agent.services import Request, Services
+from agent.topic_regexes import matcher, regex_problem
+from agent.turns import Turns, rows_at_most, work
+from coordinator.log import LedgerUnavailable
+from coordinator.rendezvous import owners_of
+from coordinator.transactions import TransactionalId
+from protocol.errors import ErrorCode
+from storage.object_store import Buffer
+from txn.transaction import TransactionStatus
+
+API_KEY = 66
+FIRST_WITH_DURATION = 1
+FIRST_WITH_PATTERN = 2
+KAFKAS_STATES: Final = frozenset(status.value for status in TransactionStatus) | {
+    "PrepareCommit",
+    "PrepareAbort",
+    "PrepareEpochFence",
+    "Dead",
+}
+"""Those that never occur here are no mistake of whoever asks for them (org.apache.kafka...TransactionState)."""
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    frame = request.frame
+    body = await work(rows_at_most(frame.body), request_body, frame)
+    unknown = [name for name in dict.fromkeys(body.state_filters) if name not in KAFKAS_STATES]
+    pattern = (body.transactional_id_pattern or "") if frame.api_version >= FIRST_WITH_PATTERN else ""
+    if pattern and await run_in_thread(regex_problem, pattern) is not None:
+        return _refusal(request, ErrorCode.invalid_regular_expression)
+    try:
+        await services.metadata.barrier()
+    except LedgerUnavailable:
+        return _refusal(request, ErrorCode.coordinator_not_available)
+    found = await _wanted(services, body, frame.api_version)
+    rows = await work(len(found), _own, services, found)
+    if pattern:
+        rows = await run_in_thread(_matching, rows, pattern)
+    told = {"error_code": ErrorCode.none, "unknown_state_filters": unknown, "transaction_states": rows}
+    return await work(len(rows), answer, frame, told)
+
+
+def _refusal(request: Request, error_code: ErrorCode) -> Sequence[Buffer]:
+    values = {"error_code": error_code, "unknown_state_filters": (), "transaction_states": ()}
+    return answer(request.frame, values)
+
+
+async def _wanted(services: Services, body: Any, version: int) -> list[Mapping[str, Any]]:
+    """The ids of all agents that state, producer id and duration let through."""
+    turns = Turns(services.clock)
+    states, producer_ids = frozenset(body.state_filters), frozenset(body.producer_id_filters)
+    open_ms_least = body.duration_filter if version >= FIRST_WITH_DURATION else -1
+    now_ms = max(services.state.time_ms, services.checked_time() or 0)
+    found: list[Mapping[str, Any]] = []
+    names = services.state.open_transactions if open_ms_least >= 0 else services.state.transactional_ids
+    for transactional_id in tuple(names):
+        held = services.state.transactional_ids.get(transactional_id)
+        await turns.row()
+        if held is None or (open_ms_least >= 0 and not _is_open_for(held, now_ms, open_ms_least)):
+            continue
+        metadata = held.metadata
+        if (producer_ids and metadata.producer_id not in producer_ids) or (
+            states and metadata.status.value not in states
+        ):
+            continue
+        found.append(
+            {
+                "transactional_id": transactional_id,
+                "producer_id": metadata.producer_id,
+                "transaction_state": metadata.status.value,
+            }
+        )
+    return found
+
+
+def _is_open_for(held: TransactionalId, now_ms: int, open_ms: int) -> bool:
+    return held.metadata.is_ongoing and now_ms - held.started_ms > open_ms
+
+
+def _own(services: Services, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that clients find this agent for."""
+    keys = [transaction_key(row["transactional_id"]) for row in rows]
+    owners = owners_of(keys, services.state.sessions)
+    return [row for row, owner in zip(rows, owners, strict=True) if owner == services.writer.session]
+
+
+def _matching(rows: Sequence[Mapping[str, Any]], pattern: str) -> list[Mapping[str, Any]]:
+    matching = frozenset(matcher(row["transactional_id"] for row in rows)(pattern))
+    return [row for row in rows if row["transactional_id"] in matching]

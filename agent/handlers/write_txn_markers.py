@@ -1,0 +1,147 @@
+"""WriteTxnMarkers 1-2: how Kafka's tools end a hanging transaction from outside (kafka-transactions.sh abort).
+
+Safety rule S15: ABORT at the current producer id and epoch aborts the whole transaction, because one transaction is one
+state; its producer is fenced by that. COMMIT is refused: nobody but the producer knows what belongs together. Between
+Kafka's brokers this request carries every marker; here they follow from the entry that decides, and nobody sends it.
+
+A barrier is taken first (safety rule S4); what needs no entry is answered without one. A marker for a partition that
+the transaction has not written to ends nothing.
+
+Differs from Kafka: a marker where nothing is open is not written, and answered as if it were. A coordinator's epoch has
+no meaning.
+Source: org.apache.kafka.server.KafkaApis.handleWriteTxnMarkersRequest, and for what the tool makes of errors
+org.apache.kafka.clients.admin.internals.AbortTransactionHandler (Kafka 4.3).
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from agent.handlers.entities import answer, request_body
+from agent.ledger_writer import OutcomeUnknown
+from agent.services import Request, Services
+from agent.turns import Turns, rows_at_most, work
+from coordinator.commands import Refused
+from coordinator.log import LedgerUnavailable
+from coordinator.state import ClusterState
+from coordinator.transaction_commands import TerminateTransaction, TransactionDecided, TransactionPartition
+from protocol.errors import ErrorCode
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX
+from protocol.types import PartitionIndex, ProducerEpoch, ProducerId
+from storage.object_store import Buffer
+from txn.transaction import ForceTerminate
+from txn.transitions import decide
+
+log = logging.getLogger(__name__)
+
+API_KEY = 27
+LOOK_AGAIN = ErrorCode.not_leader_or_follower
+"""The tool asks again, as it does while a partition has no leader."""
+
+Results = dict[str, dict[int, ErrorCode]]
+"""By topic and partition."""
+
+
+async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+    frame = request.frame
+    body = await work(rows_at_most(frame.body), request_body, frame)
+    try:
+        await services.metadata.barrier()
+        is_caught_up = True
+    except LedgerUnavailable:
+        is_caught_up = False
+    turns = Turns(services.clock)
+    results: dict[ProducerId, Results] = {}
+    for marker in body.markers:
+        known = await _known_partitions(services, marker, turns)
+        error_code = await _ended(services, request, marker, known) if is_caught_up and known else LOOK_AGAIN
+        topics = results.setdefault(ProducerId(marker.producer_id), {})
+        for topic in marker.topics:
+            partitions = topics.setdefault(topic.name, {})
+            for index in topic.partition_indexes:
+                is_known = not is_caught_up or (topic.name, index) in known
+                partitions[index] = error_code if is_known else ErrorCode.unknown_topic_or_partition
+                await turns.row()
+    return await work(rows_at_most(frame.body), answer, frame, {"markers": _rows(results)})
+
+
+def _rows(results: dict[ProducerId, Results]) -> list[dict[str, Any]]:
+    return [
+        {
+            "producer_id": producer_id,
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [
+                        {"partition_index": index, "error_code": code} for index, code in partitions.items()
+                    ],
+                }
+                for name, partitions in topics.items()
+            ],
+        }
+        for producer_id, topics in results.items()
+    ]
+
+
+async def _known_partitions(
+    services: Services, marker: Any, turns: Turns
+) -> dict[tuple[str, int], TransactionPartition]:
+    """Those that there are, by topic's name and index."""
+    found: dict[tuple[str, int], TransactionPartition] = {}
+    for topic in marker.topics:
+        known = services.topics.known(topic.name)
+        for index in topic.partition_indexes:
+            if known is not None and services.state.partition(known.topic_id, index) is not None:
+                found[topic.name, index] = (known.topic_id, PartitionIndex(index))
+            await turns.row()
+    return found
+
+
+async def _ended(
+    services: Services, request: Request, marker: Any, known: dict[tuple[str, int], TransactionPartition]
+) -> ErrorCode:
+    """What is told of a marker for partitions that there are."""
+    command = TerminateTransaction(
+        producer_id=ProducerId(marker.producer_id),
+        epoch=ProducerEpoch(marker.producer_epoch),
+        is_commit=marker.transaction_result,
+    )
+    told = _without_entry(services.state, command, list(known.values()))
+    if told is not None:
+        return told
+    transactional_id = services.state.producers_of_transactions.get(command.producer_id)
+    try:
+        async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
+            outcome = await services.writer.submit(command)
+    except (OutcomeUnknown, TimeoutError):
+        return LOOK_AGAIN
+    if isinstance(outcome, Refused):
+        return LOOK_AGAIN
+    assert isinstance(outcome, TransactionDecided), f"unexpected outcome of a marker: {outcome}"
+    if outcome.grown:
+        log.warning(
+            "aborted a transaction because a tool asked for it; its producer is fenced",
+            extra={
+                "transactional_id": transactional_id,
+                "producer_id": command.producer_id,
+                "epoch": command.epoch,
+                "partitions": len(outcome.grown),
+                "client_id": request.frame.client_id,
+                "peer": request.peer,
+            },
+        )
+    return outcome.error_code
+
+
+def _without_entry(
+    state: ClusterState, command: TerminateTransaction, partitions: Sequence[TransactionPartition]
+) -> ErrorCode | None:
+    """What is told where no entry is needed: nothing would change. None where something would."""
+    transactional_id = state.producers_of_transactions.get(command.producer_id)
+    held = None if transactional_id is None else state.transactional_ids[transactional_id]
+    event = ForceTerminate(producer_id=command.producer_id, epoch=command.epoch, is_commit=command.is_commit)
+    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
+    if decision.following is None:
+        return decision.error_code
+    is_written_to = held is not None and any(key in held.partitions for key in partitions)
+    return None if is_written_to else ErrorCode.none
