@@ -36,6 +36,7 @@ from coordinator.classic_messages import (
     Leaver,
     Sync,
     SyncAnswer,
+    is_of_nobody,
 )
 from coordinator.groups import NO_GROUP, ClassicGroup, GroupState
 from protocol.errors import ErrorCode
@@ -205,10 +206,10 @@ class GroupCoordinator:
             return not_yet.error_code
         if live is None:
             return ErrorCode.unknown_member_id
+        if is_transactional and is_of_nobody(member_id, group_instance_id, generation):
+            return ErrorCode.none
         now_s = self._clock.monotonic_s()
-        return live.machine.check_commit(
-            member_id, group_instance_id, generation, now_s, is_transactional=is_transactional
-        )
+        return live.machine.check_commit(member_id, group_instance_id, generation, now_s, is_pending=is_transactional)
 
     async def describe(self, group_id: str) -> Description | None:
         """A group that this agent may speak for, as it is now; None where it does not exist, or is not a classic one.

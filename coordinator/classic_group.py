@@ -34,7 +34,6 @@ from coordinator.classic_messages import (
     SyncAnswer,
     Ticket,
     Work,
-    is_of_nobody,
 )
 from coordinator.classic_states import NEXT_STATES, FirstJoinDelay, State
 from coordinator.consumer_group_size import classic_fits
@@ -303,30 +302,21 @@ class LiveClassicGroup:
         return ErrorCode.none
 
     def check_commit(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        now_s: float,
-        *,
-        is_transactional: bool = False,
+        self, member_id: str, group_instance_id: str | None, generation: int, now_s: float, *, is_pending: bool = False
     ) -> ErrorCode:
         """Whether offsets may be committed in that member's name; that counts as being heard of.
 
-        A negative generation is that of a tool, or of a consumer that assigns itself: only while nobody is a member. A
-        producer that does not know of members at all commits at any time in a transaction; one that does, also while
-        members wait for their assignment (KIP-447).
+        A negative generation is that of a tool, or of a consumer that assigns itself: only while nobody is a member.
+        What is pending until a transaction ends may be committed between JoinGroup and SyncGroup too (KIP-447).
         """
         if generation < 0 and self.state is State.EMPTY:
-            return ErrorCode.none
-        if is_transactional and is_of_nobody(member_id, group_instance_id, generation):
             return ErrorCode.none
         error = self.members.check(member_id, group_instance_id)
         if error is not ErrorCode.none:
             return error
         if generation != self.generation:
             return ErrorCode.illegal_generation
-        if self.state is State.COMPLETING and not is_transactional:
+        if self.state is State.COMPLETING and not is_pending:
             return ErrorCode.rebalance_in_progress
         self.members.by_id[member_id].still_heard_of(now_s)
         return ErrorCode.none
