@@ -1,8 +1,15 @@
-"""A client names itself as KIP-511 allows."""
+"""A client names itself as KIP-511 allows, and is told how to speak of transactions (KIP-584, KIP-890)."""
+
+import asyncio
 
 import pytest
 
-from agent.handlers.api_versions import is_client_named
+from agent.handlers.api_versions import API_KEY, is_client_named
+from coordinator.transaction_commands import SetTransactionVersion
+from tests.property.kio_bytes import KioEntity
+from tests.unit.agent.data_paths import data_paths, services_of
+from tests.unit.agent.handlers.asking import ask
+from txn.transaction_requests import V2_VERSIONS
 
 
 @pytest.mark.parametrize("name", ["a", "apache-kafka-java", "librdkafka", "0.x", "a--b..c9"])
@@ -15,3 +22,39 @@ def test_letters_digits_dots_and_dashes_are_a_name(name: str) -> None:
 def test_nothing_else_is(name: str) -> None:
     assert not is_client_named(name, "1")
     assert not is_client_named("client", name)
+
+
+async def told(version: int, level: int | None = None) -> KioEntity:
+    """The answer, after the level was set."""
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        if level is not None:
+            await services.writer.submit(SetTransactionVersion(level=level))
+        said = {"client_software_name": "me", "client_software_version": "1"}
+        return await ask(services, API_KEY, version, **said)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_clients_are_told_the_level_of_transactions(version: int) -> None:
+    answer = await told(version)
+    levels = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
+    assert levels == [("transaction.version", 2, 2)]
+    assert answer.finalized_features_epoch == 0
+
+
+async def test_a_level_that_was_lowered_is_told_with_an_epoch_that_rose() -> None:
+    answer = await told(4, level=1)
+    assert [each.max_version_level for each in answer.finalized_features] == [1]
+    assert answer.finalized_features_epoch == 1
+    assert (await told(4, level=0)).finalized_features == ()
+
+
+async def test_features_that_begin_at_level_zero_are_told_from_version_four_on() -> None:
+    assert (await told(3)).supported_features == ()
+    (feature,) = (await told(4)).supported_features
+    assert (feature.name, feature.min_version, feature.max_version) == ("transaction.version", 0, 2)
+
+
+async def test_what_clients_of_the_second_level_need_is_served_altogether() -> None:
+    served = {each.api_key: each.max_version for each in (await told(4)).api_keys}
+    assert all(served.get(api_key, -1) >= version for api_key, version in V2_VERSIONS.items())

@@ -1,11 +1,12 @@
-"""FindCoordinator: whose group it is, for as many groups as one request may name."""
+"""FindCoordinator: whose group or transactional id it is, for as many as one request may name."""
 
 import asyncio
 
 from agent.handlers.find_coordinator import API_KEY
+from coordinator.rendezvous import owner_of
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, GROUPS_ASKED_MAX, GROUPS_PER_TURN
-from tests.unit.agent.data_paths import data_paths, services_of
+from tests.unit.agent.data_paths import another_agent, data_paths, services_of
 from tests.unit.agent.handlers.asking import ask, turns_of_others
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -45,3 +46,21 @@ async def test_an_id_that_no_group_can_have_has_no_coordinator() -> None:
         assert (await ask(services, API_KEY, 0, key=longest + "a")).error_code is ErrorCode.invalid_group_id
         assert (await ask(services, API_KEY, 1, key_type=TRANSACTION, key=longest + "a")).error_code is ErrorCode.none
         assert (await ask(services, API_KEY, 1, key_type=SHARE, key="g")).error_code is ErrorCode.invalid_request
+
+
+async def test_a_transactional_id_has_one_coordinator_whoever_is_asked() -> None:
+    keys = [f"id-{number}" for number in range(50)]
+    async with data_paths() as paths, another_agent(paths) as others, asyncio.TaskGroup() as tasks:
+        await paths.parts.metadata.barrier()
+        told = [
+            await ask(
+                services_of(each, each.parts.clock, tasks), API_KEY, 4, key_type=TRANSACTION, coordinator_keys=keys
+            )
+            for each in (paths, others)
+        ]
+        sessions = paths.parts.metadata.state.sessions
+        owners = [owner_of(b"transaction " + key.encode(), sessions) for key in keys]
+        nodes = [None if owner is None else sessions[owner].node_id for owner in owners]
+        assert len(set(nodes)) == 2
+        for answer in told:
+            assert [each.node_id for each in answer.coordinators] == nodes
