@@ -254,6 +254,12 @@ class TestCommits:
     def test_before_the_assignment_a_member_is_asked_to_wait(self) -> None:
         assert completing("a").commit("a") is ErrorCode.rebalance_in_progress
 
+    def test_in_a_transaction_it_need_not_wait(self) -> None:
+        room = completing("a")
+        now_s = room.now_s
+        assert room.group.check_commit("a", None, 1, now_s, is_pending=True) is ErrorCode.none
+        assert room.group.check_commit("a", None, 2, now_s, is_pending=True) is ErrorCode.illegal_generation
+
     def test_a_commit_keeps_the_member(self) -> None:
         room = stable("a")
         for _ in range(5):

@@ -78,3 +78,30 @@ class TestCommits:
         (topic_id, rows), *_ = group.assignment("a").assigned
         group.assignments["a"] = replace(group.assignment("a"), epoch=3)
         assert self.commit(group, "a", 2, partitions=[(topic_id, rows[0][0])]) is ErrorCode.illegal_generation
+
+
+class TestCommitsInTransactions:
+    """Source: OffsetMetadataManager.validateTransactionalOffsetCommit."""
+
+    def commit(self, member_id: str, epoch: int, instance: str | None = None) -> str:
+        return commit_error(
+            one().group,
+            member_id=member_id,
+            group_instance_id=instance,
+            epoch=epoch,
+            api_version=3,
+            partitions=iter([(GIVEN, PartitionIndex(0))]),
+            is_transactional=True,
+        ).name
+
+    def test_a_member_commits_at_its_epoch_in_any_version(self) -> None:
+        assert self.commit("a", 2) == "none"
+        assert self.commit("nobody", 2) == "unknown_member_id"
+
+    def test_another_epoch_is_told_as_a_generation(self) -> None:
+        assert [self.commit("a", epoch) for epoch in (1, 3)] == ["illegal_generation"] * 2
+
+    def test_who_names_no_member_commits_too(self) -> None:
+        assert self.commit("", -1) == "none"
+        assert self.commit("", -1, instance="i") == "unknown_member_id"
+        assert self.commit("nobody", -1) == "unknown_member_id"
