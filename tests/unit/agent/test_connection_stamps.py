@@ -57,6 +57,7 @@ async def test_s7_a_stamp_is_as_new_as_its_connection_and_serials_rise() -> None
         await parts.writer.submit(ReportTime())
         later = await stamps.accepted().known(parts.clock)
         assert later == Stamp(position=parts.metadata.state.position, serial=2)
+        assert later is not None
         assert later.position > before
 
 
