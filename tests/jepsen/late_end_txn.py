@@ -15,7 +15,7 @@ Source: https://issues.apache.org/jira/browse/KAFKA-17754, KIP-890.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from tests.jepsen.generator import Call
 from tests.jepsen.history import History, Micro, MicroPoll, MicroSend, Op
 from tests.jepsen.proxy import KafkaProxy
 from tests.jepsen.proxy_connection import Strike
-from tests.jepsen.proxy_frames import Api, end_txn_error
+from tests.jepsen.proxy_frames import Api, Request, end_txn_error, first_partition
 from tests.jepsen.proxy_rules import Act, Rule
 from tests.jepsen.recorder import Recorder
 from tests.jepsen.seat import line_of
@@ -37,11 +37,15 @@ TRANSACTION_TIMEOUT_MS = 60_000
 """So long that no time-out of the broker's plays a part."""
 CALL_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 20.0
+POLLS_BETWEEN = 8
+"""Between two sends of a transaction: so long (100 ms each) that the first is written when the second begins."""
+V2_FIRST = 5
+"""The first version of EndTxn that is V2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`error`: what the broker answered to the late EndTxn; -1 where it hung up. `ends`: how the calls ended."""
+    """`error`: what the broker answered to the late EndTxn; -1 where it hung up. `first`, `second`: transactions."""
 
     history: History
     version: int
@@ -52,13 +56,18 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """One client's program and the proxy before the broker. Use it in a `with` block; `topic` has two partitions."""
+    """One client's program and the proxy before the broker. Use it in a `with` block; `topic` has two partitions.
+
+    `is_copied`: the first EndTxn passes, and it is a copy of it that comes late, on a connection of its own. V1 has
+    nothing by which a broker could tell such a one from the next transaction's; V2 has the epoch.
+    """
 
     client: str
     command: Sequence[str]
     proxy: KafkaProxy
     folder: Path
     topic: str
+    is_copied: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
     _process: int = 0
     _worker: WorkerProcess = field(init=False)
@@ -97,15 +106,17 @@ class Scene:
         key, other = self.keys
         late, first = self._end_held(MicroSend(key, 0), is_aborted=True)
         # V1 adds the other partition by a request of its own; with V2 its first Produce does.
-        added = self._rule(Api.PRODUCE if late.request.version >= 5 else Api.ADD_PARTITIONS_TO_TXN, skips=1)
-        micros: tuple[Micro, ...] = (MicroSend(key, 1), MicroPoll(), MicroSend(other, 1))
+        api = Api.PRODUCE if late.request.version >= V2_FIRST else Api.ADD_PARTITIONS_TO_TXN
+        added = self._rule(api, body=lambda request: first_partition(request) == 1)
+        between = [MicroPoll()] * POLLS_BETWEEN
+        micros: tuple[Micro, ...] = (MicroSend(key, 1), *between, MicroSend(other, 1))
         second = self._begin(Call(f="txn", micros=micros))
         return self._outcome(late, added, first, second)
 
     def _end_held(self, send: MicroSend, *, is_aborted: bool) -> tuple[Strike, Op]:
-        """A transaction whose first EndTxn is held; it ends by the second one."""
+        """A transaction whose first EndTxn is held; it ends by the second one. With `is_copied` only a copy is held."""
         self._call(Call(f="assign", keys=self.keys[1:]))
-        end = self._rule(Api.END_TXN)
+        end = self._rule(Api.END_TXN, act=Act.DUPLICATE if self.is_copied else Act.HOLD)
         first = self._call(Call(f="txn", micros=(send,), is_aborted=is_aborted))
         return self.proxy.wait_struck(end), first
 
@@ -141,9 +152,10 @@ class Scene:
                     return
         raise AssertionError(f"{last} is not read within {READ_SECONDS_MAX} s")
 
-    def _rule(self, api: Api, *, skips: int = 0) -> Rule:
-        """Hold one request of this transactional id, from now on."""
-        rule = Rule(act=Act.HOLD, api_key=api, transactional_id=self.topic, skips=skips)
+    def _rule(self, api: Api, *, act: Act = Act.HOLD, body: Callable[[Request], bool] | None = None) -> Rule:
+        """Hold one request of this transactional id, or a copy of it, from now on."""
+        is_copy = act is Act.DUPLICATE
+        rule = Rule(act=act, api_key=api, transactional_id=self.topic, body=body, is_held=is_copy, is_elsewhere=is_copy)
         self.proxy.add(rule)
         return rule
 

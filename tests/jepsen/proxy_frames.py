@@ -10,12 +10,27 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
-from protocol.wire import INT32, UNREADABLE, read_nullable_string, read_tagged_fields
+from protocol.wire import (
+    INT32,
+    UNREADABLE,
+    UUID_BYTES,
+    read_array_length,
+    read_nullable_string,
+    read_string,
+    read_tagged_fields,
+)
 
 _HEADER = struct.Struct(">hhih")
 """API key, version, correlation id, length of the client id."""
 _PRODUCER = struct.Struct(">qh?")
 """Of an EndTxn: producer id, epoch, whether it commits."""
+
+PRODUCE_BEFORE_TOPICS = 6
+"""Of a Produce: acks, time-out."""
+PRODUCE_TOPIC_IDS_FIRST = 13
+"""The version from which a Produce names topics by their ids."""
+ADD_BEFORE_TOPICS = 10
+"""Of an AddPartitionsToTxn: producer id, epoch."""
 
 
 class Api(IntEnum):
@@ -98,6 +113,24 @@ class EndTxn:
 def is_commit(request: Request) -> bool:
     """Whether an EndTxn commits: a predicate for rules."""
     return EndTxn.read(request).is_commit
+
+
+def first_partition(request: Request) -> int:
+    """Of the partitions that a Produce writes to, or that a client's AddPartitionsToTxn (up to version 3) adds.
+
+    Raises struct.error: it is cut off.
+    """
+    view, version = memoryview(request.frame), request.version
+    is_flexible = version >= FLEXIBLE_FIRST[request.api_key]
+    is_produce = request.api_key == Api.PRODUCE
+    before = PRODUCE_BEFORE_TOPICS if is_produce else ADD_BEFORE_TOPICS
+    _, position = read_array_length(view, request.body_first + before, is_flexible=is_flexible)
+    if is_produce and version >= PRODUCE_TOPIC_IDS_FIRST:
+        position += UUID_BYTES
+    else:
+        _, position = read_string(view, position, is_flexible=is_flexible)
+    _, position = read_array_length(view, position, is_flexible=is_flexible)
+    return int(INT32.unpack_from(view, position)[0])
 
 
 def correlation_id_of(answer: bytes) -> int:

@@ -34,7 +34,7 @@ class Side(Enum):
 class Rule:
     """Which messages, and what is done. A condition that is None holds always.
 
-    `skips`: so many that match pass first. `body`: a predicate on the request, of an answer on the one that it answers.
+    `body`: a predicate on the request, of an answer on the one that it answers.
     `seconds`: after which something held is released by itself. Of a duplicate: `is_held` says that it waits to be
     released, `is_elsewhere` that it takes a connection of its own.
     """
@@ -46,7 +46,6 @@ class Rule:
     client_id: str | None = None
     transactional_id: str | None = None
     body: Callable[[Request], bool] | None = None
-    skips: int = 0
     times_max: int = 1
     seconds: float | None = None
     is_held: bool = False
@@ -65,22 +64,21 @@ class Rule:
 
 @dataclass(slots=True)
 class Rulebook:
-    """The rules of a proxy in their order, and how many messages each matched."""
+    """The rules of a proxy in their order, and how often each may still strike."""
 
-    _matched: dict[Rule, int] = field(default_factory=dict[Rule, int])
+    _left: dict[Rule, int] = field(default_factory=dict[Rule, int])
 
     def add(self, rule: Rule) -> None:
         assert rule.side is Side.REQUEST or rule.act is not Act.DUPLICATE, "an answer is not duplicated"
-        self._matched[rule] = 0
+        self._left[rule] = rule.times_max
 
     def remove(self, rule: Rule) -> None:
-        self._matched.pop(rule, None)
+        self._left.pop(rule, None)
 
     def strike(self, side: Side, request: Request) -> Rule | None:
         """The rule that strikes this message, counted; None where it passes."""
-        for rule, matched in self._matched.items():
-            if matched < rule.skips + rule.times_max and rule.matches(side, request):
-                self._matched[rule] = matched + 1
-                if matched >= rule.skips:
-                    return rule
+        for rule, left in self._left.items():
+            if left and rule.matches(side, request):
+                self._left[rule] = left - 1
+                return rule
         return None

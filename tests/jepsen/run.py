@@ -27,6 +27,8 @@ from tests.torture.schedule import Slot
 TOPICS_AHEAD = 4
 FOLLOW_SECONDS = 0.2
 PROGRESS_SECONDS = 10.0
+MESSAGE_FAULT_SECONDS = 3.0
+"""After each something is done to one message."""
 CALM_SECONDS = (1.0, 4.0)
 CALM_SLOTS = 0.25
 """Part of the slots in which nothing is wrong."""
@@ -58,6 +60,8 @@ class Run:
     _topics_count: int = 0
     _began_s: float = 0.0
     _printed_s: float = 0.0
+    _disturbed_s: float = 0.0
+    _message_chance: random.Random = field(init=False)
     _is_given_up: threading.Event = field(default_factory=threading.Event)
     _is_over: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -68,6 +72,7 @@ class Run:
     def run(self) -> Path:
         """Returns where the history is."""
         settings = self.settings
+        self._message_chance = random.Random(settings.seed)
         settings.folder.mkdir(parents=True, exist_ok=True)
         path = settings.folder / "history.jsonl"
         self._generator = Generator(
@@ -91,6 +96,7 @@ class Run:
                 pauses_s = iter(partial(chance.expovariate, settings.rate), None)
                 self._working.append(threads.submit(seat.work, self._is_over, pauses_s))
             self._break_things()
+            self.target.calm()
             self._is_over.set()
             for each in self._working:
                 each.result()
@@ -152,6 +158,7 @@ class Run:
         while (left_s := end_s - time.monotonic()) > 0:
             self._is_over.wait(min(left_s, FOLLOW_SECONDS))
             self._create_topics()
+            self._disturb()
             for each in self._working:
                 if each.done():
                     each.result()
@@ -160,6 +167,11 @@ class Run:
                 self._print(
                     ", ".join(f"{count} {f} {kind}" for (f, kind), count in sorted(self._recorder.counts.items()))
                 )
+
+    def _disturb(self) -> None:
+        if self.settings.has_faults and time.monotonic() > self._disturbed_s + MESSAGE_FAULT_SECONDS:
+            self._disturbed_s = time.monotonic()
+            self.target.disturb(self._message_chance)
 
     def _create_topics(self) -> None:
         while self._topics_count < self._generator.topics_count + TOPICS_AHEAD:

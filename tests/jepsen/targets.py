@@ -4,6 +4,7 @@ Rule: a target is used in a `with` block and leaves nothing behind. Its faults c
 (`tests.torture.schedule`); where that names links, the torture run's world has them.
 """
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -16,6 +17,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.jepsen.generator import PARTITIONS
 from tests.jepsen.kafka import KafkaServer
+from tests.jepsen.message_faults import message_fault
+from tests.jepsen.proxy import KafkaProxy
+from tests.jepsen.proxy_rules import Rule
 from tests.torture.schedule import Act, Fault, Slot, schedule
 from tests.torture.world import World
 
@@ -30,6 +34,9 @@ class Target(ABC):
 
     def __init__(self) -> None:
         self._stack = ExitStack()
+        self.proxies: list[KafkaProxy] = []
+        """What stands before the agents and can do something to single messages."""
+        self._disturbed: tuple[KafkaProxy, Rule] | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -65,6 +72,24 @@ class Target(ABC):
         """Parts that ended although nobody ended them."""
         return []
 
+    def disturb(self, chance: random.Random) -> None:
+        """Do something to one message; what was done to the last one is over."""
+        self.calm()
+        if self.proxies:
+            self._disturbed = proxy, rule = chance.choice(self.proxies), message_fault(chance)
+            proxy.add(rule)
+
+    def calm(self) -> None:
+        """Let every message pass from now on."""
+        if self._disturbed is not None:
+            proxy, rule = self._disturbed
+            proxy.remove(rule)
+
+    def front(self, port: int) -> int:
+        """Stand before a port by a proxy; returns the proxy's."""
+        self.proxies.append(self._stack.enter_context(KafkaProxy(port)))
+        return self.proxies[-1].port
+
     def create_topic(self, name: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         for future in admin.create_topics([NewTopic(name, PARTITIONS)], operation_timeout=ADMIN_SECONDS_MAX).values():
@@ -72,14 +97,14 @@ class Target(ABC):
 
 
 class PenstockTarget(Target):
-    """Three agents, three etcd members, MinIO, and a proxy on every link."""
+    """Three agents, three etcd members, MinIO, and a proxy on every link; two before each agent."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__()
         self._folder, self._seed = folder, seed
 
     def start(self) -> str:
-        self._world = self._stack.enter_context(World(self._folder, self._seed))
+        self._world = self._stack.enter_context(World(self._folder, self._seed, self.front))
         return self._world.bootstrap
 
     def faults(self, seed: int) -> Iterator[Slot]:
@@ -104,12 +129,12 @@ class KafkaTarget(Target):
     It does not wait for the disk, but the machine stays up, so nothing that it acknowledged is lost.
     """
 
-    def __init__(self, folder: Path, advertise: Callable[[int], int] | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._folder, self._advertise = folder, advertise
+        self._folder = folder
 
     def start(self) -> str:
-        self._server = self._stack.enter_context(KafkaServer(self._folder, advertise=self._advertise))
+        self._server = self._stack.enter_context(KafkaServer(self._folder))
         return self._server.bootstrap
 
     def faults(self, seed: int) -> Iterator[Slot]:

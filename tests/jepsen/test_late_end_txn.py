@@ -1,4 +1,4 @@
-"""KAFKA-17754 on a real Apache Kafka: V1 loses a write and shows an aborted one, V2 does neither."""
+"""KAFKA-17754: on a real Apache Kafka V1 loses a write and shows an aborted one, V2 does neither; Penstock never."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,14 +13,19 @@ from tests.jepsen.clients import CLIENTS
 from tests.jepsen.kafka import KafkaServer
 from tests.jepsen.late_end_txn import Outcome, Scene
 from tests.jepsen.proxy import KafkaProxy
+from tests.processes import free_port
+from tests.services import PenstockFactory
 
 V1 = ("librdkafka", pytest.param("java-v1", marks=pytest.mark.slow))
 V2 = ("franz-go", pytest.param("java-v2", marks=pytest.mark.slow))
+ACTS = [("commit_late", ("ok", "fail")), ("abort_late", ("fail", "ok"))]
+"""And how the two transactions end where the late one decides nothing."""
 NONE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED = 0, 47, 90
+CONNECTION_CLOSED = -1
 
 
 @pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProxy]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProxy]:
     """A proxy before a broker of Apache Kafka that tells clients the proxy's address."""
     with ExitStack() as stack:
         proxies: list[KafkaProxy] = []
@@ -33,12 +38,23 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProxy]:
         yield proxies[0]
 
 
-def played(act: str, client: str, proxy: KafkaProxy, folder: Path) -> Outcome:
-    topic = f"{act}-{client}".replace("_", "-")
-    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{proxy.port}"})
+@pytest.fixture
+def agent(penstock: PenstockFactory) -> Iterator[KafkaProxy]:
+    """A proxy before a broker of Penstock that does the same."""
+    port = free_port()
+    with KafkaProxy(port) as proxy:
+        penstock(listen=f"127.0.0.1:{port}", options={"advertise": f"127.0.0.1:{proxy.port}"})
+        yield proxy
+
+
+def played(act: str, client: str, proxy: KafkaProxy, folder: Path, *, is_copied: bool = False) -> Outcome:
+    topic = f"{act}-{client}{'-copied' if is_copied else ''}".replace("_", "-")
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{proxy.port}", "log_level": 0})
     for future in admin.create_topics([NewTopic(topic, 2)]).values():
         future.result(60)
-    with Scene(client=client, command=CLIENTS[client](folder), proxy=proxy, folder=folder, topic=topic) as scene:
+    command = CLIENTS[client](folder)
+    scene = Scene(client=client, command=command, proxy=proxy, folder=folder, topic=topic, is_copied=is_copied)
+    with scene:
         return scene.commit_late() if act == "commit_late" else scene.abort_late()
 
 
@@ -48,9 +64,9 @@ def verdict(outcome: Outcome) -> Verdict:
 
 @pytest.mark.parametrize("client", V1)
 def test_with_v1_a_late_commit_shows_what_the_next_transaction_aborts(
-    client: str, proxy: KafkaProxy, tmp_path: Path
+    client: str, kafka: KafkaProxy, tmp_path: Path
 ) -> None:
-    outcome = played("commit_late", client, proxy, tmp_path)
+    outcome = played("commit_late", client, kafka, tmp_path)
     assert (outcome.first.type, outcome.second.type) == ("ok", "fail"), outcome
     assert outcome.error == NONE
     assert "G1a" in verdict(outcome).errors
@@ -58,20 +74,44 @@ def test_with_v1_a_late_commit_shows_what_the_next_transaction_aborts(
 
 @pytest.mark.parametrize("client", V1)
 def test_with_v1_a_late_abort_loses_a_write_of_the_next_transaction_that_commits(
-    client: str, proxy: KafkaProxy, tmp_path: Path
+    client: str, kafka: KafkaProxy, tmp_path: Path
 ) -> None:
-    outcome = played("abort_late", client, proxy, tmp_path)
+    outcome = played("abort_late", client, kafka, tmp_path)
     assert (outcome.first.type, outcome.second.type) == ("fail", "ok"), outcome
     assert outcome.error == NONE
     assert {"lost-write", "torn-transaction"} <= set(verdict(outcome).errors)
 
 
 @pytest.mark.parametrize("client", V2)
-@pytest.mark.parametrize(("act", "ends"), [("commit_late", ("ok", "fail")), ("abort_late", ("fail", "ok"))])
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize(("act", "ends"), ACTS)
 def test_with_v2_a_late_end_meets_another_epoch_and_decides_nothing(
-    act: str, ends: tuple[str, str], client: str, proxy: KafkaProxy, tmp_path: Path
+    act: str, ends: tuple[str, str], is_copied: bool, client: str, kafka: KafkaProxy, tmp_path: Path
 ) -> None:
-    outcome = played(act, client, proxy, tmp_path)
+    outcome = played(act, client, kafka, tmp_path, is_copied=is_copied)
+    assert (outcome.first.type, outcome.second.type) == ends, outcome
+    assert outcome.error in {INVALID_PRODUCER_EPOCH, PRODUCER_FENCED}
+    assert verdict(outcome).is_valid, verdict(outcome).summary()
+
+
+@pytest.mark.parametrize("client", V1)
+@pytest.mark.parametrize(("act", "ends"), ACTS)
+def test_s7_on_penstock_a_late_end_of_v1_decides_nothing_and_its_connection_is_closed(
+    act: str, ends: tuple[str, str], client: str, agent: KafkaProxy, tmp_path: Path
+) -> None:
+    outcome = played(act, client, agent, tmp_path)
+    assert (outcome.first.type, outcome.second.type) == ends, outcome
+    assert outcome.error == CONNECTION_CLOSED
+    assert verdict(outcome).is_valid, verdict(outcome).summary()
+
+
+@pytest.mark.parametrize("client", V2)
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize(("act", "ends"), ACTS)
+def test_on_penstock_a_late_end_of_v2_decides_nothing(
+    act: str, ends: tuple[str, str], is_copied: bool, client: str, agent: KafkaProxy, tmp_path: Path
+) -> None:
+    outcome = played(act, client, agent, tmp_path, is_copied=is_copied)
     assert (outcome.first.type, outcome.second.type) == ends, outcome
     assert outcome.error in {INVALID_PRODUCER_EPOCH, PRODUCER_FENCED}
     assert verdict(outcome).is_valid, verdict(outcome).summary()

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.jepsen.proxy_frames import Api, EndTxn, Request, correlation_id_of, end_txn_error, is_commit
+from tests.jepsen.proxy_frames import Api, EndTxn, Request, correlation_id_of, end_txn_error, first_partition, is_commit
 
 END_TXN_V1 = bytes.fromhex("001a 0001 00000007 0002 6131 0002 7431 0000000000000fa0 0003 01")
 """Client a1, transactional id t1, producer 4000 at epoch 3, commit."""
@@ -45,6 +45,20 @@ def test_a_body_that_cannot_be_read_passes_as_it_came() -> None:
 def test_what_is_shorter_than_a_header_is_no_request() -> None:
     with pytest.raises(struct.error):
         Request.read(END_TXN_V1[:9])
+
+
+@pytest.mark.parametrize(
+    ("frame", "partition"),
+    [
+        ("0018 0000 00000007 ffff 0002 7431 0000000000000fa0 0003 00000001 0001 61 00000001 00000002", 2),
+        ("0018 0003 00000007 ffff 00 03 7431 0000000000000fa0 0003 02 02 61 02 00000003 00 00", 3),
+        ("0000 0008 00000007 ffff 0002 7431 ffff 00000bb8 00000001 0001 61 00000001 00000004", 4),
+        ("0000 000c 00000007 ffff 00 03 7431 ffff 00000bb8 02 02 61 02 00000005", 5),
+        ("0000 000d 00000007 ffff 00 03 7431 ffff 00000bb8 02 000102030405060708090a0b0c0d0e0f 02 00000006", 6),
+    ],
+)
+def test_the_first_partition_of_what_adds_or_writes_is_read_in_every_form(frame: str, partition: int) -> None:
+    assert first_partition(Request.read(bytes.fromhex(frame))) == partition
 
 
 @pytest.mark.parametrize(

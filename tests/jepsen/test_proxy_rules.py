@@ -26,10 +26,6 @@ def test_a_rule_strikes_as_often_as_it_says() -> None:
     assert struck(dataclasses.replace(HOLD, times_max=2), COMMIT, COMMIT, COMMIT) == [True, True, False]
 
 
-def test_a_rule_lets_the_first_ones_pass_where_it_says_so() -> None:
-    assert struck(dataclasses.replace(HOLD, skips=1), COMMIT, PRODUCE, COMMIT, COMMIT) == [False, False, True, False]
-
-
 def test_a_rule_for_answers_leaves_requests_alone() -> None:
     rule = dataclasses.replace(HOLD, side=Side.ANSWER)
     assert struck(rule, COMMIT) == [False]

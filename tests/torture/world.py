@@ -57,10 +57,14 @@ class AgentPlace:
 
 @dataclass
 class World:
-    """Use it in a `with` block. `begin` and `end` do faults; what clients connect to is `bootstrap`."""
+    """Use it in a `with` block. `begin` and `end` do faults; what clients connect to is `bootstrap`.
+
+    `front`: given the port of an agent's link, the port of what else stands before it, which clients are told instead.
+    """
 
     folder: Path
     seed: int
+    front: Callable[[int], int] = lambda port: port
     agents: dict[str, AgentPlace] = field(default_factory=dict[str, AgentPlace])
     _stack: ExitStack = field(default_factory=ExitStack)
     _ends: dict[Fault, Callable[[], None]] = field(default_factory=dict[Fault, Callable[[], None]])
@@ -154,7 +158,7 @@ class World:
             folder=self.folder / "agents",
             stack=self._stack,
         )
-        return AgentPlace(cluster, listen_port, self.proxy.open(f"{name}-client", listen_port))
+        return AgentPlace(cluster, listen_port, self.front(self.proxy.open(f"{name}-client", listen_port)))
 
     def _set(self, links: list[str], fault: LinkFault | None) -> None:
         for link in links:
