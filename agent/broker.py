@@ -241,7 +241,7 @@ class Broker:
             checked_time=self._clock_check.proposed_time,
         )
         self._wire_roles()
-        self._metrics.watch_state(lambda: state_figures(self.state))
+        self._metrics.watch_state(lambda: state_figures(self.state, self._clock_check.proposed_time()))
         self._watch_figures(cache)
 
     def _fetch_path(

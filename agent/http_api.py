@@ -9,6 +9,7 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     GET  /api/state
     GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
     GET  /api/inspect/chunks?topic=&partition=&limit=     /api/inspect/object?key=
+    GET  /api/inspect/transactions?limit=
 """
 
 import json
@@ -25,6 +26,7 @@ from starlette.routing import Route
 
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
+from agent.transaction_views import transaction_rows
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
 from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX
@@ -68,6 +70,7 @@ def build_app(agent: "Agent") -> Starlette:
         Route("/api/inspect/chunks", api.inspect_chunks),
         Route("/api/inspect/ledger", api.inspect_ledger),
         Route("/api/inspect/object", api.inspect_object),
+        Route("/api/inspect/transactions", api.inspect_transactions),
     ]
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
         ApiError: _on_api_error,
@@ -137,6 +140,15 @@ class _Api:
         await self._agent.barrier()
         rows = chunk_rows(self._agent.state, self._find(name), partition)
         return JSONResponse({"chunks": list(islice(rows, limit))})
+
+    async def inspect_transactions(self, request: Request) -> Response:
+        limit = _limit(request)
+        await self._agent.barrier()
+        state = self._agent.state
+        rows = list(islice(transaction_rows(state), limit))
+        return JSONResponse(
+            {"transactions": rows, "open": len(state.open_transactions), "ids": len(state.transactional_ids)}
+        )
 
     async def inspect_ledger(self, request: Request) -> Response:
         after, limit = _number(request, "after"), _limit(request)

@@ -4,7 +4,7 @@ Rule: the hot path touches children that were bound before (`Metrics.request`, `
 once. Gauges of the cluster's state are computed when they are scraped. The registry is the agent's own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import (
@@ -27,6 +27,22 @@ BYTES_BUCKETS = tuple(float(1 << exponent) for exponent in range(10, 28, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFigures:
+    """What the state gauges show of the whole cluster's transactions at one moment."""
+
+    ids: int
+    open: int
+    open_seconds_max: float
+    """The age of the oldest that is open; 0 while none is."""
+    begun: int
+    """Since this agent began to apply the ledger, as are those that ended."""
+    ended: Mapping[str, int]
+    """By how they ended."""
+    lags: Iterable[tuple[str, int]]
+    """(topic, the most records of a partition that read_committed does not show yet)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateFigures:
     """What the state gauges show at one moment."""
 
@@ -39,6 +55,7 @@ class StateFigures:
     ledger_position: int
     log_ends: Iterable[tuple[str, int, int]]
     """(topic, partition, log end)."""
+    transactions: TransactionFigures
 
 
 class RequestMetrics:
@@ -274,3 +291,31 @@ class StateCollector(Collector):
             for topic, partition, offset in figures.log_ends:
                 log_end.add_metric((topic, str(partition)), offset)
             yield log_end
+            lag = GaugeMetricFamily("penstock_last_stable_lag_records", LAG_TEXT, labels=("topic",))
+            for topic, records in figures.transactions.lags:
+                lag.add_metric((topic,), records)
+            yield lag
+        yield from _transaction_metrics(figures.transactions)
+
+
+LAG_TEXT = "Records that read_committed does not show yet, because a transaction is open: a topic's worst partition."
+
+
+def _transaction_metrics(figures: TransactionFigures) -> Iterable[Metric]:
+    for name, text, value in (
+        ("transactional_ids", "Transactional ids that are remembered.", figures.ids),
+        ("transactions_open", "Transactions that are open.", figures.open),
+        (
+            "transaction_open_seconds",
+            "The age of the oldest open transaction; 0 while none is.",
+            figures.open_seconds_max,
+        ),
+    ):
+        yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
+    text = "Transactions of the whole cluster that began: every agent counts all."
+    yield CounterMetricFamily("penstock_transactions_begun", text, value=figures.begun)
+    text = "Transactions of the whole cluster that ended, by how: every agent counts all."
+    ended = CounterMetricFamily("penstock_transactions_ended", text, labels=("how",))
+    for how, count in figures.ended.items():
+        ended.add_metric((how,), count)
+    yield ended

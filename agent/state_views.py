@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from agent.ids import uuid_text
 from agent.metrics import StateFigures
+from agent.transaction_views import transaction_figures
 from coordinator.chunk_index import ChunkIndex, ChunkRef
 from coordinator.snapshot import digest
 from coordinator.state import ClusterState, ObjectState, TopicState
@@ -34,7 +35,8 @@ def topic_rows(state: ClusterState) -> list[View]:
 
 
 def topic_details(topic: TopicState) -> View:
-    """A topic with its configs and partitions. `archived_end` is the end of the archived prefix."""
+    """A topic with its configs and partitions. `archived_end` is the end of the archived prefix; read_committed ends at
+    `last_stable`."""
     return {
         **topic_row(topic),
         "created_ms": topic.created_ms,
@@ -46,6 +48,8 @@ def topic_details(topic: TopicState) -> View:
                 "table_start": partition.table_start,
                 "log_end": partition.log_end,
                 "archived_end": _archived_end(partition.index),
+                "last_stable": partition.last_stable,
+                "open_transactions": 0 if partition.transactions is None else len(partition.transactions.open),
                 "chunks": len(partition.index),
                 "bytes": partition.index.stored_bytes,
                 "producers": len(partition.producers),
@@ -114,6 +118,9 @@ def state_summary(state: ClusterState) -> View:
         "chunks": figures.chunks,
         "objects": figures.objects,
         "objects_released": figures.objects_released,
+        "transactional_ids": figures.transactions.ids,
+        "transactions_open": figures.transactions.open,
+        "transaction_version": state.transaction_version,
         "sessions": session_rows(state),
     }
 
@@ -126,8 +133,8 @@ def state_digest(state: ClusterState) -> View:
     return {"position": state.position, "rules_version": state.rules_version, "digest": digest(state).hex()}
 
 
-def state_figures(state: ClusterState) -> StateFigures:
-    """What the state gauges of /metrics show."""
+def state_figures(state: ClusterState, now_ms: int | None = None) -> StateFigures:
+    """What the state gauges of /metrics show. `now_ms`: of a checked clock; None takes the state's time."""
     return StateFigures(
         topics=len(state.topics),
         partitions=state.partitions_count,
@@ -137,6 +144,7 @@ def state_figures(state: ClusterState) -> StateFigures:
         sessions=len(state.sessions),
         ledger_position=state.position,
         log_ends=_log_ends(state),
+        transactions=transaction_figures(state, now_ms),
     )
 
 

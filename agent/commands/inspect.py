@@ -132,6 +132,42 @@ def show_chunks(
     _print_rows(answer, "chunks", columns, f"{topic} has no records.")
 
 
+@app.command("transactions")
+def show_transactions(
+    *,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")] = 20,
+    data_dir: DataDirOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Transactional ids: those whose transaction is open, the oldest first, then those that were used last."""
+    if data_dir is None:
+        answer = get(server, "/api/inspect/transactions", {"limit": str(limit)})
+    else:
+        from agent.commands.offline import read_state
+        from agent.transaction_views import transaction_rows
+
+        state = asyncio.run(read_state(data_dir))
+        rows = list(transaction_rows(state))[:limit]
+        answer = {"transactions": rows, "open": len(state.open_transactions), "ids": len(state.transactional_ids)}
+    if as_json:
+        print_json(answer)
+        return
+    columns = (
+        "transactional_id",
+        "state",
+        "open_s",
+        "timeout_s",
+        "producer_id",
+        "epoch",
+        "partitions",
+        "groups",
+        "first_partition",
+    )
+    _print_rows(answer, "transactions", columns, "No transactional id was used yet.")
+    sys.stderr.write(f"{answer['open']} open of {answer['ids']} transactional ids\n")
+
+
 @app.command("object")
 def show_object(
     key: Annotated[str, typer.Argument(metavar="KEY|FILE", help="A key of the bucket, or a file on this machine.")],

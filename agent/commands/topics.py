@@ -48,7 +48,17 @@ def describe(topic: TopicArgument, *, server: ServerOption = SERVER_DEFAULT, as_
     print_pairs(answer)
     rows = answer["partition_list"]
     assert isinstance(rows, list)
-    columns = ("partition", "log_start", "log_end", "archived_end", "chunks", "bytes", "producers")
+    columns = (
+        "partition",
+        "log_start",
+        "last_stable",
+        "log_end",
+        "archived_end",
+        "chunks",
+        "bytes",
+        "producers",
+        "open_transactions",
+    )
     print_table(rows, columns, empty="It has no partitions.")
 
 

@@ -215,6 +215,7 @@ async def test_chunks_objects_and_state_are_shown(client: Client) -> None:
     objects = await client.get_json("/api/inspect/objects")
     assert (len(rows_of(objects, "objects")), objects["released"]) == (3, 1)
     assert (await client.get_json("/api/inspect/state"))["cluster_id"] == "cluster"
+    assert await client.get_json("/api/inspect/transactions") == {"transactions": [], "open": 0, "ids": 0}
 
 
 async def test_an_object_is_read_from_the_store(client: Client) -> None:

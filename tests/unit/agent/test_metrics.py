@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.metrics import Metrics, StateFigures
+from agent.metrics import Metrics, StateFigures, TransactionFigures
 from protocol.limits import METRIC_PARTITIONS_MAX
 
 
@@ -19,6 +19,9 @@ def figures(partitions: int) -> StateFigures:
         sessions=1,
         ledger_position=9,
         log_ends=[("orders", 0, 7)],
+        transactions=TransactionFigures(
+            ids=8, open=2, open_seconds_max=1.5, begun=6, ended={"committed": 4}, lags=[("orders", 3)]
+        ),
     )
 
 
@@ -54,12 +57,16 @@ def test_the_state_is_read_at_each_scrape() -> None:
     text = metrics.exposition().decode()
     assert 'penstock_log_end_offset{partition="0",topic="orders"} 7.0' in text
     assert "penstock_objects_released 5.0" in text
+    assert 'penstock_last_stable_lag_records{topic="orders"} 3.0' in text
+    assert "penstock_transaction_open_seconds 1.5" in text
+    assert 'penstock_transactions_ended_total{how="committed"} 4.0' in text
 
 
 def test_a_scrape_stays_small_where_there_are_many_partitions() -> None:
     metrics = Metrics()
     metrics.watch_state(lambda: figures(METRIC_PARTITIONS_MAX + 1))
     assert b"penstock_log_end_offset" not in metrics.exposition()
+    assert b"penstock_last_stable_lag_records" not in metrics.exposition()
 
 
 def test_two_agents_of_one_process_have_their_own_metrics() -> None:
