@@ -1,4 +1,4 @@
-"""Java archives from Maven Central: Apache Kafka (the peer of comparisons), an older client, Iceberg, a compiler.
+"""Java archives from Maven Central: Apache Kafka (the peer of comparisons), an older client, Streams, Iceberg, ...
 
 Rule: a set is a list of exact artifacts with the SHA-256 of each (`tools/jars/SET.lock`); nothing is resolved, so
 nothing moves. The client is Apache Ivy, which is part of PySpark and needs only Java; `$PENSTOCK_MAVEN` names another
@@ -19,6 +19,7 @@ LOCKS = ROOT / "tools" / "jars"
 TITLES = {
     "kafka": "Apache Kafka 4.3.1",
     "kafka-v1": "Kafka's client 3.9",
+    "streams": "Kafka Streams 4.3.1",
     "spark": "Iceberg 1.12 for Spark 4.1",
     "compiler": "Java compiler (ecj)",
 }
@@ -30,18 +31,20 @@ class Artifact:
     name: str
     version: str
     sha256: str
+    classifier: str = ""
+    """Which of a version's jars, for example "test"; empty for the jar itself."""
 
     @property
     def file_name(self) -> str:
-        return f"{self.name}-{self.version}.jar"
+        return f"{self.name}-{self.version}{self.classifier and '-'}{self.classifier}.jar"
 
 
 def artifacts(jar_set: str) -> Iterator[Artifact]:
-    """The artifacts of a set, as its lock lists them: `group:name:version sha256` a line."""
+    """The artifacts of a set, as its lock lists them: `group:name:version[:classifier] sha256` a line."""
     for line in (LOCKS / f"{jar_set}.lock").read_text().splitlines():
         coordinates, sha256 = line.split()
-        group, name, version = coordinates.split(":")
-        yield Artifact(group=group, name=name, version=version, sha256=sha256)
+        group, name, version, *classifier = coordinates.split(":")
+        yield Artifact(group=group, name=name, version=version, sha256=sha256, classifier="".join(classifier))
 
 
 def jar_folder(jar_set: str) -> Path:
@@ -71,7 +74,7 @@ def _fetch(jar_set: str, java: Path, folder: Path) -> None:
         java_options += [f"-Djavax.net.ssl.trustStore={trust_store}"]
         java_options += [f"-Djavax.net.ssl.trustStorePassword={TRUST_STORE_PASSWORD}"]
     start = [str(java / "bin" / "java"), *java_options, "-cp", str(ivy_jars[0]), "org.apache.ivy.Main"]
-    retrieve = ["-types", "jar", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+    retrieve = ["-types", "jar", "-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
     run(f"jars {jar_set}", [*start, "-settings", settings, "-ivy", module, *retrieve], attempts=3)
     for artifact in artifacts(jar_set):
         jar = folder / artifact.file_name
@@ -92,13 +95,19 @@ def _settings(cache: Path) -> str:
 
 
 def _module(jar_set: str) -> str:
+    jars_of: dict[tuple[str, str, str], list[str]] = {}
+    for artifact in artifacts(jar_set):
+        classifier = f' m:classifier="{artifact.classifier}"' if artifact.classifier else ""
+        jar = f'<artifact name="{artifact.name}" type="jar" ext="jar"{classifier}/>'
+        jars_of.setdefault((artifact.group, artifact.name, artifact.version), []).append(jar)
     dependencies = "".join(
-        f'<dependency org="{artifact.group}" name="{artifact.name}" rev="{artifact.version}"'
-        ' transitive="false" conf="default->*"/>'
-        for artifact in artifacts(jar_set)
+        f'<dependency org="{group}" name="{name}" rev="{version}" transitive="false" conf="default->*">'
+        f"{''.join(jars)}</dependency>"
+        for (group, name, version), jars in jars_of.items()
     )
     return (
-        f'<ivy-module version="2.0"><info organisation="penstock" module="{jar_set}"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        f'<info organisation="penstock" module="{jar_set}"/>'
         '<configurations><conf name="default"/></configurations><publications/>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from tools.jars import LOCKS
 
+RESOLVED = r"([\w.-]+):([\w.-]+):jar:(?:([a-z][\w-]*):)?([\w.-]+):(?:compile|runtime)"
+"""A line of Maven's list: group, name, classifier, version."""
+
 
 def lock(jar_set: str) -> None:
     """Writes `tools/jars/SET.lock`."""
@@ -21,9 +24,11 @@ def lock(jar_set: str) -> None:
         subprocess.run([*maven, "dependency:list", f"-DoutputFile={listing}"], check=True)
         subprocess.run([*maven, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"], check=True)
         lines = []
-        for group, name, version in re.findall(r"([\w.-]+):([\w.-]+):jar:([\w.-]+):\w+", listing.read_text()):
-            sha256 = hashlib.sha256((jars / f"{name}-{version}.jar").read_bytes()).hexdigest()
-            lines.append(f"{group}:{name}:{version} {sha256}\n")
+        for group, name, classifier, version in re.findall(RESOLVED, listing.read_text()):
+            coordinates, file = f"{group}:{name}:{version}", f"{name}-{version}"
+            if classifier:
+                coordinates, file = f"{coordinates}:{classifier}", f"{file}-{classifier}"
+            lines.append(f"{coordinates} {hashlib.sha256((jars / f'{file}.jar').read_bytes()).hexdigest()}\n")
         (LOCKS / f"{jar_set}.lock").write_text("".join(sorted(lines)))
 
 
