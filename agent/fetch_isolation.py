@@ -8,7 +8,6 @@ answer finds others listed for what is read already, because a marker went into 
 Source: org.apache.kafka.storage.internals.log.{UnifiedLog.read,LocalLog.addAbortedTransactions} (Kafka 4.3).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.state import PartitionState
@@ -26,26 +25,25 @@ class AbortedTransactions:
     """Of one answer from `offset_first` on, while its chunks are planned."""
 
     offset_first: Offset
-    _planned: Sequence[AbortedRange] | None = None
+    _planned: list[AbortedRange] | None = None
 
     def plan(self, partition: PartitionState, offset: int, offset_end: int) -> bool:
         """Chunks up to `offset_end` are about to be read, as the state has them now; up to `offset` everything is read.
 
         Returns whether they may be told together with that.
         """
-        if partition.transactions is None:
-            now: Sequence[AbortedRange] = ()
-        else:
+        now = list[AbortedRange]()
+        if partition.transactions is not None:
             now = partition.transactions.aborted_between(self.offset_first, Offset(offset_end))
         if self._planned is not None and _before(offset, now) != _before(offset, self._planned):
             return False
         self._planned = now
         return True
 
-    def listed(self, offset_end: int) -> Sequence[AbortedRange]:
+    def listed(self, offset_end: int) -> list[AbortedRange]:
         """Those that concern what is told, which ends at `offset_end`."""
-        return _before(offset_end, self._planned or ())
+        return _before(offset_end, self._planned or [])
 
 
-def _before(offset_end: int, ranges: Sequence[AbortedRange]) -> Sequence[AbortedRange]:
-    return [each for each in ranges if each.offset_first < offset_end] if ranges else ()
+def _before(offset_end: int, ranges: list[AbortedRange]) -> list[AbortedRange]:
+    return [each for each in ranges if each.offset_first < offset_end]

@@ -18,6 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
 from storage.refs import ObjectKind, intake_key, parquet_key
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, start
+from tests.made_transactions import begin, end, transactional
 
 SESSION = SessionId(1)
 FILE = parquet_key("t", TOPIC, SESSION, ObjectNumber(9))
@@ -152,3 +153,44 @@ def test_released_objects_are_remembered_until_they_are_forgotten() -> None:
     assert cluster.do(ForgetObjects(object_keys=(key(0), key(2), "intake/elsewhere"))) == Done()
     assert list(cluster.state.released) == [key(1)]
     assert key(2) in cluster.state.object_ids
+
+
+class TestTransactions:
+    """The partition holds offset 0 of an aborted transaction, its marker, and offset 2 of an open one."""
+
+    ABORTED = (
+        replaced(0, 1, 0),
+        ReplacedChunk(offset_first=Offset(1), offset_end=Offset(2), object_key="", byte_first=0),
+    )
+
+    def cluster(self) -> Cluster:
+        cluster = Cluster.started()
+        cluster.do(begin())
+        cluster.produce(0, transactional(0))
+        cluster.do(end(is_commit=False))
+        cluster.produce(1, transactional(0, epoch=1))
+        return cluster
+
+    def test_s5_a_marker_is_replaced_by_its_producer_and_its_aborted_range_goes_with_it(self) -> None:
+        cluster = self.cluster()
+        no_rows = replace(archived(0, 2), row_count=0)
+        assert cluster.do(archive(swap(old=self.ABORTED, new=(no_rows,)))) == Done()
+        assert [chunk.offset_end for chunk in cluster.partition.index.rows_from(0)] == [2, 3]
+        transactions = cluster.partition.transactions
+        assert transactions is not None
+        assert transactions.aborted_count == 0
+        assert cluster.partition.last_stable == 2
+
+    def test_s6_a_marker_of_another_producer_is_another_chunk(self) -> None:
+        other = replace(self.ABORTED[1], byte_first=1)
+        refused = self.cluster().do(archive(swap(old=(self.ABORTED[0], other), new=(archived(0, 2),))))
+        assert isinstance(refused, Refused)
+
+    def test_nothing_is_archived_from_an_open_transaction_on(self) -> None:
+        cluster = self.cluster()
+        with_open = swap(old=(*self.ABORTED, replaced(2, 3, 1)), new=(archived(0, 3),))
+        refused = cluster.do(archive(with_open))
+        assert isinstance(refused, Refused)
+        assert "open before offset 3" in refused.reason
+        cluster.do(end(epoch=1))
+        assert cluster.do(archive(with_open)) == Done()

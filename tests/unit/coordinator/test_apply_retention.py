@@ -14,8 +14,9 @@ from coordinator.commands import (
     ReportTime,
 )
 from protocol.errors import ErrorCode
-from protocol.types import TopicId
+from protocol.types import Offset, TopicId
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, delete_before, idempotent, retain
+from tests.made_transactions import begin, end, transactional
 
 OTHER = TopicId(bytes([1] * 16))
 LATE_MS = 100_000
@@ -282,3 +283,31 @@ class TestProposing:
         cluster = filled(1, retention_ms="0")
         cluster.do(retain(LATE_MS, OTHER))
         assert starts(cluster) == (0, 0)
+
+
+class TestTransactions:
+    def test_s5_an_aborted_range_goes_with_its_marker(self) -> None:
+        cluster = self.aborted()
+        cluster.do(delete_before(1))
+        assert cluster.partition.transactions is not None
+        cluster.do(delete_before(2))
+        assert cluster.partition.transactions is None
+
+    def test_what_the_table_keeps_is_archived_yet_so_what_of_it_was_aborted_is_remembered(self) -> None:
+        cluster = self.aborted(penstock_table_retention_ms="-1")
+        cluster.do(delete_before(2))
+        transactions = cluster.partition.transactions
+        assert transactions is not None
+        assert transactions.aborted_count == 1
+        # A fetch begins at the log's start or behind it, and is not told.
+        assert transactions.aborted_between(Offset(2), Offset(3)) == []
+
+    @staticmethod
+    def aborted(**configs: str) -> Cluster:
+        """Offset 0 of an aborted transaction, its marker, and a record of nobody."""
+        cluster = Cluster.started(**configs)
+        cluster.do(begin())
+        cluster.produce(0, transactional(0))
+        cluster.do(end(is_commit=False))
+        cluster.produce(1, Batch())
+        return cluster

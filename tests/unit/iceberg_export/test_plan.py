@@ -1,5 +1,7 @@
 """When a topic is archived, and what one pass takes."""
 
+from dataclasses import replace
+
 import pytest
 
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, IntakeChunk, TopicIntake, plan_pass, should_archive
@@ -112,3 +114,21 @@ class TestPlanPass:
 
     def test_the_bytes_that_wait_are_the_sum_of_the_chunks(self) -> None:
         assert intake(chunk(0, 0, 5, of=1, size=3), chunk(1, 0, 5, of=1, size=4)).intake_bytes == 7
+
+
+class TestMarkers:
+    """They stand in no object, and follow the chunk that they stand behind."""
+
+    def test_a_marker_is_taken_behind_its_partitions_chunks(self) -> None:
+        marker = replace(chunk(0, 5, 6, of=0), object_key="")
+        taken = plan_pass(intake(chunk(0, 0, 5, of=3), marker, chunk(1, 0, 5, of=2)), chunks_max=2)
+        assert taken is not None
+        assert [(each.partition, each.offset_first) for each in taken.chunks] == [(0, 0), (1, 0)]
+        taken = plan_pass(intake(chunk(0, 0, 5, of=3), marker, chunk(1, 0, 5, of=2)))
+        assert taken is not None
+        assert [each.is_marker for each in taken.chunks] == [False, True, False]
+
+    def test_what_was_written_long_before_it_was_placed_waits_for_what_it_is_placed_behind(self) -> None:
+        taken = plan_pass(intake(chunk(0, 0, 5, of=9), chunk(0, 5, 8, of=1), chunk(1, 0, 5, of=2)), chunks_max=2)
+        assert taken is not None
+        assert [(each.partition, each.offset_first) for each in taken.chunks] == [(0, 0), (1, 0)]

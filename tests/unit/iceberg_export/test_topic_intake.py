@@ -1,10 +1,20 @@
 """What of a topic waits for the archive."""
 
-from coordinator.chunk_index import ChunkRef
+from coordinator.chunk_index import MARKER_BYTES, ChunkRef, MarkerRow
 from coordinator.state import ClusterState, ObjectState, PartitionState, TopicState
-from iceberg_export.topic_intake import intake_bytes, topic_intake
-from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset, TopicId
+from iceberg_export.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
+from protocol.types import (
+    NO_TIMESTAMP,
+    Milliseconds,
+    ObjectId,
+    Offset,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
 from storage.refs import ObjectKind
+from txn.isolation import PartitionTransactions
 
 TOPIC = TopicId(b"t" * 16)
 ARCHIVED = ObjectId(3)
@@ -59,3 +69,23 @@ def test_chunks_come_by_partition_and_offset_behind_what_is_archived() -> None:
     assert intake.chunks[0].byte_first == 40
     assert intake.chunks[0].append_time_ms == NO_TIMESTAMP
     assert intake.chunks[0].offset_first == Offset(5)
+
+
+def test_an_open_transaction_ends_what_can_be_archived_and_aborted_ones_are_told() -> None:
+    partition = partition_of((5, 1, 10))
+    transactions = partition.transactions = PartitionTransactions()
+    transactions.begin(ProducerId(7), Offset(2))
+    marker = MarkerRow(ProducerId(7), ProducerEpoch(0), is_commit=False, timestamp_ms=Milliseconds(9))
+    transactions.end(ProducerId(7), partition.index.append_marker(marker), is_commit=False)
+    partition.index.append(8, 2, 40, 20, 7, NO_TIMESTAMP)
+    transactions.begin(ProducerId(8), Offset(7))
+    partition.log_end = Offset(8)
+    state = state_of(partition)
+    intake = topic_intake(state, TOPIC)
+    assert intake is not None
+    found = [(chunk.offset_end, chunk.object_key, chunk.byte_first, chunk.is_marker) for chunk in intake.chunks]
+    assert found == [(5, "intake/1", 40, False), (6, "", 7, True)]
+    assert intake_bytes(state, TOPIC) == 10 + MARKER_BYTES
+    assert (intake_first(state, TOPIC), intake_end(state, TOPIC)) == ([0], [6])
+    aborted = intake.aborted[PartitionIndex(0)]
+    assert [offset for offset in range(8) if aborted.holds(7, offset)] == [2, 3, 4]

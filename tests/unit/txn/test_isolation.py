@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.types import Offset, ProducerId
-from txn.isolation import AbortedRange, PartitionTransactions
+from txn.isolation import AbortedBatches, AbortedExtent, AbortedRange, PartitionTransactions
 
 P, Q, R = ProducerId(10), ProducerId(11), ProducerId(12)
 
@@ -165,3 +165,30 @@ class TestColumns:
     def test_nothing_else_is_equal(self) -> None:
         assert PartitionTransactions() != 0
         assert overlapping() != PartitionTransactions()
+
+
+class TestAbortedBatches:
+    def test_an_extent_tells_where_the_transaction_ends(self) -> None:
+        assert overlapping().aborted_extents(Offset(1), Offset(6)) == [
+            AbortedExtent(Q, Offset(1), Offset(2)),
+            AbortedExtent(P, Offset(0), Offset(3)),
+            AbortedExtent(P, Offset(4), Offset(5)),
+        ]
+
+    def test_a_batch_is_aborted_from_the_first_of_its_transaction_to_the_marker(self) -> None:
+        aborted = AbortedBatches(
+            [
+                AbortedExtent(P, Offset(2), Offset(4)),
+                AbortedExtent(Q, Offset(1), Offset(6)),
+                AbortedExtent(P, Offset(7), Offset(9)),
+            ]
+        )
+        assert [offset for offset in range(12) if aborted.holds(P, offset)] == [2, 3, 7, 8]
+        assert [offset for offset in range(12) if aborted.holds(Q, offset)] == [1, 2, 3, 4, 5]
+        assert not any(aborted.holds(R, offset) for offset in range(12))
+
+    def test_what_is_decided_ends_before_an_open_transaction_wherever_the_log_starts(self) -> None:
+        log = PartitionTransactions()
+        assert log.decided_end(Offset(9)) == 9
+        begin(log, P, 3)
+        assert (log.decided_end(Offset(9)), stable(log, end=9, start=5)) == (3, 5)
