@@ -103,6 +103,7 @@ class Run:
             self._print("final reads")
             for each in [threads.submit(seat.read_all, self._is_given_up) for seat in seats]:
                 each.result()
+            self.problems += self.target.tracebacks()
             self.problems += [problem for seat in seats for problem in seat.problems]
         return path
 

@@ -72,6 +72,10 @@ class Target(ABC):
         """Parts that ended although nobody ended them."""
         return []
 
+    def tracebacks(self) -> list[str]:
+        """Bugs that its logs tell of."""
+        return []
+
     def disturb(self, chance: random.Random) -> None:
         """Do something to one message; what was done to the last one is over."""
         self.calm()
@@ -121,6 +125,9 @@ class PenstockTarget(Target):
 
     def died(self) -> list[str]:
         return self._world.died()
+
+    def tracebacks(self) -> list[str]:
+        return self._world.tracebacks()
 
 
 class KafkaTarget(Target):

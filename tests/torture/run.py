@@ -191,11 +191,8 @@ class Run:
                 self._found("not as before", f"the rereader at {words[1]} ms: {words[2]}")
 
     def _look_at_logs(self, world: World) -> None:
-        for log in sorted((world.folder / "agents").glob("*.log")):
-            text = log.read_text(errors="replace")
-            if "Traceback" in text:
-                first = text.index("Traceback")
-                self._found("traceback", f"{log.name}: {text[first : first + 2_000]}")
+        for text in world.tracebacks():
+            self._found("traceback", text)
 
     def _report(self, monitor: Monitor, struck: Counter[str]) -> RunReport:
         produced = monitor.produced

@@ -25,6 +25,7 @@ from tests.torture.schedule import AGENTS, Act, Fault
 from tests.torture.store_link import StoreFault
 
 MEMBERS = 3
+TRACEBACK_CHARACTERS_MAX = 2_000
 OPTIONS = {
     "archive-interval-s": "10",
     "gc-grace-s": "30",
@@ -126,6 +127,15 @@ class World:
             if place.is_meant_to_run and running is not None and not running.process.is_running:
                 place.is_meant_to_run = False
                 found.append(str(running.process.failed(f"agent {name} ended")))
+        return found
+
+    def tracebacks(self) -> list[str]:
+        """The first traceback of each agent's log, with the log's name."""
+        found: list[str] = []
+        for log in sorted((self.folder / "agents").glob("*.log")):
+            _, traceback, rest = log.read_text(errors="replace").partition("Traceback")
+            if traceback:
+                found.append(f"{log.name}: {traceback}{rest[:TRACEBACK_CHARACTERS_MAX]}")
         return found
 
     def start_agent(self, name: str) -> None:
