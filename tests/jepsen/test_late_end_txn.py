@@ -1,7 +1,5 @@
 """KAFKA-17754: on a real Apache Kafka V1 loses a write and shows an aborted one, V2 does neither; Penstock never."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,11 +8,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.jepsen.checker import Options, Verdict, check
 from tests.jepsen.clients import CLIENTS
-from tests.jepsen.kafka import KafkaServer
 from tests.jepsen.late_end_txn import Outcome, Scene
 from tests.jepsen.proxy import KafkaProxy
-from tests.processes import free_port
-from tests.services import PenstockFactory
 
 V1 = ("librdkafka", pytest.param("java-v1", marks=pytest.mark.slow))
 V2 = ("franz-go", pytest.param("java-v2", marks=pytest.mark.slow))
@@ -22,29 +17,6 @@ ACTS = [("commit_late", ("ok", "fail")), ("abort_late", ("fail", "ok"))]
 """And how the two transactions end where the late one decides nothing."""
 NONE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED = 0, 47, 90
 CONNECTION_CLOSED = -1
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProxy]:
-    """A proxy before a broker of Apache Kafka that tells clients the proxy's address."""
-    with ExitStack() as stack:
-        proxies: list[KafkaProxy] = []
-
-        def advertise(port: int) -> int:
-            proxies.append(stack.enter_context(KafkaProxy(port)))
-            return proxies[0].port
-
-        stack.enter_context(KafkaServer(tmp_path_factory.mktemp("late") / "kafka", advertise=advertise))
-        yield proxies[0]
-
-
-@pytest.fixture
-def agent(penstock: PenstockFactory) -> Iterator[KafkaProxy]:
-    """A proxy before a broker of Penstock that does the same."""
-    port = free_port()
-    with KafkaProxy(port) as proxy:
-        penstock(listen=f"127.0.0.1:{port}", options={"advertise": f"127.0.0.1:{proxy.port}"})
-        yield proxy
 
 
 def played(act: str, client: str, proxy: KafkaProxy, folder: Path, *, is_copied: bool = False) -> Outcome:

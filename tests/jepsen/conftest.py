@@ -1,0 +1,34 @@
+"""Brokers behind a proxy that knows Kafka's requests: they tell clients the proxy's address as their own."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.jepsen.kafka import KafkaServer
+from tests.jepsen.proxy import KafkaProxy
+from tests.processes import free_port
+from tests.services import PenstockFactory
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProxy]:
+    """The proxy before a broker of Apache Kafka."""
+    with ExitStack() as stack:
+        proxies: list[KafkaProxy] = []
+
+        def advertise(port: int) -> int:
+            proxies.append(stack.enter_context(KafkaProxy(port)))
+            return proxies[0].port
+
+        stack.enter_context(KafkaServer(tmp_path_factory.mktemp("proxied") / "kafka", advertise=advertise))
+        yield proxies[0]
+
+
+@pytest.fixture
+def agent(penstock: PenstockFactory) -> Iterator[KafkaProxy]:
+    """The proxy before a broker of Penstock."""
+    port = free_port()
+    with KafkaProxy(port) as proxy:
+        penstock(listen=f"127.0.0.1:{port}", options={"advertise": f"127.0.0.1:{proxy.port}"})
+        yield proxy
