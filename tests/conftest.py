@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.cluster import clusters
 from tests.etcd_service import etcd, etcd_oldest
-from tests.java_services import compile_java, java, kafka_broker, kafka_jars
+from tests.java_services import compile_java, java, kafka_broker, kafka_jars, streams_jars
 from tests.services import minio, penstock, spark, spark_jars, spark_session
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "spark",
     "spark_jars",
     "spark_session",
+    "streams_jars",
 ]
 
 settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)

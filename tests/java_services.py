@@ -5,7 +5,7 @@ Rule: the one of `tests.services`: a process of its own on free loopback ports, 
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,12 @@ def java() -> Path:
 def kafka_jars() -> Path:
     """Folder with the jars of Apache Kafka: broker, tools and clients."""
     return provided(jars.jar_folder("kafka"))
+
+
+@pytest.fixture(scope="session")
+def streams_jars() -> Path:
+    """Folder with the jars of Kafka Streams, to be used beside `kafka_jars`."""
+    return provided(jars.jar_folder("streams"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +55,17 @@ class JavaProgram:
         return [str(self.java), "-Xmx512m", "-cp", self.class_path, self.main, *arguments]
 
 
-def compile_source(source: Path, folder: Path, *, java: Path, kafka_jars: Path) -> JavaProgram:
-    """Compiles a Java source file (its public class in the default package) against Kafka's jars, into `folder`."""
+def compile_source(
+    source: Path, folder: Path, *, java: Path, kafka_jars: Path, more_jars: Sequence[Path] = ()
+) -> JavaProgram:
+    """Compiles a Java source file (its public class in the default package) into `folder`.
+
+    It is compiled and run against Kafka's jars, and those in the folders `more_jars`.
+    """
     (compiler,) = provided(jars.jar_folder("compiler")).glob("ecj-*.jar")
-    class_path = f"{folder}{os.pathsep}{kafka_jars}/*"
-    libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
+    jar_folders = (kafka_jars, *more_jars)
+    class_path = os.pathsep.join([str(folder), *(f"{jar_folder}/*" for jar_folder in jar_folders)])
+    libraries = os.pathsep.join(str(jar) for jar_folder in jar_folders for jar in sorted(jar_folder.glob("*.jar")))
     options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
     command = [str(java), "-jar", str(compiler), *options, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
