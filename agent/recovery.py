@@ -81,6 +81,8 @@ class RecoveryReport:
     """Of the ledger, applied to the snapshot: those that the ledger still has whole."""
     is_carried_out: bool = False
     sessions_ended: int = 0
+    transactions_aborted: int = 0
+    """Open as far as is known. They may have been committed by entries that are lost."""
     objects_known: int = 0
     """Objects that the snapshot refers to, and which are in the bucket."""
     objects_committed: int = 0
@@ -95,7 +97,8 @@ class RecoveryReport:
     @property
     def has_losses(self) -> bool:
         """Whether something was acknowledged, as far as one can tell, and does not come back."""
-        return bool(self.missing or self.damaged)
+        of_transactions = sum(topic.of_transactions for topic in self.topics)
+        return bool(self.missing or self.damaged or self.transactions_aborted or of_transactions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +236,8 @@ class _Reading:
         state = await self._newest_state(identity)
         report.incarnation = self._incarnation(identity, state, bucket)
         recovery = Recovery(state, bucket.topic_names)
+        recovery.abort_transactions()
+        report.transactions_aborted = recovery.transactions_aborted_count
         report.missing = sorted(known.key for known in state.objects.values() if known.key not in bucket.sizes)
         bridge = recovery.forget_lost(set(report.missing), report.incarnation) if report.missing else None
         report.objects_known = len(state.objects) - (bridge is not None)
@@ -441,6 +446,7 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "position": report.position,
         "ledger_entries": report.entries,
         "sessions_ended": report.sessions_ended,
+        "transactions_aborted": report.transactions_aborted,
         "objects_known": report.objects_known,
         "intake_objects_committed": report.objects_committed,
         "objects_left_for_the_cleaner": report.objects_left,

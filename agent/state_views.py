@@ -168,6 +168,18 @@ def _chunks(index: ChunkIndex) -> Iterator[ChunkRef]:
 
 
 def _chunk_view(state: ClusterState, chunk: ChunkRef) -> View:
+    marker = chunk.marker
+    if marker is not None:
+        return {
+            "offset_first": chunk.offset_first,
+            "offset_end": chunk.offset_end,
+            "object": f"none: the {'commit' if marker.is_commit else 'abort'} marker of a transaction",
+            "byte_first": None,
+            "byte_count": 0,
+            "max_timestamp": chunk.max_timestamp,
+            "producer_id": marker.producer_id,
+            "producer_epoch": marker.epoch,
+        }
     known = state.objects.get(ObjectId(chunk.object_id))
     view: View = {
         "offset_first": chunk.offset_first,

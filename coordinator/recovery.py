@@ -3,9 +3,10 @@
 Rule: no I/O; `agent.recovery` reads. Offsets, duplicates and refusals come from apply's own code. What was acknowledged
 after the snapshot has lost its entries, so it gets offsets anew, in the order in which the objects were written, as
 far as that is known. A record is rather kept at another offset than lost: a batch whose predecessors are missing is
-kept without its producer's sequence, unless a copy of it is still to come: then it was refused, and sent
-again. Offsets whose objects are lost are never given again: what is left of the log
-stays where it was, and the gap is bridged, as the archive's gaps are (safety rule S5).
+kept without its producer's sequence, unless a copy of it is still to come: then it was refused, and sent again. Of
+transactions nothing comes back but what the snapshot knows to be committed: what became of the others stood in the
+entries that are lost, and what was aborted must never be read. Offsets whose objects are lost are never given again:
+what is left of the log stays where it was, and the gap is bridged, as the archive's gaps are (safety rule S5).
 """
 
 import itertools
@@ -16,9 +17,11 @@ from typing import Final
 
 from coordinator.apply_chunks import NO_ERROR, commit_chunks
 from coordinator.apply_objects import add_object
+from coordinator.apply_retention import forget_markers
 from coordinator.apply_sessions import end_session
 from coordinator.apply_topics import create_topic
-from coordinator.chunk_index import NO_ROWS, ChunkRef
+from coordinator.apply_transactions import expire_transaction
+from coordinator.chunk_index import NO_ROWS, OFFSET_FIRST, ChunkRef
 from coordinator.commands import (
     BatchColumns,
     ChunkColumns,
@@ -30,6 +33,7 @@ from coordinator.commands import (
 )
 from coordinator.log import POSITION_REVISION_BITS, LedgerCorrupt, position_first
 from coordinator.state import ClusterState, PartitionState
+from coordinator.transaction_commands import ExpireTransaction, TransactionDecided
 from protocol.control_records import empty_control_batch
 from protocol.errors import ErrorCode, InvalidBatch
 from protocol.record_batch import BatchHeader, split_batches
@@ -95,7 +99,9 @@ class TopicRecovered:
     without_sequence: int = 0
     """Batches that are kept although others of their producer are missing before them."""
     refused: int = 0
-    """Batches that no ledger would take: of a stale epoch, of a transaction, or repeats of what is long gone."""
+    """Batches that no ledger would take: of a stale epoch, or repeats of what is long gone."""
+    of_transactions: int = 0
+    """Batches of transactions whose end is lost: left out, as if they had been aborted."""
     offsets_lost: int = 0
     """Offsets whose objects are not in the bucket any more."""
 
@@ -190,8 +196,32 @@ class Recovery:
     """Names that the bucket knows, for topics that the state does not."""
     topics: dict[TopicId, TopicRecovered] = field(default_factory=dict[TopicId, TopicRecovered])
     sessions_ended_count: int = 0
+    transactions_aborted_count: int = 0
     _copies: Counter["_Batch"] = field(default_factory=Counter["_Batch"])
     """How often each batch is in the objects that are still to be committed."""
+
+    def abort_transactions(self) -> None:
+        """Abort what is open, and forget who had transactional ids; before anything else.
+
+        What was committed after the snapshot is dropped by that, which is a loss; to take what was aborted for
+        committed would be an error that nobody sees. Epochs that were given after the snapshot must not be given again,
+        so producers begin anew, with producer ids of the incarnation.
+        """
+        state = self.state
+        for transactional_id in list(state.open_transactions):
+            metadata = state.transactional_ids[transactional_id].metadata
+            expired = ExpireTransaction(
+                transactional_id=transactional_id,
+                producer_id=metadata.producer_id,
+                epoch=metadata.epoch,
+                serial=metadata.serial,
+            )
+            decided = expire_transaction(state, expired)
+            assert isinstance(decided, TransactionDecided), decided
+            assert decided.error_code is ErrorCode.none, decided
+            self.transactions_aborted_count += 1
+        state.transactional_ids.clear()
+        state.producers_of_transactions.clear()
 
     def expect(self, found: FoundObject) -> None:
         """Learn what an object holds that will be committed later: first all of them, then `commit` each."""
@@ -249,6 +279,7 @@ class Recovery:
             index.truncate_before(index.row(leading - 1).offset_end)
             partition.log_start = max(partition.log_start, index.first)
             partition.table_start = max(partition.table_start, index.first)
+            forget_markers(partition, OFFSET_FIRST, index.first)
         rows: list[int] = []
         row = 1
         while row < len(index):
@@ -387,7 +418,10 @@ class Recovery:
     ) -> None:
         for topic_id, partition, row in _batch_rows(command):
             told = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
-            if outcome.error_codes[row] != NO_ERROR:
+            if command.batches.is_transactional[row]:
+                assert outcome.error_codes[row] != NO_ERROR, "nobody has a transactional id"
+                told.of_transactions += 1
+            elif outcome.error_codes[row] != NO_ERROR:
                 told.refused += 1
             elif outcome.base_offsets[row] < ends[topic_id][partition]:
                 told.duplicates += 1

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from agent.recovery import Permissions
 
 REFUSED = (
-    "something is missing or cannot be read, so no incarnation was begun. The ledger is fenced: no agent starts on it. "
-    "Bring back what is named above and do this again; or give --accept-loss to begin without it: keep a copy of what "
-    "cannot be read then, agents delete it after gc-grace-s"
+    "something is missing, cannot be read, or belongs to transactions of which nobody knows whether they were "
+    "committed, so no incarnation was begun. The ledger is fenced: no agent starts on it. Bring back what is named "
+    "above and do this again; or give --accept-loss to begin without it: keep a copy of what cannot be read then, "
+    "agents delete it after gc-grace-s"
 )
 HELP = (
     "Begin a cluster's next incarnation from its newest snapshot and all intake objects in the bucket, where its "
@@ -95,7 +96,16 @@ def _show(told: Json, *, is_refused: bool) -> None:
     is_carried_out = told.pop("is_carried_out")
     print_pairs(told)
     sys.stdout.write("\nwhat came back from the intake:\n")
-    columns = ("topic", "records", "batches", "duplicates", "without_sequence", "refused", "offsets_lost")
+    columns = (
+        "topic",
+        "records",
+        "batches",
+        "duplicates",
+        "without_sequence",
+        "refused",
+        "of_transactions",
+        "offsets_lost",
+    )
     print_table(topics, columns, empty="Nothing: every intake object was known already, or there is none.")
     for lost, what in (("is_name_lost", "names"), ("are_configs_lost", "configs")):
         names = [topic["topic"] for topic in topics if topic[lost]]
