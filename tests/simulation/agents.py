@@ -42,6 +42,7 @@ PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
 DRAIN_SECONDS_MAX = 20.0
 RETENTION_CHECK_MS = 2_000
 GROUP_SESSION_MS_MIN = 1_000
+TRANSACTION_CHECK_MS = 1_000
 
 
 class ServerEnd(Protocol):
@@ -331,6 +332,8 @@ def _broker_configs(plan: Plan) -> dict[str, str]:
         configs["group.initial.rebalance.delay.ms"] = str(plan.first_rebalance_delay_ms)
         configs["group.consumer.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
         configs["group.consumer.min.heartbeat.interval.ms"] = "1"
+    if plan.transactions is not None:
+        configs["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = str(TRANSACTION_CHECK_MS)
     for group in plan.groups:
         if group.kind in {GroupKind.CONSUMER, GroupKind.MIXED}:
             configs["group.consumer.session.timeout.ms"] = str(group.session_ms)

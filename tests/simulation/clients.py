@@ -22,6 +22,7 @@ from tests.simulation.agents import AgentInWorld, Surroundings
 from tests.simulation.auditor import Auditor, Send
 from tests.simulation.connections import ClientConnection, ConnectionLost
 from tests.simulation.group_auditor import GroupAuditor
+from tests.simulation.transaction_auditor import TransactionAuditor
 from tests.simulation.wire import Place, Produced
 
 RETRY_SECONDS = 0.2
@@ -57,6 +58,8 @@ class ClientWorld:
     agents: list[AgentInWorld]
     auditor: Auditor
     groups: GroupAuditor
+    transactions: TransactionAuditor | None = None
+    """Where there are any."""
     clock: SystemClock = field(default_factory=SystemClock)
 
     @property

@@ -42,11 +42,17 @@ class ClientConnection:
         """Answers on their way: what was sent first arrives first, whichever timer fires first."""
         self.is_open = True
         self._is_stalled = False
+        self._late_until_s = 0.0
         self._far = _ServerEnd(self, life, life.broker.services, around)
         life.ends.append(self._far)
 
-    def send(self, api_key: int, version: int, body: bytes, *, is_compact: bool = False) -> "asyncio.Future[bytes]":
+    def send(
+        self, api_key: int, version: int, body: bytes, *, is_compact: bool = False, late_s: float = 0.0
+    ) -> "asyncio.Future[bytes]":
         """Send a request; the future gets the answer's body, or raises `ConnectionLost`.
+
+        `late_s`: how much longer it is on its way, and what is sent after it; the agent has it before it learns that
+        the client is gone.
 
         `is_compact`: the version's header has tagged fields, of which there are none; so has the answer's, which are
         left to the reader.
@@ -61,7 +67,11 @@ class ClientConnection:
         self._waiting.append(future)
         if self._gets_through():
             self._far.sent.append(head + body)
-            self._around.loop.call_later(self._delay(), self._far.arrive, context=self._life.context)
+            now_s = self._around.loop.time()
+            self._late_until_s = max(self._late_until_s, now_s + late_s)
+            self._around.loop.call_later(
+                self._delay() + self._late_until_s - now_s, self._far.arrive, context=self._life.context
+            )
         return future
 
     async def ask(
@@ -80,6 +90,8 @@ class ClientConnection:
         """Give up on it. The agent notices some time later, or never."""
         if self.is_open:
             self._lose("closed by the client")
+            if self._late_until_s > self._around.loop.time():
+                return
             if self._around.chance.random() < 0.7:
                 self._around.loop.call_later(self._delay(), self._far.hang_up, context=self._life.context)
 
@@ -135,6 +147,8 @@ class _ServerEnd:
         self._answers: deque[asyncio.Future[bytes]] = deque()
         self._is_closed = self._is_draining = False
         self._number = 0
+        is_stamped = bool(around.plan.transactions)
+        self._stamp = life.context.run(services.stamps.accepted) if is_stamped else None
         self._serving = around.loop.create_task(self._serve(), name=f"{life} serves a client", context=life.context)
 
     def arrive(self) -> None:
@@ -178,7 +192,7 @@ class _ServerEnd:
     async def _take_up(self, received: bytes) -> None:
         frame = read_request_frame(self._number, memoryview(received))
         self._number += 1
-        request = Request(frame=frame, listener="PLAINTEXT", peer="client")
+        request = Request(frame=frame, listener="PLAINTEXT", peer="client", stamp=self._stamp)
         place: asyncio.Future[bytes] = self._around.loop.create_future()
         self._answers.append(place)
         try:

@@ -31,10 +31,11 @@ COMMITS_BEFORE_REBALANCE_CHANCE = 0.8
 class CoordinatorLink:
     """A member's way to its group's coordinator: any agent knows who that is."""
 
-    def __init__(self, world: ClientWorld, name: str, group_id: str) -> None:
+    def __init__(self, world: ClientWorld, name: str, group_id: str, find: bytes | None = None) -> None:
+        """`find`: how to ask for it, where it is not a group's."""
         self._world = world
         self._name = name
-        self._group_id = group_id
+        self._find_body = wire.find_coordinator(group_id) if find is None else find
         self._connection: ClientConnection | None = None
         self._finding = asyncio.Lock()
 
@@ -57,8 +58,7 @@ class CoordinatorLink:
     async def _find(self) -> None:
         around = self._world.around
         asked = ClientConnection(self._world.chance.choice(self._world.agents), around, self._name)
-        body = wire.find_coordinator(self._group_id)
-        told = await asked.ask(wire.FIND_COORDINATOR, wire.FIND_COORDINATOR_VERSION, body, REQUEST_SECONDS)
+        told = await asked.ask(wire.FIND_COORDINATOR, wire.FIND_COORDINATOR_VERSION, self._find_body, REQUEST_SECONDS)
         asked.close()
         error, host = wire.read_coordinator(told)
         if error == NONE:

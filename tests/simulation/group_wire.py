@@ -247,7 +247,7 @@ def read_offsets_fetched(data: bytes) -> tuple[int, dict[Place, int]]:
 # The consumer protocol: compact arrays and texts, tagged fields that nobody fills.
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -256,15 +256,15 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _compact(value: str | None) -> bytes:
+def compact(value: str | None) -> bytes:
     if value is None:
         return b"\x00"
     encoded = value.encode()
-    return _varint(len(encoded) + 1) + encoded
+    return varint(len(encoded) + 1) + encoded
 
 
 def _compact_ints(values: Sequence[int]) -> bytes:
-    return _varint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
+    return varint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
 
 
 class CompactReader(Reader):
@@ -300,14 +300,14 @@ def consumer_heartbeat(
     who: Identity, *, rebalance_ms: int, topics: Sequence[str] | None, owned: Mapping[bytes, Sequence[int]] | None
 ) -> bytes:
     """`owned`: partitions by topic id; it and `topics` are None where they have not changed since the last one."""
-    out = _compact(who.group_id) + _compact(who.member_id) + struct.pack(">i", who.generation)
-    out += _compact(who.instance_id) + _compact(None) + struct.pack(">i", rebalance_ms)
-    out += b"\x00" if topics is None else _varint(len(topics) + 1) + b"".join(map(_compact, topics))
-    out += _compact(None) + _compact(None)
+    out = compact(who.group_id) + compact(who.member_id) + struct.pack(">i", who.generation)
+    out += compact(who.instance_id) + compact(None) + struct.pack(">i", rebalance_ms)
+    out += b"\x00" if topics is None else varint(len(topics) + 1) + b"".join(map(compact, topics))
+    out += compact(None) + compact(None)
     if owned is None:
         return out + b"\x00" + NO_TAGS
     rows = b"".join(topic_id + _compact_ints(partitions) + NO_TAGS for topic_id, partitions in owned.items())
-    return out + _varint(len(owned) + 1) + rows + NO_TAGS
+    return out + varint(len(owned) + 1) + rows + NO_TAGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,12 +341,12 @@ def read_consumer_heartbeat(data: bytes) -> HeartbeatTold:
 def epoch_commit(who: Identity, offsets: Mapping[Place, int]) -> bytes:
     """OffsetCommit 9, by a member of the consumer protocol."""
     topics = by_topic(offsets)
-    out = _compact(who.group_id) + struct.pack(">i", who.generation) + _compact(who.member_id)
-    out += _compact(who.instance_id) + _varint(len(topics) + 1)
+    out = compact(who.group_id) + struct.pack(">i", who.generation) + compact(who.member_id)
+    out += compact(who.instance_id) + varint(len(topics) + 1)
     for topic, partitions in topics.items():
-        out += _compact(topic) + _varint(len(partitions) + 1)
+        out += compact(topic) + varint(len(partitions) + 1)
         for partition in partitions:
-            out += struct.pack(">iqi", partition, offsets[topic, partition], -1) + _compact(None) + NO_TAGS
+            out += struct.pack(">iqi", partition, offsets[topic, partition], -1) + compact(None) + NO_TAGS
         out += NO_TAGS
     return out + NO_TAGS
 
@@ -369,10 +369,10 @@ def read_epoch_commit(data: bytes) -> dict[Place, int]:
 def epoch_fetch(who: Identity, places: Iterable[Place]) -> bytes:
     """OffsetFetch 9, of one group, by a member of the consumer protocol."""
     topics = by_topic(places)
-    out = _varint(2) + _compact(who.group_id) + _compact(who.member_id) + struct.pack(">i", who.generation)
-    out += _varint(len(topics) + 1)
+    out = varint(2) + compact(who.group_id) + compact(who.member_id) + struct.pack(">i", who.generation)
+    out += varint(len(topics) + 1)
     for topic, partitions in topics.items():
-        out += _compact(topic) + _compact_ints(partitions) + NO_TAGS
+        out += compact(topic) + _compact_ints(partitions) + NO_TAGS
     return out + NO_TAGS + struct.pack(">b", 1) + NO_TAGS
 
 

@@ -17,6 +17,8 @@ GROWTH_SHARE: Final = 0.3
 """Of the worlds without groups in which topics come and go."""
 GROUPS_SHARE: Final = 0.3
 """Of the worlds whose ledger is not lost."""
+TRANSACTIONS_SHARE: Final = 0.3
+"""Of the worlds without groups whose ledger is not lost."""
 MONITORED_SHARE: Final = 0.5
 """Of the worlds with groups in which an agent may read the ledger late."""
 
@@ -72,6 +74,19 @@ MIXED_SHARE: Final = 0.4
 """Of the groups of the consumer protocol."""
 
 
+class ProducerFate(StrEnum):
+    """What becomes of a transactional producer besides what its agents do."""
+
+    CRASH = "crash"
+    """It is gone without a word, and starts again."""
+    HIJACK = "hijack"
+    """Another instance begins under its transactional id, while it goes on."""
+    PAUSE = "pause"
+    """Shorter or longer than its transaction's time-out."""
+    TERMINATE = "terminate"
+    """A tool aborts what it has open (safety rule S15)."""
+
+
 class Fate(StrEnum):
     """What a member's program may do besides reading."""
 
@@ -100,6 +115,38 @@ class GroupPlan:
     fates: tuple[Fate, ...]
     fate_s: float
     """Between two of them of a member, on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerPlan:
+    """One transactional id, and how restless its producers are."""
+
+    version: int
+    """1, or 2 (KIP-890)."""
+    is_flow: bool
+    """It consumes what others produce, and commits the offsets of its group in its transactions."""
+    timeout_ms: int
+    pause_s: float
+    abort_chance: float
+    late_chance: float
+    """How often a request arrives late, when its client has given up on the connection and gone on by another."""
+    rests_chance: float
+    """How often it waits between the writes of a transaction."""
+    fates: tuple[ProducerFate, ...]
+    fate_s: float
+    """Between two of them, on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionPlan:
+    """The transactions of a world."""
+
+    producers: tuple[ProducerPlan, ...]
+    placements: tuple[bool, ...]
+    """For each of the topics that they write to, whether it is placed at commit."""
+    readers: int
+    is_shared: bool
+    """Whether somebody writes to the same partitions without transactions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +198,7 @@ class Plan:
     first_rebalance_delay_ms: int = 0
     has_lag_monitors: bool = False
     """Whether others than members ask how far the groups have come."""
+    transactions: TransactionPlan | None = None
 
     @property
     def is_log_trimmed(self) -> bool:
@@ -191,7 +239,40 @@ def draw(chance: random.Random) -> Plan:
         probers=chance.choice((0, 0, 0, 0, 5)),
         has_operator=chance.random() < 0.3,
     )
-    return _with_growth(_with_groups(_special(plan, chance), chance), chance)
+    return _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
+
+
+def _with_transactions(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds have transactions, drawn as what is special is: from a copy of `chance`."""
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    share = [copied.random() for _ in range(5)][-1]
+    if plan.ledger_loss is not None or plan.groups or share >= TRANSACTIONS_SHARE:
+        return plan
+    placements = copied.choice(((False,), (True,), (False, True)))
+    late_chance, rests_chance = copied.choice((0.0, 0.03, 0.1)), copied.choice((0.0, 0.3))
+    producers = tuple(
+        replace(_draw_producer(copied), late_chance=late_chance, rests_chance=rests_chance)
+        for _ in range(copied.choice((1, 2, 3)))
+    )
+    transactions = TransactionPlan(
+        producers=producers, placements=placements, readers=copied.choice((1, 2)), is_shared=copied.random() < 0.3
+    )
+    return replace(plan, transactions=transactions, producers=1, consumers=1, probers=0, has_topic_churn=False)
+
+
+def _draw_producer(chance: random.Random) -> ProducerPlan:
+    return ProducerPlan(
+        version=chance.choice((1, 2)),
+        is_flow=chance.random() < 0.4,
+        timeout_ms=chance.choice((1_500, 8_000, 60_000)),
+        pause_s=chance.choice((0.1, 0.5, 1.5)),
+        abort_chance=chance.choice((0.0, 0.2, 0.5)),
+        late_chance=0.0,
+        rests_chance=0.0,
+        fates=tuple(fate for fate in ProducerFate if chance.random() < 0.4),
+        fate_s=chance.choice((3.0, 8.0)),
+    )
 
 
 def _with_growth(plan: Plan, chance: random.Random) -> Plan:

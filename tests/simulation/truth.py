@@ -16,6 +16,7 @@ from protocol.types import PartitionIndex, Position, SessionId, TopicId
 from tests.simulation.group_entries import GroupEntries
 from tests.simulation.history import History
 from tests.simulation.log_starts import LogStarts
+from tests.simulation.transaction_entries import TransactionEntries
 
 
 class Truth:
@@ -42,6 +43,8 @@ class Truth:
         """Who judges what moves the starts of logs; nothing may while there is nobody."""
         self.groups: GroupEntries | None = None
         """Who judges what is written about groups."""
+        self.transactions: TransactionEntries | None = None
+        """Who judges what is written about transactions."""
 
     def receive(self, records: Sequence[LedgerRecord], now_s: float) -> None:
         """Apply one revision."""
@@ -50,12 +53,16 @@ class Truth:
                 self.log_starts.before(self.state, record)
             if self.groups is not None:
                 self.groups.before(self.state)
+            if self.transactions is not None:
+                self.transactions.before(self.state)
             proposal, outcome = apply(self.state, record)
             self._note_releases(now_s, is_timed=proposal is not None and proposal.time_ms is not None)
             if self.log_starts is not None:
                 self.log_starts.after(self.state, None if proposal is None else proposal.command)
             if self.groups is not None:
                 self.groups.after(self.state, record, proposal, outcome)
+            if self.transactions is not None:
+                self.transactions.after(self.state, proposal, outcome)
             kind = "repeat" if proposal is None else type(proposal.command).__name__
             self._history.note("ledger", kind, f"{record.position} {record.session}/{record.number} {outcome}"[:200])
             if proposal is not None:

@@ -37,6 +37,9 @@ from tests.simulation.lost_ledger import LostLedger
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, draw
 from tests.simulation.store import Bucket
+from tests.simulation.transaction_auditor import TransactionAuditor
+from tests.simulation.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
+from tests.simulation.truth import Truth
 from tests.simulation.wire import Place
 
 WALL_MS_FIRST = 1_700_000_000_000
@@ -45,6 +48,8 @@ START_SECONDS_MAX = 60.0
 RECOVERY_SECONDS_MAX = 90.0
 """From the end of the last fault until everything is acknowledged."""
 SETTLE_SECONDS = 10.0
+TIMEOUT_SECONDS_MAX = 90.0
+"""From the last producer's end until the last transaction has timed out."""
 GROUPS_SECONDS_MAX = 30.0
 """From the last record until every group has processed and committed everything."""
 READING_SECONDS_MAX = 600.0
@@ -126,14 +131,33 @@ class _World:
             truth.log_starts = LogStarts(history=history, plan=self.plan, now_ms=self._wall_ms, times=self._auditor)
         if self.plan.ledger_loss is not None:
             truth.ends_at = {}
+        transactions = self._transactions_of(truth)
         self._clients = ClientWorld(
-            around=self._around, agents=self._agents, auditor=self._auditor, groups=group_auditor
+            around=self._around,
+            agents=self._agents,
+            auditor=self._auditor,
+            groups=group_auditor,
+            transactions=transactions,
         )
         self._faults = Faults(self._around, self._agents)
         self._places: list[Place] = [
             (topic, number) for topic in (TOPIC, STAMPED_TOPIC) for number in range(self.plan.partitions)
         ]
         self._groups = GroupWorld(self._clients, self._places)
+        self._transactions = TransactionWorld(self._clients, self._places)
+
+    def _transactions_of(self, truth: Truth) -> TransactionAuditor | None:
+        if self.plan.transactions is None:
+            return None
+        auditor = TransactionAuditor(
+            self.history,
+            truth,
+            self.loop.time,
+            placements=placements_of(self.plan),
+            group_ids=flow_ids(self.plan),
+        )
+        truth.transactions = auditor.entries
+        return auditor
 
     def _wall_ms(self) -> int:
         return WALL_MS_FIRST + int(self.loop.time() * 1000)
@@ -173,6 +197,9 @@ class _World:
                 await administrator.create(
                     STAMPED_TOPIC, self.plan.partitions, (("message.timestamp.type", "LogAppendTime"), *configs)
                 )
+                for topic, is_at_commit in placements_of(self.plan).items():
+                    more = PLACEMENT if is_at_commit else ()
+                    await administrator.create(topic, self.plan.partitions, (*more, *configs))
             self._topics_at = self._ledger.truth.state.position
             await self._work(administrator, tasks)
             await self._clean()
@@ -196,6 +223,9 @@ class _World:
             if plan.has_topic_churn:
                 for_ever.append(tasks.create_task(administrator.run()))
             senders: list[IdempotentProducer | PlainProducer] = [*producers, *plain]
+            for_ever += [tasks.create_task(reader.run()) for reader in self._transactions.readers]
+            transacting = [tasks.create_task(each.run()) for each in self._transactions.programs]
+            transacting += [tasks.create_task(each.run()) for each in self._transactions.bystanders]
             for_ever_in_groups = [tasks.create_task(program.run()) for program in self._groups.programs]
             faults = self._begin_faults(tasks)
             sending = [tasks.create_task(sender.run()) for sender in senders]
@@ -214,10 +244,18 @@ class _World:
             self._faults.heal()
             self._keeping = background.create_task(self._faults.keep_up())
             self._groups.calm()
+            self._transactions.calm()
             for sender in senders:
                 sender.is_stopping = True
             async with self._within(RECOVERY_SECONDS_MAX, "producers did not get everything acknowledged"):
                 await asyncio.wait(sending)
+            self._transactions.stop()
+            if transacting:
+                async with self._within(RECOVERY_SECONDS_MAX, "transactional producers do not come to their ends"):
+                    await asyncio.wait(transacting)
+                async with self._within(TIMEOUT_SECONDS_MAX, "some transaction hangs"):
+                    while self._transactions.are_any_open():
+                        await self._clock.sleep(0.5)
             async with self._within(RECOVERY_SECONDS_MAX, "not every agent takes records"):
                 for agent in self._agents:
                     await PlainProducer(self._clients, f"writer to {agent.name}", []).send_to(agent, self._places[0])
@@ -230,6 +268,7 @@ class _World:
                 task.cancel()
         async with self._within(READING_SECONDS_MAX, "not everything could be read through every agent"):
             await self._read_everything()
+            await self._transactions.read_everything()
 
     def _begin_faults(self, tasks: asyncio.TaskGroup) -> "list[asyncio.Task[None]]":
         return [tasks.create_task(self._faults.run(name)) for name in self.plan.faults]
