@@ -36,12 +36,13 @@ def ask(bootstrap: str, api_key: int, version: int, values: Mapping[str, Any]) -
         return read_answer(read_frame(connection), api_key, version)
 
 
-def framed(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
+def framed(api_key: int, version: int, values: Mapping[str, Any], client_id: str | None = None) -> bytes:
     """The request's bytes, with its length in front."""
     row = range_of(api_key)
     assert row is not None, f"API {api_key} is not served"
     out = io.BytesIO()
-    out.write(struct.pack(">hhih", api_key, version, CORRELATION_ID, -1))
+    name = (client_id or "").encode()
+    out.write(struct.pack(">hhih", api_key, version, CORRELATION_ID, -1 if client_id is None else len(name)) + name)
     if row.is_flexible(version):
         out.write(b"\0")
     entity = made(load_request_schema(api_key, version), values)

@@ -1,0 +1,44 @@
+"""What scenarios of several agents share."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import ClusterAgent
+from tests.cluster_faults import create_topic, three_agents
+from tests.etcd_service import Etcd
+from tests.services import Minio
+
+topic_numbers = itertools.count()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """What is to be closed when the test ends."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
+    """An etcd that a test may pause."""
+    with Etcd(tmp_path / "etcd") as etcd:
+        yield etcd
+
+
+@pytest.fixture(scope="module")
+def agents(etcd: Etcd, minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ClusterAgent]]:
+    """Three agents of one cluster that no test may end: for all tests of a module."""
+    with three_agents(etcd, minio, tmp_path_factory.mktemp("agents")) as agents:
+        yield agents
+
+
+@pytest.fixture
+def topic(agents: list[ClusterAgent]) -> str:
+    """A topic of these agents for the test alone, with two partitions."""
+    name = f"topic-{next(topic_numbers)}"
+    create_topic(agents[0], name, 2)
+    return name
