@@ -34,7 +34,7 @@ from protocol.limits import OFFSETS_PER_ENTRY_MAX, TRANSACTIONAL_METADATA_BYTES_
 from protocol.types import Offset, PartitionIndex, ProducerEpoch, ProducerId
 from storage.object_store import Buffer
 from txn.transaction import TransactionVersion
-from txn.transaction_requests import answered_code, transaction_version
+from txn.transaction_requests import answered_code, check_transactional_id, transaction_version
 
 API_KEY = 28
 FIRST_WITH_EPOCHS = 2
@@ -93,6 +93,9 @@ async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
     ledger, group_id = services.group_ledger, body.group_id
     if not group_id:
         return ErrorCode.invalid_group_id
+    error_code = check_transactional_id(body.transactional_id)
+    if error_code is not ErrorCode.none:
+        return error_code
     is_of_member = request.frame.api_version >= FIRST_WITH_MEMBERS and body.generation_id >= 0
     try:
         if is_of_member and not ledger.is_mine(group_id) and await ledger.check_readable(group_id) is None:

@@ -13,6 +13,7 @@ from tests.compat.protocol_diff.cases import (
     produce,
     topics,
     transaction_ends,
+    transactional_offsets,
     transactions,
 )
 from tests.compat.protocol_diff.steps import Case
@@ -25,6 +26,7 @@ CASES: tuple[Case, ...] = tuple(
         topics,
         transactions,
         transaction_ends,
+        transactional_offsets,
         groups,
         configs,
         alterations,
