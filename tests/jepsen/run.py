@@ -38,7 +38,10 @@ SLOT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`clients`: names of libraries, one process each. `rate`: calls a second of each client, at most."""
+    """`clients`: names of libraries, one process each. `rate`: calls a second of each client, at most.
+
+    A run goes on after its `seconds` until `commits_min` transactions have committed.
+    """
 
     seed: int
     seconds: float
@@ -48,6 +51,7 @@ class Settings:
     placings: Sequence[Function] = ("assign", "subscribe")
     has_faults: bool = True
     rate: float = 20.0
+    commits_min: int = 0
 
 
 @dataclass(slots=True)
@@ -128,13 +132,16 @@ class Run:
         """Faults until the time is over; the last one has ended, and everything serves again."""
         chance = random.Random(self.settings.seed)
         slots = self.target.faults(self.settings.seed) if self.settings.has_faults else iter(())
-        while self._elapsed_s() < self.settings.seconds:
+        while self._elapsed_s() < self.settings.seconds or not self._has_enough():
             slot = None if chance.random() < CALM_SLOTS else next(slots, None)
             if slot is None:
-                self._follow(min(SLOT_SECONDS, self.settings.seconds - self._elapsed_s()))
+                self._follow(max(1.0, min(SLOT_SECONDS, self.settings.seconds - self._elapsed_s())))
             else:
                 self._slot(slot)
                 self._follow(chance.uniform(*CALM_SECONDS))
+
+    def _has_enough(self) -> bool:
+        return self._recorder.counts["txn", "ok"] >= self.settings.commits_min
 
     def _slot(self, slot: Slot) -> None:
         self._print(text_of(slot.faults))

@@ -60,7 +60,7 @@ class Seat:
         self.kill()
         waiting = dict(self._generator.ends)
         deadline_s = time.monotonic() + FINAL_SECONDS_MAX
-        while waiting and time.monotonic() < deadline_s and not is_given_up.is_set():
+        while (waiting or self._worker is None) and time.monotonic() < deadline_s and not is_given_up.is_set():
             if self._worker is None:
                 self._start()
                 self._call(Call(f="assign", keys=tuple(self._generator.keys)), is_final=True)

@@ -10,11 +10,14 @@ from tests.jepsen.history import History
 from tests.jepsen.run import Run, Settings
 from tests.jepsen.targets import KafkaTarget, MockTarget, Target
 
+COMMITS_MIN = 60
 OPTIONS = Options(sub_via=frozenset({"assign", "subscribe"}))
 
 
 def verdict_of(target: Target, folder: Path, *clients: str, seconds: float, has_faults: bool = False) -> Verdict:
-    settings = Settings(seed=1, seconds=seconds, clients=clients, folder=folder, has_faults=has_faults)
+    settings = Settings(
+        seed=1, seconds=seconds, clients=clients, folder=folder, has_faults=has_faults, commits_min=COMMITS_MIN
+    )
     run = Run(settings, target)
     history = History.read(run.run())
     assert not run.problems
