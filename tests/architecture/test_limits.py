@@ -167,6 +167,11 @@ def test_a_request_waits_for_its_command_longer_than_for_a_barrier() -> None:
     assert limits.BARRIER_SECONDS_MAX <= limits.LEDGER_WAIT_SECONDS_MAX
 
 
+def test_s7_a_client_waits_longer_for_an_answer_than_its_connections_age_may_take_to_be_known() -> None:
+    request_timeout_s = 3.0  # of impatient clients; by default 30 to 60
+    assert request_timeout_s > 2 * limits.STAMP_SECONDS_MAX
+
+
 def test_the_command_line_takes_the_largest_answer_to_a_fetch() -> None:
     assert limits.FETCH_RESPONSE_BYTES_MAX < limits.CLIENT_ANSWER_BYTES_MAX
 

@@ -8,6 +8,7 @@ from protocol.record_batch import (
     BatchHeader,
     check_crc,
     encode_varint,
+    is_transactional_at_sight,
     patch_offsets,
     read_header,
     set_log_append_time,
@@ -44,6 +45,14 @@ class TestHeaders:
         assert header.is_log_append_time
         assert header.is_transactional
         assert not header.is_control
+
+    def test_a_transaction_is_seen_without_a_look_at_anything_else(self) -> None:
+        transactional = hand_made(attributes=0x10, crc=1)
+        assert is_transactional_at_sight(transactional)
+        assert not is_transactional_at_sight(hand_made(attributes=0x2F))
+        assert not is_transactional_at_sight(None)
+        assert not is_transactional_at_sight(transactional[:60])
+        assert not is_transactional_at_sight(transactional[:16] + b"\1" + transactional[17:])
 
     def test_batches_follow_each_other(self) -> None:
         one = hand_made()

@@ -210,6 +210,13 @@ class TestSealing:
         assert result.batch_base_sequences == [40, -1]
         assert result.batch_is_transactional == [1, 0]
 
+    def test_transactional_batches_say_which_protocol_they_follow_and_others_none(self) -> None:
+        intake = batcher()
+        rows = [Row(batch_bytes=1, is_transactional=True), Row(batch_bytes=1)]
+        intake.add(group(TOPIC_A, 0, b"ab", rows=rows)._replace(transaction_version=2), 0)
+        intake.add(group(TOPIC_A, 1, b"cd", rows=rows), 0)
+        assert sealed(intake).batch_is_transactional == [2, 0, 1, 0]
+
     def test_the_object_carries_session_and_number(self) -> None:
         intake = batcher()
         intake.add(group(TOPIC_A, 0, b"x"), 0)
