@@ -36,7 +36,7 @@ check: setup-test ## format, lint, types, layers, tidiness, coverage of the core
 fmt: setup-test ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-bench: setup-test ## Penstock beside Apache Kafka on this machine: forty minutes; ARGS="--quick --only produce" for less
+bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour; ARGS="--quick --only produce" for less
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-micro: setup-test ## codecs, ledger entries and the Parquet path alone, each on one core; ARGS="--quick apply" chooses

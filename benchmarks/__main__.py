@@ -29,6 +29,7 @@ FULL = Scale(
     idle_seconds=20,
     chunks=1_000_000,
     groups=1_000,
+    commits=200,
 )
 QUICK = Scale(
     produce_seconds=0.3,
@@ -38,6 +39,7 @@ QUICK = Scale(
     idle_seconds=5,
     chunks=100_000,
     groups=50,
+    commits=30,
 )
 ROUNDS, QUICK_ROUNDS = 3, 1
 

@@ -55,6 +55,10 @@ class Kind(Enum):
     """1,000 records a second, beside the flush's wait, one PUT and one append."""
     GROUPS = "groups"
     """Classic groups of ten members each: formed, idle, and committing once a second."""
+    TRANSACTIONS = "transactions"
+    """As fast as it goes in transactions of a length, beside the same producer without them."""
+    COMMIT = "commit"
+    """One record in each of the partitions: until the commit is answered, and until everybody can read it."""
     COLD_START = "cold-start"
     """Start-up where nothing of the program is in the system's page cache."""
 
@@ -75,6 +79,8 @@ class Case:
     """Of a cluster; 0 where there is none."""
     flush_interval_ms: int = 0
     """Of a cluster's agents; 0: at once while nothing is on its way."""
+    transaction_ms: int = 0
+    """How long a transaction lasts; 0: there are none."""
     peers: tuple[PeerName, ...] = ALL_PEERS
     is_in_quick: bool = True
 
@@ -102,6 +108,10 @@ class Case:
                 rate = "" if self.rate < 0 else f" {self.rate * self.value_bytes / 1e6:g} MB/s"
                 flush = f"{self.flush_interval_ms} ms" if self.flush_interval_ms else "express"
                 return f"{self.kind.value} agents {self.agents}{rate} flush {flush}"
+            case Kind.TRANSACTIONS:
+                return f"transactions {self.transaction_ms:>4} ms {shape}"
+            case Kind.COMMIT:
+                return f"commit p{self.partitions}"
             case Kind.RAW_PUT | Kind.METADATA | Kind.OBJECT_REQUESTS | Kind.IDLE | Kind.GROUPS | Kind.COLD_START:
                 return str(self.kind.value)
 
@@ -137,6 +147,7 @@ def cases() -> Iterator[Case]:
         peers=(PeerName.MINIO,),
     )
     yield from _cluster()
+    yield from _transactions()
     yield Case(kind=Kind.IDLE)
     yield Case(kind=Kind.GROUPS, peers=FAST_PEERS)
     yield Case(kind=Kind.COLD_START, peers=(PeerName.EMBEDDED,))
@@ -178,6 +189,13 @@ def _cluster() -> Iterator[Case]:
     for agents in (1, 3):
         for flush_interval_ms in (0, 250):
             yield replace(slow, agents=agents, flush_interval_ms=flush_interval_ms)
+
+
+def _transactions() -> Iterator[Case]:
+    for transaction_ms in (10, 100, 1000):
+        yield Case(kind=Kind.TRANSACTIONS, value_bytes=1000, partitions=16, transaction_ms=transaction_ms)
+    for partitions in (1, 10, 100, 1000):
+        yield Case(kind=Kind.COMMIT, partitions=partitions)
 
 
 def _consume() -> Iterator[Case]:

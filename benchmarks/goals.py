@@ -20,6 +20,10 @@ ARCHIVE_MB_PER_CPU_S_MIN = 150.0
 CHUNKS_PER_S_MIN, LOAD_SECONDS_MAX, CHUNK_BYTES_MAX = 300_000.0, 5.0, 250.0
 IDLE_CPU_PERCENT_MAX, IDLE_RSS_MIB_MAX, IDLE_OBJECT_REQUESTS_MAX, START_SECONDS_MAX = 1.0, 300.0, 0.0, 1.5
 IDLE_GROUPS_ENTRIES_MAX = 0.0
+TRANSACTION_OVERHEAD_PERCENT_MAX = {10: 20.0, 100: 5.0}
+"""By how many milliseconds a transaction lasts."""
+COMMIT_OF_ONE_PARTITION_MAX, COMMIT_VISIBLE_MS_MAX = 1.5, 100.0
+"""1,000 partitions beside one; the worst until everybody can read it."""
 PUTS_PER_GIB_MAX, GETS_PER_OBJECT_MAX = 60.0, 1.0
 """With the default flush interval, 100 MB/s on one agent; three readers."""
 LATENCY_OF_FLOOR_MAX, EXPRESS_P50_MS_MAX = 1.2, 15.0
@@ -79,7 +83,26 @@ def judge(rows: Sequence[RowResult]) -> Iterator[Goal]:
         yield _largest(text, _figures(requests, metric, PeerName.MINIO), most)
     entries = _figures(_of(rows, Kind.GROUPS), "idle_entries_per_s")
     yield _largest("idle groups, ledger entries/s", entries, IDLE_GROUPS_ENTRIES_MAX)
+    yield from _transactions(rows)
     yield from _clusters(rows)
+
+
+def _transactions(rows: Sequence[RowResult]) -> Iterator[Goal]:
+    for peer, where in ((PeerName.EMBEDDED, ""), (PeerName.MINIO, " on MinIO")):
+        for transaction_ms, most in TRANSACTION_OVERHEAD_PERCENT_MAX.items():
+            of_length = [row for row in _of(rows, Kind.TRANSACTIONS) if row.case.transaction_ms == transaction_ms]
+            overhead = _figures(of_length, "overhead_percent", peer)
+            yield _largest(f"transactions of {transaction_ms} ms{where}, % below idempotent", overhead, most)
+        commits = {row.case.partitions: row for row in _of(rows, Kind.COMMIT)}
+        for metric, what in (("answered_p50_ms", "answered"), ("visible_p50_ms", "visible")):
+            one, many = (commits.get(partitions) for partitions in (1, 1000))
+            share = None
+            if one is not None and many is not None:
+                share = ratio(many.figure(peer, metric), one.figure(peer, metric))
+            text = f"commit{where} {what}, 1,000 partitions / one"
+            yield _largest(text, [] if share is None else [share], COMMIT_OF_ONE_PARTITION_MAX)
+        worst = _figures(list(commits.values()), "visible_max_ms", peer)
+        yield _largest(f"commit{where} visible, worst ms", worst, COMMIT_VISIBLE_MS_MAX)
 
 
 def _clusters(rows: Sequence[RowResult]) -> Iterator[Goal]:

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 TOOL_SECONDS_MAX = 150.0
 PAYLOAD_BYTES = 8_000_000
 """Values to choose from: more than any codec looks back for."""
-CONSUMER = "ConsumeAssigned"
+CONSUMER, COMMITTER = "ConsumeAssigned", "CommitTransactions"
 PRODUCER_MEMORY_DEFAULT = 32 << 20
 HEAP_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
@@ -45,7 +45,7 @@ class JavaTools:
 
     @classmethod
     def prepare(cls, folder: Path) -> "JavaTools":
-        """Compiles our consumer into `folder`. Raises `SetupFailed` where `make setup-test` has not been run."""
+        """Compiles our own tools into `folder`. Raises `SetupFailed` where `make setup-test` has not been run."""
         home = java_runtime.java_home()
         kafka_jars, compiler = jars.jar_folder("kafka"), jars.jar_folder("compiler")
         if home is None or not kafka_jars.exists() or not compiler.exists():
@@ -54,7 +54,7 @@ class JavaTools:
         (ecj,) = compiler.glob("ecj-*.jar")
         libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
         options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
-        tools._finish([tools.java, "-jar", ecj, *options, HERE / f"{CONSUMER}.java"])
+        tools._finish([tools.java, "-jar", ecj, *options, *(HERE / f"{name}.java" for name in (CONSUMER, COMMITTER))])
         for value_bytes in (100, 1000):
             tools.payload_file(value_bytes).write_text("\n".join(make_values(value_bytes)) + "\n", encoding="utf-8")
         return tools
@@ -67,9 +67,17 @@ class JavaTools:
         return [self.java, *HEAP_OPTIONS, "-cp", class_path, main, *arguments]
 
     def produce(
-        self, bootstrap: str, topic: str, case: Case, *, records: int, warm_up_records: int
+        self,
+        bootstrap: str,
+        topic: str,
+        case: Case,
+        *,
+        records: int,
+        warm_up_records: int,
+        transaction_ms: int = 0,
     ) -> dict[str, float]:
-        """ProducerPerformance: `records` in all, the first `warm_up_records` of them not counted in its figures."""
+        """ProducerPerformance: `records` in all, the first `warm_up_records` of them not counted in its figures; in
+        transactions of that length, where it is not 0."""
         properties = {
             "acks": "all",
             "compression.type": case.compression,
@@ -79,16 +87,24 @@ class JavaTools:
             "buffer.memory": max(PRODUCER_MEMORY_DEFAULT, 16 * case.request_bytes),
         }
         words = [f"{name}={value}" for name, value in properties.items()]
+        is_transactional = transaction_ms > 0
+        transactions = ("--transactional-id", topic, "--transaction-duration-ms", str(transaction_ms))
         output = self._finish(
             self.command(
                 "org.apache.kafka.tools.ProducerPerformance",
                 *("--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(case.rate)),
                 *("--payload-file", str(self.payload_file(case.value_bytes)), "--reporting-interval", "600000"),
                 *("--num-records", str(records), "--warmup-records", str(warm_up_records)),
+                *(transactions if is_transactional else ()),
                 *("--command-property", *words),
             )
         )
         return read_produced(output, case.value_bytes)
+
+    def commit(self, bootstrap: str, topic: str, *, partitions: int, transactions: int, warm_up: int) -> str:
+        """What CommitTransactions prints."""
+        numbers = map(str, (partitions, transactions, warm_up))
+        return self._finish(self.command(COMMITTER, bootstrap, topic, *numbers))
 
     def end_to_end(self, bootstrap: str, topic: str, *, records: int, value_bytes: int) -> dict[str, float]:
         """EndToEndLatency. At its end it commits offsets, which fails without consumer groups and does not matter."""

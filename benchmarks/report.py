@@ -29,6 +29,8 @@ METRICS: dict[Kind, tuple[str, ...]] = {
         *("form_s", "rss_mib", "idle_cpu_percent", "idle_entries_per_s", "heartbeats_per_s", "heartbeat_p99_ms"),
         *("commit_cpu_percent", "commits_per_s", "commit_entries_per_s", "commit_p50_ms", "commit_p99_ms"),
     ),
+    Kind.TRANSACTIONS: ("overhead_percent", "mb_per_s", "idempotent_mb_per_s", "cpu_s_per_gb"),
+    Kind.COMMIT: ("answered_p50_ms", "answered_max_ms", "visible_p50_ms", "visible_max_ms", "cycle_p50_ms"),
     Kind.COLD_START: ("cold_start_s",),
 }
 UNITS = {
@@ -38,6 +40,13 @@ UNITS = {
     "rss_mib": "MiB",
     "archive_mb_per_s": "archiving MB/s",
     "archive_mb_per_cpu_s": "archiving MB per CPU s",
+    "overhead_percent": "% below idempotent",
+    "idempotent_mb_per_s": "idempotent MB/s",
+    "answered_p50_ms": "answered p50 ms",
+    "answered_max_ms": "answered worst ms",
+    "visible_p50_ms": "visible p50 ms",
+    "visible_max_ms": "visible worst ms",
+    "cycle_p50_ms": "whole cycle p50 ms",
     "p50_ms": "p50 ms",
     "p99_ms": "p99 ms",
     "avg_ms": "mean ms",

@@ -44,6 +44,7 @@ class RowResult:
             "rate": case.rate,
             "agents": case.agents,
             "flush_interval_ms": case.flush_interval_ms,
+            "transaction_ms": case.transaction_ms,
             "failure": self.failure,
             "medians": {peer.value: _rounded(medians(rounds)) for peer, rounds in self.rounds.items()},
             "rounds": {peer.value: [_rounded(figures) for figures in rounds] for peer, rounds in self.rounds.items()},

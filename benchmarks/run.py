@@ -17,7 +17,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from benchmarks import measure, measure_agent, measure_cluster, measure_groups
+from benchmarks import measure, measure_agent, measure_cluster, measure_groups, measure_transactions
 from benchmarks.cases import Case, Kind, PeerName
 from benchmarks.cluster import ClusterServices
 from benchmarks.java_tools import JavaTools
@@ -142,7 +142,9 @@ def _cluster_rounds(run: Run, case: Case) -> Iterator[tuple[PeerName, dict[str, 
 
 
 @contextmanager
-def _measurement(bench: Bench, peer: Peer, case: Case) -> Iterator[Callable[[], dict[str, float]]]:
+def _measurement(  # noqa: C901 - one arm per kind
+    bench: Bench, peer: Peer, case: Case
+) -> Iterator[Callable[[], dict[str, float]]]:
     """What measures a row on a peer once. What all of its rounds share is there inside the `with` block."""
     match case.kind:
         case Kind.CONSUME_MEMORY | Kind.CONSUME_ARCHIVE:
@@ -152,6 +154,10 @@ def _measurement(bench: Bench, peer: Peer, case: Case) -> Iterator[Callable[[], 
             yield lambda: measure_agent.idle(bench, peer)
         case Kind.GROUPS:
             yield lambda: measure_groups.groups(bench, peer)
+        case Kind.TRANSACTIONS:
+            yield lambda: measure_transactions.produce(bench, peer, case)
+        case Kind.COMMIT:
+            yield lambda: measure_transactions.commit(bench, peer, case)
         case Kind.RAW_PUT:
             yield lambda: bench.minio.measure_puts(bench.scale.megabytes)
         case Kind.END_TO_END:

@@ -37,7 +37,8 @@ CLUSTER_COST_SECONDS = 6
 CLUSTER_START_SECONDS = 4.0
 """With the seconds of its agents' end."""
 RAW_LATENCY_SECONDS = 1.0
-SINGLE_ROUND = (Kind.IDLE, Kind.METADATA, Kind.CLUSTER_COST, Kind.GROUPS)
+COMMIT_SECONDS, COMMIT_PARTITION_SECONDS = 0.01, 0.0001
+SINGLE_ROUND = (Kind.IDLE, Kind.METADATA, Kind.CLUSTER_COST, Kind.GROUPS, Kind.COMMIT)
 """They repeat by themselves, or last long enough."""
 
 
@@ -56,11 +57,13 @@ class Scale:
     """References in the state that is loaded."""
     groups: int
     """Of ten members each, which are idle for `idle_seconds`, and commit for as long."""
+    commits: int
+    """Transactions of a row whose commits are measured."""
 
     def records(self, case: Case, peer: PeerName) -> int:
         """How many records one measurement of a row sends to a peer, or loads into it."""
         match case.kind:
-            case Kind.PRODUCE | Kind.PRODUCE_BULK:
+            case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.TRANSACTIONS:
                 is_small = case.batch_bytes < MIB
                 speed = PRODUCED_MB_PER_S[case.value_bytes, not is_small, case.partitions > 1]
                 # Where each flush is a PUT over HTTP, five small requests in flight leave a client little.
@@ -112,10 +115,14 @@ def _preparation_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
             return 0.0
 
 
-def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
+def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:  # noqa: C901 - one arm per kind
     match case.kind:
         case Kind.PRODUCE | Kind.PRODUCE_BULK:
             return CLIENT_SECONDS + 1.2 * scale.produce_seconds
+        case Kind.TRANSACTIONS:
+            return 2 * (CLIENT_SECONDS + 1.2 * scale.produce_seconds)
+        case Kind.COMMIT:
+            return CLIENT_SECONDS + scale.commits * (COMMIT_SECONDS + case.partitions * COMMIT_PARTITION_SECONDS)
         case Kind.PRODUCE_PACED | Kind.LATENCY:
             return CLIENT_SECONDS + scale.records(case, peer) / case.rate
         case Kind.END_TO_END:

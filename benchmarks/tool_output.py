@@ -15,6 +15,11 @@ _PRODUCED = re.compile(
 _AVERAGE = re.compile(r"^Avg latency: ([\d.]+) ms$", re.MULTILINE)
 _PERCENTILES = re.compile(r"^Percentiles: 50th = (\d+), 99th = (\d+), 99\.9th = (\d+)$", re.MULTILINE)
 _CONSUMED = re.compile(r"^done (?P<topic>\S+) records=(?P<records>\d+) bytes=(?P<bytes>\d+) ns=(?P<ns>\d+)$")
+_COMMITTED = re.compile(
+    r"^committed transactions=\d+ answered_ns=(?P<answered>[\d,]+) visible_ns=(?P<visible>[\d,]+) "
+    r"cycle_ns=(?P<cycle>[\d,]+)$",
+    re.MULTILINE,
+)
 QUOTE_CHARACTERS = 300
 
 
@@ -67,3 +72,16 @@ def read_consumed(line: str) -> dict[str, float]:
         "records_per_s": int(found["records"]) / seconds,
         "records": float(found["records"]),
     }
+
+
+def read_committed(output: str) -> dict[str, float]:
+    """Figures of CommitTransactions: medians and the worst, of the answer, of what everybody can read, of the cycle."""
+    found = _COMMITTED.search(output)
+    if found is None:
+        raise UnreadableOutput("CommitTransactions", output)
+    figures: dict[str, float] = {}
+    for name in ("answered", "visible", "cycle"):
+        times_ms = sorted(int(word) / 1e6 for word in found[name].split(","))
+        figures[f"{name}_p50_ms"] = times_ms[len(times_ms) // 2]
+        figures[f"{name}_max_ms"] = times_ms[-1]
+    return figures

@@ -104,3 +104,29 @@ def test_object_requests_are_those_of_the_agent_with_minio() -> None:
     rows = [made_row(Kind.OBJECT_REQUESTS, minio={"puts_per_gib": 128.0, "gets_per_object": 1.0})]
     assert verdicts(rows, "MinIO at 100 MB/s") == [("128", False)]
     assert verdicts(rows, "MinIO, three readers") == [("1", True)]
+
+
+def test_transactions_are_judged_by_their_length() -> None:
+    def row(transaction_ms: int, percent: float) -> RowResult:
+        made = made_row(Kind.TRANSACTIONS, embedded={"overhead_percent": percent})
+        return replace(made, case=replace(made.case, transaction_ms=transaction_ms))
+
+    text = "transactions of {} ms, % below idempotent, every row <= {}"
+    assert verdicts([row(10, 19), row(100, 6)], text.format(10, 20)) == [("19", True)]
+    assert verdicts([row(10, 19), row(100, 6)], text.format(100, 5)) == [("6", False)]
+    assert verdicts([row(1000, 6)], text.format(100, 5)) == [("not measured", None)]
+
+
+def test_commits_over_many_partitions_are_judged_beside_one() -> None:
+    def row(partitions: int, answered_ms: float, worst_ms: float) -> RowResult:
+        figures = {"answered_p50_ms": answered_ms, "visible_max_ms": worst_ms}
+        made = made_row(Kind.COMMIT, embedded=figures)
+        return replace(made, case=replace(made.case, partitions=partitions))
+
+    rows = [row(1, 2.0, 50), row(10, 9.0, 60), row(1000, 2.8, 99)]
+    answered, worst = "commit answered, 1,000 partitions / one", "commit visible, worst ms"
+    assert verdicts(rows, answered) == [("1.4", True)]
+    assert verdicts([rows[0], row(1000, 3.2, 101)], answered) == [("1.6", False)]
+    assert verdicts(rows[:1], answered) == [("not measured", None)]
+    assert verdicts(rows, worst) == [("99", True)]
+    assert verdicts([row(1000, 3.2, 101)], worst) == [("101", False)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.tool_output import UnreadableOutput, read_consumed, read_end_to_end, read_produced
+from benchmarks.tool_output import UnreadableOutput, read_committed, read_consumed, read_end_to_end, read_produced
 
 PRODUCED = """\
 23600 records sent, 4715.3 records/sec (4.50 MB/sec), 6551.3 ms avg latency, 7273.0 ms max latency.
@@ -71,3 +71,22 @@ def test_a_pass_of_the_consumer_gives_megabytes_of_values_by_its_own_clock() -> 
 def test_another_line_is_no_pass() -> None:
     with pytest.raises(UnreadableOutput):
         read_consumed("start bench-7")
+
+
+def test_commits_are_read_as_medians_and_the_worst() -> None:
+    line = (
+        "committed transactions=3 answered_ns=2000000,1000000,9000000 visible_ns=5000000,4000000,6000000 cycle_ns=7,8,9"
+    )
+    assert read_committed(f"log4j: nothing\n{line}\n") == {
+        "answered_p50_ms": 2.0,
+        "answered_max_ms": 9.0,
+        "visible_p50_ms": 5.0,
+        "visible_max_ms": 6.0,
+        "cycle_p50_ms": 8e-06,
+        "cycle_max_ms": 9e-06,
+    }
+
+
+def test_a_committer_that_tells_nothing_has_failed() -> None:
+    with pytest.raises(UnreadableOutput, match="CommitTransactions"):
+        read_committed("Exception in thread main")
