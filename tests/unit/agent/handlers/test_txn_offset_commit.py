@@ -142,6 +142,17 @@ class TestOffsetsOfATransaction:
             await end(services, producer)
             assert offsets_of(await told(services)) == {0: 3, 1: 9}
 
+    async def test_kafka_17582_who_looks_after_an_abort_is_where_the_group_was_before(self) -> None:
+        async with serving() as services:
+            await commit(services, {0: 2, 1: 3})
+            producer = await begun(services)
+            for _ in range(3):
+                await pend(services, producer, {0: 9, 1: 9})
+                assert await seen(services, is_stable=False) == [(0, 2, NONE), (1, 3, NONE)]
+                await end(services, producer, is_commit=False)
+                producer = producer.next
+                assert await seen(services, is_stable=True) == [(0, 2, NONE), (1, 3, NONE)]
+
     async def test_a_group_that_has_nothing_else_is_there_from_then_on(self) -> None:
         async with serving() as services:
             await pend(services, await begun(services), {0: 5})
