@@ -1,5 +1,5 @@
 // Workload of the torture run by franz-go: the same programs and log lines as tests/torture/confluent_client.py, whose
-// docstring says what the arguments and the lines are.
+// docstring says what the arguments and the lines are. To consume takes one more, "read_committed".
 package main
 
 import (
@@ -55,6 +55,9 @@ func main() {
 	if mode == "produce" {
 		produce(said, options, topic, partitions, file, os.Args[6], number(os.Args[7]))
 	} else {
+		if len(os.Args) > 6 && os.Args[6] == "read_committed" {
+			options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+		}
 		consume(said, options, topic, partitions, file)
 	}
 }
