@@ -5,9 +5,8 @@ each group the counts are 1, 2, 3, ..., and what the sums grow by are the number
 """
 
 import itertools
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,8 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from tests.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.cluster import ClusterFactory
+from tests.committed_output import CommittedOutput
 from tests.java_services import KAFKA_LOGGING, JavaProgram, compile_source
 from tests.processes import Process
 from tests.rolling_load import SteadyProducer
@@ -29,6 +29,7 @@ APPLICATION: Final = "counting"
 REPARTITION: Final = f"{APPLICATION}-by-digit-repartition"
 CHANGELOG: Final = f"{APPLICATION}-sums-changelog"
 PARTITIONS: Final = 2
+AGENTS: Final = ("a", "b", "c")
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "3000"}
 SECONDS_MAX: Final = 90.0
 NEW_OUTPUT: Final = 200
@@ -76,69 +77,31 @@ class Application:
             instance.stop()
 
 
-@dataclass(slots=True)
-class Outputs:
-    """What the application put out so far, as one reads it who is shown committed records alone."""
-
-    bootstrap: str
-    by_group: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    count: int = 0
-    _consumer: Consumer = field(init=False)
-
-    def __post_init__(self) -> None:
-        settings = {"group.id": "reader", "isolation.level": "read_committed", "log_level": 0}
-        self._consumer = Consumer({"bootstrap.servers": self.bootstrap, "enable.auto.commit": False, **settings})
-        self._consumer.assign([TopicPartition("sums", partition, 0) for partition in range(PARTITIONS)])
-
-    def wait_for(self, count: int) -> None:
-        """Returns when so many records were read in all."""
-        deadline = time.monotonic() + SECONDS_MAX
-        while self.count < count:
-            assert time.monotonic() < deadline, f"{self.count} of {count} records came in {SECONDS_MAX} s"
-            self._read(0.1)
-
-    def close(self) -> None:
-        """Reads what there may be beyond what was waited for, and closes."""
-        while self._read(2.0):
-            pass
-        self._consumer.close()
-
-    def _read(self, seconds_max: float) -> int:
-        messages = [message for message in self._consumer.consume(500, timeout=seconds_max) if not message.error()]
-        for message in messages:
-            key, value = message.key(), message.value()
-            assert key is not None
-            assert value is not None
-            count, total = value.split()
-            self.by_group[key.decode()].append((int(count), int(total)))
-        self.count += len(messages)
-        return len(messages)
-
-
 @dataclass(slots=True, kw_only=True)
 class Run:
     """The application, what is sent to it, and what it made of it."""
 
     application: Application
     producer: SteadyProducer
-    outputs: Outputs
+    output: CommittedOutput
 
     def wait_for_more(self) -> None:
         """Returns when there is new output: the application works."""
-        self.outputs.wait_for(self.outputs.count + NEW_OUTPUT)
+        self.output.wait_for(self.output.count + NEW_OUTPUT, seconds_max=SECONDS_MAX)
 
     def check(self) -> None:
         """All that was sent is in the output, once, and in one order."""
-        self.outputs.close()
+        self.output.close()
         sent: dict[str, Counter[int]] = defaultdict(Counter)
         for place in range(self.producer.sent):
             number = place // PARTITIONS
             sent[str(number)[-1]][number] += 1
-        for group, rows in self.outputs.by_group.items():
+        for group, values in self.output.by_key.items():
+            rows = [(int(count), int(total)) for count, total in (value.split() for value in values)]
             assert [count for count, _total in rows] == list(range(1, len(rows) + 1)), group
             totals = [0, *(total for _count, total in rows)]
             assert Counter(after - before for before, after in itertools.pairwise(totals)) == sent[group]
-        assert self.outputs.count == self.producer.sent
+        assert self.output.count == self.producer.sent
 
 
 def running(bootstrap: str, program: JavaProgram, folder: Path, faults: Callable[[Run], None]) -> Run:
@@ -150,13 +113,14 @@ def running(bootstrap: str, program: JavaProgram, folder: Path, faults: Callable
         application = Application(program=program, bootstrap=bootstrap, folder=folder, stack=stack)
         settings = {"enable.idempotence": True, "message.timeout.ms": 120_000}
         producer = SteadyProducer(bootstrap=bootstrap, topic="numbers", partitions=PARTITIONS, settings=settings)
-        run = Run(application=application, producer=producer, outputs=Outputs(bootstrap))
+        output = CommittedOutput(bootstrap=bootstrap, topic="sums", partitions=PARTITIONS)
+        run = Run(application=application, producer=producer, output=output)
         for name in ("one", "two"):
             application.start(name)
         with producer:
             run.wait_for_more()
             faults(run)
-        run.outputs.wait_for(producer.sent)
+        output.wait_for(producer.sent, seconds_max=SECONDS_MAX)
         application.stop()
     assert producer.errors == []
     run.check()
@@ -184,7 +148,7 @@ def test_an_instance_that_is_killed_changes_no_result(
     clusters: ClusterFactory, counting_streams: JavaProgram, tmp_path: Path
 ) -> None:
     cluster = clusters()
-    bootstrap = ",".join(cluster.start(name, settings=SETTINGS).bootstrap for name in ("a", "b", "c"))
+    bootstrap = ",".join(cluster.start(name, settings=SETTINGS).bootstrap for name in AGENTS)
 
     def kill_one(run: Run) -> None:
         run.application.kill("one")
@@ -197,30 +161,21 @@ def test_an_instance_that_is_killed_changes_no_result(
     assert sum(first_offsets(bootstrap, REPARTITION)) > 0
 
 
-def each_in_turn(names: Sequence[str], times: int) -> Iterator[str]:
-    for turn in range(times):
-        yield names[turn % len(names)]
-
-
-def restart(cluster: Cluster, agent: ClusterAgent) -> None:
-    cluster.start(agent.name, listen=agent.bootstrap, settings=SETTINGS)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_instances_and_agents_that_are_killed_change_no_result(
     clusters: ClusterFactory, counting_streams: JavaProgram, tmp_path: Path
 ) -> None:
     cluster = clusters()
-    bootstrap = ",".join(cluster.start(name, settings=SETTINGS).bootstrap for name in ("a", "b", "c"))
+    bootstrap = ",".join(cluster.start(name, settings=SETTINGS).bootstrap for name in AGENTS)
 
     def kill_all_in_turn(run: Run) -> None:
-        for name in each_in_turn(("a", "b", "c"), 6):
+        for turn, name in enumerate((*AGENTS, *AGENTS)):
             agent = cluster.agents[name]
             agent.process.kill()
-            run.application.kill("one" if name == "b" else "two")
-            restart(cluster, agent)
+            run.application.kill(("one", "two")[turn % 2])
+            cluster.start(name, listen=agent.bootstrap, settings=SETTINGS)
             run.wait_for_more()
 
     run = running(bootstrap, counting_streams, tmp_path, kill_all_in_turn)
-    print(f"{run.outputs.count} records counted over six kills of agents and of instances")
+    print(f"{run.output.count} records counted over six kills of agents and of instances")
