@@ -37,19 +37,24 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaHome:
-    """Java and the jars of Apache Kafka, with which the Java suites run."""
+    """Java and the jars of Apache Kafka and of Kafka Streams, with which the Java suites run."""
 
     java: Path
     jars: Path
+    streams_jars: Path
 
     @property
     def class_path(self) -> str:
-        return f"{self.jars}{os.sep}*"
+        return f"{self.jars}{os.sep}*{os.pathsep}{self.streams_jars}{os.sep}*"
 
 
 def provided_java() -> JavaHome:
     """Those of `make setup-test`."""
-    return JavaHome(java=provided(java_runtime.java_home()) / "bin" / "java", jars=provided(jars.jar_folder("kafka")))
+    return JavaHome(
+        java=provided(java_runtime.java_home()) / "bin" / "java",
+        jars=provided(jars.jar_folder("kafka")),
+        streams_jars=provided(jars.jar_folder("streams")),
+    )
 
 
 @contextmanager

@@ -33,13 +33,15 @@ TOOLS: Final = {
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "offsets": "org.apache.kafka.tools.GetOffsetShell",
     "produce-perf": "org.apache.kafka.tools.ProducerPerformance",
+    "streams-smoke": "org.apache.kafka.streams.tests.StreamsSmokeTest",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
-OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+HEAP = "256m"
+OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LOGGING = "log4j2.properties"
 """A file of the folder of the run, so that logs go to stderr."""
 TOOL_SECONDS_MAX = 90.0
@@ -90,9 +92,10 @@ class Bench:
         words = ("--bootstrap-server", self.target.bootstrap, *arguments)
         return self.call(tool, *words, text=text, is_status_ignored=is_status_ignored)
 
-    def start(self, tool: str, *arguments: object, address: str = "--bootstrap-server") -> Process:
-        """Starts a tool beside the conversation, which ends it. `address`: its option for the broker."""
-        command = self._command(tool, (address, self.target.bootstrap, *arguments))
+    def start(self, tool: str, *arguments: object, address: str = "--bootstrap-server", heap: str = HEAP) -> Process:
+        """Starts a tool beside the conversation, which ends it. `address`: its option for the broker, if it has one."""
+        told = (address, self.target.bootstrap) if address else ()
+        command = self._command(tool, (*told, *arguments), heap)
         return self.stack.enter_context(Process(command, self.folder, name=self._log(tool).stem))
 
     def make_topic(self, partitions: int = 1, *configs: str, what: str = "topic") -> str:
@@ -116,9 +119,9 @@ class Bench:
         self.calls_count += 1
         return self.folder / f"{self.conversation}-{self.calls_count:02}-{tool}.log"
 
-    def _command(self, tool: str, arguments: Sequence[object]) -> list[str]:
+    def _command(self, tool: str, arguments: Sequence[object], heap: str = HEAP) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / LOGGING}"
-        start = [str(self.java.java), *OPTIONS, logging, "-cp", self.java.class_path, TOOLS[tool]]
+        start = [str(self.java.java), f"-Xmx{heap}", *OPTIONS, logging, "-cp", self.java.class_path, TOOLS[tool]]
         return [*start, *map(str, arguments)]
 
 

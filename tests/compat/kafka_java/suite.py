@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.compat.kafka_java import command_line, groups, transactions, verifiable
+from tests.compat.kafka_java import command_line, groups, streams, transactions, verifiable
 from tests.compat.kafka_java.bench import LOGGING, Bench
 from tests.compat.outcomes import Outcome, State
 from tests.compat.suites import Part, Suite
@@ -20,6 +20,7 @@ CONVERSATIONS: dict[str, Callable[[Bench], None]] = {
     **groups.CONVERSATIONS,
     **verifiable.CONVERSATIONS,
     **transactions.CONVERSATIONS,
+    **streams.CONVERSATIONS,
 }
 
 
