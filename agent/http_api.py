@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
-from agent.transaction_views import transaction_rows
+from agent.transaction_views import transaction_list
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
 from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX
@@ -144,11 +144,7 @@ class _Api:
     async def inspect_transactions(self, request: Request) -> Response:
         limit = _limit(request)
         await self._agent.barrier()
-        state = self._agent.state
-        rows = list(islice(transaction_rows(state), limit))
-        return JSONResponse(
-            {"transactions": rows, "open": len(state.open_transactions), "ids": len(state.transactional_ids)}
-        )
+        return JSONResponse(transaction_list(self._agent.state, limit))
 
     async def inspect_ledger(self, request: Request) -> Response:
         after, limit = _number(request, "after"), _limit(request)

@@ -12,7 +12,7 @@ Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.abortTim
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from agent.clock import Clock
@@ -24,7 +24,7 @@ from coordinator.broker_configs import broker_value
 from coordinator.commands import Outcome, Refused
 from coordinator.transaction_commands import ExpireTransaction, TransactionDecided
 from protocol.errors import ErrorCode
-from protocol.limits import TRANSACTION_LOOK_SECONDS
+from protocol.limits import TRANSACTION_LOOK_SECONDS, TRANSACTIONS_EXPIRED_TOGETHER_MAX
 from protocol.types import ProducerEpoch, ProducerId
 
 log = logging.getLogger(__name__)
@@ -87,9 +87,15 @@ class TransactionJanitor:
 
     async def expire(self) -> int:
         """Propose to abort those that are open for too long; returns how many were aborted by that."""
-        proposed = [(seen, self._writer.submit(ExpireTransaction(**seen._asdict()))) for seen in self._due()]
+        due = self._due()
         aborted_count = 0
-        for seen, future in proposed:
+        for first in range(0, len(due), TRANSACTIONS_EXPIRED_TOGETHER_MAX):
+            aborted_count += await self._abort(due[first : first + TRANSACTIONS_EXPIRED_TOGETHER_MAX])
+        return aborted_count
+
+    async def _abort(self, share: Sequence[SeenTransaction]) -> int:
+        aborted_count = 0
+        for seen, future in [(seen, self._writer.submit(ExpireTransaction(**seen._asdict()))) for seen in share]:
             try:
                 aborted_count += self._tell(seen, await future)
             except OutcomeUnknown as error:

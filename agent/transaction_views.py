@@ -4,7 +4,8 @@ Rule: pure functions of the state; values are str, int, None. Keys do not change
 are the cluster's time less that at which a transaction began: for people, nothing is decided by them.
 """
 
-from collections.abc import Iterable, Iterator
+import heapq
+from collections.abc import Iterable
 
 from agent.metrics import TransactionFigures
 from coordinator.state import ClusterState
@@ -31,17 +32,16 @@ def _lags(state: ClusterState) -> Iterable[tuple[str, int]]:
         yield topic.name, max((each.log_end - each.last_stable for each in topic.partitions), default=0)
 
 
-def transaction_rows(state: ClusterState) -> Iterator[View]:
-    """Every transactional id: those whose transaction is open, the oldest first, then those that were used last."""
-    ordered = sorted(state.transactional_ids.items(), key=_age_rank)
-    for transactional_id, held in ordered:
-        yield _row(state, transactional_id, held)
-
-
-def _age_rank(item: tuple[str, TransactionalId]) -> tuple[bool, int]:
-    held = item[1]
-    is_open = held.metadata.is_ongoing
-    return not is_open, held.started_ms if is_open else -held.updated_ms
+def transaction_list(state: ClusterState, limit: int) -> View:
+    """At most `limit` transactional ids: those whose transaction is open, the oldest first, then those used last."""
+    held_of = state.transactional_ids
+    names = sorted(state.open_transactions, key=lambda name: held_of[name].started_ms)[:limit]
+    if len(names) < limit:
+        others = ((name, held) for name, held in held_of.items() if not held.metadata.is_ongoing)
+        newest = heapq.nlargest(limit - len(names), others, key=lambda item: item[1].updated_ms)
+        names += [name for name, _ in newest]
+    rows = [_row(state, name, held_of[name]) for name in names]
+    return {"transactions": rows, "open": len(state.open_transactions), "ids": len(held_of)}
 
 
 def _row(state: ClusterState, transactional_id: str, held: TransactionalId) -> View:

@@ -145,11 +145,9 @@ def show_transactions(
         answer = get(server, "/api/inspect/transactions", {"limit": str(limit)})
     else:
         from agent.commands.offline import read_state
-        from agent.transaction_views import transaction_rows
+        from agent.transaction_views import transaction_list
 
-        state = asyncio.run(read_state(data_dir))
-        rows = list(transaction_rows(state))[:limit]
-        answer = {"transactions": rows, "open": len(state.open_transactions), "ids": len(state.transactional_ids)}
+        answer = transaction_list(asyncio.run(read_state(data_dir)), limit)
     if as_json:
         print_json(answer)
         return

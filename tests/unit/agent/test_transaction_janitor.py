@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from agent import transaction_janitor
 from agent.ledger_writer import OutcomeUnknown
 from agent.transaction_janitor import TransactionJanitor
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
@@ -112,6 +113,19 @@ async def test_an_agent_that_does_not_keep_house_aborts_nothing_and_forgets_what
         await sees.look()
         assert await sees.expire() == 0
         assert is_open(parts)
+
+
+async def test_many_are_aborted_a_share_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_janitor, "TRANSACTIONS_EXPIRED_TOGETHER_MAX", 2)
+    async with with_open_transaction() as parts:
+        for producer in range(1, 5):
+            await parts.writer.submit(begin(transactional_id=f"id-{producer}"))
+            await parts.writer.submit(add(0, producer=producer, transactional_id=f"id-{producer}"))
+        sees = janitor(parts)
+        await sees.look()
+        parts.clock.seconds += TIMEOUT_S + 1
+        assert await sees.expire() == 5
+        assert not is_open(parts)
 
 
 async def test_nothing_is_written_while_none_is_due() -> None:

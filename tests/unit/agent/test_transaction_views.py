@@ -1,10 +1,13 @@
 """Transactions as people and Prometheus see them."""
 
+import pytest
+
 from agent.state_views import state_figures, state_summary, topic_details
-from agent.transaction_views import transaction_figures, transaction_rows
+from agent.transaction_views import transaction_figures, transaction_list
 from coordinator.admin_commands import CreatePartitions
 from tests.made_commands import TOPIC, Chunk, Cluster, commit
 from tests.made_transactions import ID, add, begin, decided, end, transactional
+from tests.unit.agent.made_state import rows_of
 
 
 def busy() -> Cluster:
@@ -21,7 +24,9 @@ def busy() -> Cluster:
 
 
 def test_the_oldest_open_transaction_comes_first_and_the_ids_that_were_used_last_behind() -> None:
-    rows = list(transaction_rows(busy().state))
+    told = transaction_list(busy().state, 4)
+    assert (told["open"], told["ids"]) == (2, 4)
+    rows = rows_of(told, "transactions")
     assert [row["transactional_id"] for row in rows] == [ID, "late", "used", "idle"]
     assert [row["state"] for row in rows] == ["Ongoing", "Ongoing", "CompleteCommit", "Empty"]
     assert [row["open_s"] for row in rows] == [60, 50, None, None]
@@ -31,6 +36,12 @@ def test_the_oldest_open_transaction_comes_first_and_the_ids_that_were_used_last
         (0, 0, None),
         (0, 0, None),
     ]
+
+
+@pytest.mark.parametrize(("limit", "names"), [(1, [ID]), (3, [ID, "late", "used"])])
+def test_what_a_list_has_no_room_for_is_left_out(limit: int, names: list[str]) -> None:
+    rows = rows_of(transaction_list(busy().state, limit), "transactions")
+    assert [row["transactional_id"] for row in rows] == names
 
 
 def test_figures_tell_how_many_are_open_since_when_and_how_others_ended() -> None:
