@@ -4,6 +4,7 @@ Rule: a copier commits its input's offsets with its output, and every other tran
 the output once to whoever reads what is committed. librdkafka speaks V1 (KIP-98), Java V2 (KIP-890), side by side.
 """
 
+import itertools
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -73,8 +74,11 @@ def fill(bootstrap: str, topic: str) -> None:
     assert producer.flush(SECONDS_MAX) == 0
 
 
-def copy_by_librdkafka(bootstrap: str, name: str) -> int:
-    """Copy `in` to `out` in transactions, every other one of which is aborted; returns how many were committed."""
+def copy_by_librdkafka(bootstrap: str, name: str, meanwhile: Callable[[], None] = lambda: None) -> int:
+    """Copy `in` to `out` in transactions, every other one of which is aborted; returns how many were committed.
+
+    `meanwhile` is called in each transaction, between its offsets and its end.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -94,7 +98,7 @@ def copy_by_librdkafka(bootstrap: str, name: str) -> int:
             messages = consumer.consume(BATCH, 1.0)
             if messages:
                 is_commit = counts.total() % 2 == 1
-                copy_some(consumer, producer, messages, is_commit=is_commit)
+                copy_some(consumer, producer, messages, meanwhile, is_commit=is_commit)
                 counts[is_commit] += 1
     finally:
         consumer.close()
@@ -102,7 +106,9 @@ def copy_by_librdkafka(bootstrap: str, name: str) -> int:
     return counts[True]
 
 
-def copy_some(consumer: Consumer, producer: Producer, messages: list[Message], *, is_commit: bool) -> None:
+def copy_some(
+    consumer: Consumer, producer: Producer, messages: list[Message], meanwhile: Callable[[], None], *, is_commit: bool
+) -> None:
     producer.begin_transaction()
     for message in messages:
         assert message.error() is None, message.error()
@@ -110,6 +116,7 @@ def copy_some(consumer: Consumer, producer: Producer, messages: list[Message], *
     producer.send_offsets_to_transaction(
         consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), SECONDS_MAX
     )
+    meanwhile()
     if is_commit:
         producer.commit_transaction(SECONDS_MAX)
         return
@@ -217,6 +224,27 @@ def test_copiers_of_both_protocols_share_one_input(place: Place, compile_java: C
     assert read_all(place.bootstrap, "out", "read_committed") == sorted([*range(RECORDS), *range(RECORDS)])
     first = place.bootstrap.partition(",")[0]
     assert (offsets_told(first, "one"), offsets_told(first, "other")) == (ALL, ALL)
+
+
+@pytest.mark.parametrize("transaction", [1, 2], ids=["in one that aborts", "in one that commits"])
+def test_a_copy_is_exact_although_the_groups_coordinator_dies_in_a_transaction(
+    clusters: ClusterFactory, transaction: int
+) -> None:
+    agents = three_agents(clusters)
+    everybody = ",".join(agents)
+    make_topics(everybody, "in", "out")
+    fill(everybody, "in")
+    count = itertools.count(1)
+
+    def kill_in_the_one() -> None:
+        if next(count) == transaction:
+            agents.pop(coordinator(next(iter(agents)), "copier")).process.kill()
+
+    assert copy_by_librdkafka(everybody, "copier", kill_in_the_one) > 1
+    assert len(agents) == len(NAMES) - 1
+    rest = ",".join(agents)
+    assert read_all(rest, "out", "read_committed") == list(range(RECORDS))
+    assert offsets_told(next(iter(agents)), "copier") == ALL
 
 
 class Transaction:
