@@ -29,6 +29,7 @@ from coordinator.log import Ledger, LedgerError, LedgerIdentity
 from coordinator.state import ClusterState
 from protocol.limits import DRAIN_MOVE_SECONDS_MAX, STOP_SECONDS_MAX
 from protocol.records import warm_kernels
+from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -167,6 +168,9 @@ class Agent:
             "position": self.state.position,
             "intake_bytes_held": self._broker.bytes_held,
         }
+
+    def checked_time(self) -> Milliseconds | None:
+        return self._broker.services.checked_time()
 
     async def barrier(self) -> None:
         await self._broker.barrier()

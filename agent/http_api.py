@@ -144,7 +144,7 @@ class _Api:
     async def inspect_transactions(self, request: Request) -> Response:
         limit = _limit(request)
         await self._agent.barrier()
-        return JSONResponse(transaction_list(self._agent.state, limit))
+        return JSONResponse(transaction_list(self._agent.state, limit, self._agent.checked_time()))
 
     async def inspect_ledger(self, request: Request) -> Response:
         after, limit = _number(request, "after"), _limit(request)

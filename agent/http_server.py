@@ -15,6 +15,7 @@ from agent.metrics import Metrics
 from coordinator.log import Ledger
 from coordinator.state import ClusterState
 from protocol.limits import HTTP_CONNECTIONS_MAX, HTTP_IDLE_SECONDS_MAX, HTTP_STOP_SECONDS_MAX
+from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class Agent(Protocol):
     def status(self) -> Mapping[str, object]:
         """Values for JSON: `name`, `version`, `cluster_id`, `node_id`, `session`, `kafka` (a list of "NAME://HOST:PORT",
         the first one is what `penstock produce` and `consume` connect to) and whatever else helps."""
+        ...
+
+    def checked_time(self) -> Milliseconds | None:
+        """The wall clock's time, None while it is not to be believed (safety rule S2)."""
         ...
 
     async def barrier(self) -> None:

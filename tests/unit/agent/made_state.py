@@ -92,6 +92,9 @@ class SmallAgent:
     def status(self) -> Mapping[str, object]:
         return {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"]}
 
+    def checked_time(self) -> Milliseconds | None:
+        return None
+
     async def barrier(self) -> None:
         await self.ledger.head()
 

@@ -30,6 +30,8 @@ def test_the_oldest_open_transaction_comes_first_and_the_ids_that_were_used_last
     assert [row["transactional_id"] for row in rows] == [ID, "late", "used", "idle"]
     assert [row["state"] for row in rows] == ["Ongoing", "Ongoing", "CompleteCommit", "Empty"]
     assert [row["open_s"] for row in rows] == [60, 50, None, None]
+    (oldest,) = rows_of(transaction_list(busy().state, 1, 71_000), "transactions")
+    assert oldest["open_s"] == 61
     assert [(row["partitions"], row["groups"], row["first_partition"]) for row in rows] == [
         (1, 0, "t-0"),
         (1, 1, "t-1"),
