@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.cluster import ClusterAgent, ClusterFactory
 from tests.etcd_service import Etcd
 from tests.integration.clients.face import SECONDS_MAX, Place
-from tests.integration.clients.transactions import (
+from tests.integration.clients.transactional_producers import (
     TIMEOUT_MS,
     AioKafka,
     Confluent,
