@@ -27,6 +27,7 @@ def test_what_was_set_counts_before_the_default() -> None:
         ("ssl.protocol", "TLS"),
         ("log.retention.hours", "0"),
         ("log.retention.ms", "0"),
+        ("transaction.two.phase.commit.enable", "true"),
     ],
 )
 def test_unknown_names_and_bad_values_are_refused(name: str, value: str) -> None:
@@ -40,6 +41,19 @@ def test_a_sound_value_is_taken() -> None:
 
 def test_the_time_after_which_idle_producers_are_forgotten_is_honoured() -> None:
     assert BROKER_CONFIGS["producer.id.expiration.ms"].effect is Effect.HONOURED
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "transaction.max.timeout.ms",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "transactional.id.expiration.ms",
+    ],
+)
+def test_the_times_of_transactions_are_honoured(name: str) -> None:
+    assert BROKER_CONFIGS[name].effect is Effect.HONOURED
 
 
 class TestAlterations:
