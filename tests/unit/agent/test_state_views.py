@@ -9,6 +9,8 @@ from agent.state_views import (
     topic_details,
     topic_rows,
 )
+from coordinator.chunk_index import MarkerRow
+from protocol.types import Milliseconds, ProducerEpoch, ProducerId
 from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, made_state, rows_of
 
 
@@ -82,3 +84,24 @@ def test_the_summary_has_the_sessions() -> None:
     state = made_state()
     assert state_summary(state)["sessions"] == session_rows(state)
     assert session_rows(state)[0]["endpoints"] == ["IN://h:1"]
+
+
+def test_a_marker_says_what_it_ends_and_that_it_stands_in_no_object() -> None:
+    state = made_state()
+    partition = state.topics[TOPIC_ID].partitions[0]
+    bytes_before = partition.index.stored_bytes
+    marker = MarkerRow(ProducerId(7), ProducerEpoch(2), is_commit=False, timestamp_ms=Milliseconds(1_234))
+    partition.index.append_marker(marker)
+    *_, shown = chunk_rows(state, state.topics[TOPIC_ID])
+    assert shown == {
+        "partition": 0,
+        "offset_first": 15,
+        "offset_end": 16,
+        "object": "none: the abort marker of a transaction",
+        "byte_first": None,
+        "byte_count": 0,
+        "max_timestamp": 1_234,
+        "producer_id": 7,
+        "producer_epoch": 2,
+    }
+    assert partition.index.stored_bytes == bytes_before
