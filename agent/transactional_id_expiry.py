@@ -18,6 +18,7 @@ from agent.turns import Turns
 from coordinator.broker_configs import broker_value
 from coordinator.commands import Refused
 from coordinator.transaction_commands import ExpireTransactionalIds
+from protocol.limits import TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX
 from protocol.types import Milliseconds
 
 log = logging.getLogger(__name__)
@@ -61,10 +62,12 @@ class TransactionalIdExpiry:
         due_count = await self._count_due(cutoff_ms)
         if not due_count:
             return 0
-        outcome = await self._writer.submit(ExpireTransactionalIds(cutoff_ms=cutoff_ms))
-        if isinstance(outcome, Refused):
-            log.warning("transactional ids that are due stay until the next time: %s", outcome.reason)
-            return 0
+        for _ in range(0, due_count, TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX):
+            command = ExpireTransactionalIds(cutoff_ms=cutoff_ms, ids_max=TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX)
+            outcome = await self._writer.submit(command)
+            if isinstance(outcome, Refused):
+                log.warning("transactional ids that are due stay until the next time: %s", outcome.reason)
+                return 0
         log.info("forgot transactional ids that nobody used for long", extra={"transactional_ids": due_count})
         return due_count
 

@@ -10,6 +10,7 @@ entry too, so the position has moved on when the client comes back by another co
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import assert_never
 
 from coordinator.apply_groups import end_pending_offsets
@@ -213,10 +214,14 @@ def terminate_transaction(state: ClusterState, command: TerminateTransaction) ->
 def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
     """Forget who was not heard of for long; a cutoff ahead of the state's time counts as that time (S2)."""
     before_ms = min(command.cutoff_ms, state.time_ms)
-    for transactional_id, held in list(state.transactional_ids.items()):
-        if held.updated_ms < before_ms and not held.metadata.is_ongoing:
-            del state.transactional_ids[transactional_id]
-            del state.producers_of_transactions[held.metadata.producer_id]
+    due = (
+        transactional_id
+        for transactional_id, held in state.transactional_ids.items()
+        if held.updated_ms < before_ms and not held.metadata.is_ongoing
+    )
+    for transactional_id in list(islice(due, command.ids_max)):
+        held = state.transactional_ids.pop(transactional_id)
+        del state.producers_of_transactions[held.metadata.producer_id]
     return Done()
 
 

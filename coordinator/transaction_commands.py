@@ -8,6 +8,7 @@ decides a transaction in all its partitions and groups.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coordinator.config_types import LONG_MAX
 from protocol.errors import ErrorCode
 from protocol.types import (
     NO_PRODUCER_EPOCH,
@@ -92,9 +93,11 @@ class TerminateTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireTransactionalIds:
-    """Forget transactional ids that nobody used since the smaller of `cutoff_ms` and the state's time (S2)."""
+    """Forget transactional ids that nobody used since the smaller of `cutoff_ms` and the state's time (S2), so many at
+    most: what is due beyond that needs another entry."""
 
     cutoff_ms: Milliseconds
+    ids_max: int = LONG_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Annotated, assert_never
 from msgspec import Meta, Struct
 
 from coordinator.command_columns import pending_offset_columns, read_pending_offsets
+from coordinator.config_types import LONG_MAX
 from coordinator.log import LedgerCorrupt
 from coordinator.transaction_commands import (
     AddToTransaction,
@@ -125,9 +126,10 @@ class WireTerminateTransaction(Struct, array_like=True, tag=35):
 
 class WireExpireTransactionalIds(Struct, array_like=True, tag=36):
     cutoff_ms: Timestamp
+    ids_max: Natural = LONG_MAX
 
     def command(self) -> ExpireTransactionalIds:
-        return ExpireTransactionalIds(cutoff_ms=Milliseconds(self.cutoff_ms))
+        return ExpireTransactionalIds(cutoff_ms=Milliseconds(self.cutoff_ms), ids_max=self.ids_max)
 
 
 class WireCommitTransactionalOffsets(Struct, array_like=True, tag=37):
@@ -211,7 +213,7 @@ def transaction_command_to_wire(command: TransactionCommand) -> WireTransactionC
         case TerminateTransaction():
             return WireTerminateTransaction(command.producer_id, command.epoch, command.is_commit)
         case ExpireTransactionalIds():
-            return WireExpireTransactionalIds(command.cutoff_ms)
+            return WireExpireTransactionalIds(command.cutoff_ms, command.ids_max)
         case SetTransactionVersion():
             return WireSetTransactionVersion(command.level)
         case CommitTransactionalOffsets():

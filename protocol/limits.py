@@ -246,6 +246,8 @@ QUOTA_NAME_CHARS_MAX = 1_000
 # Transactions.
 TRANSACTIONAL_IDS_MAX = 200_000
 """Transactional ids of a cluster that were used within `transactional.id.expiration.ms`."""
+TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX = 5_000
+"""Forgetting so many takes some 10 ms of everybody's loop."""
 TRANSACTIONAL_ID_CHARS_MAX = 1_000
 TRANSACTION_MEMBERS_TOLD_MAX = 100_000
 """Partitions in one answer that describes transactions, not counting the one that comes to it: clients ask again for the

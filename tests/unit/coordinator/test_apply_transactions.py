@@ -283,6 +283,16 @@ class TestTransactionalIds:
         assert list(cluster.state.transactional_ids) == ["open"]
         assert decided(cluster, end()).error_code is ErrorCode.invalid_producer_id_mapping
 
+    def test_so_many_go_at_most(self) -> None:
+        cluster = Cluster.started()
+        for number in range(5):
+            decided(cluster, begin(transactional_id=f"id-{number}"), time_ms=10)
+        expired = ExpireTransactionalIds(cutoff_ms=Milliseconds(20), ids_max=3)
+        cluster.do(expired, time_ms=20)
+        assert list(cluster.state.transactional_ids) == ["id-3", "id-4"]
+        cluster.do(expired)
+        assert cluster.state.transactional_ids == {}
+
     def test_s2_a_cutoff_ahead_of_the_states_time_counts_as_that(self) -> None:
         cluster = Cluster.started()
         decided(cluster, begin(), time_ms=10)

@@ -256,6 +256,7 @@ COMMANDS: dict[str, Command] = {
         producer_id=ProducerId(7), epoch=ProducerEpoch(32_767), is_commit=False
     ),
     "expire_transactional_ids": ExpireTransactionalIds(cutoff_ms=Milliseconds(1 << 41)),
+    "expire_some_transactional_ids": ExpireTransactionalIds(cutoff_ms=Milliseconds(7), ids_max=3),
     "set_transaction_version": SetTransactionVersion(level=1),
     "commit_transactional_offsets": PENDING,
     "claim_groups": ClaimGroups(group_ids=("g", "", "ü")),
