@@ -13,6 +13,7 @@ from agent.fetch_path import PartitionRead
 from coordinator.memory_log import MemoryLedger
 from coordinator.state import PartitionState
 from coordinator.topic_configs import TABLE_RETENTION
+from coordinator.waiting_runs import AT_COMMIT, PLACEMENT
 from protocol.control_records import Marker, marker_batch, read_marker
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_SESSION_SECONDS, MIB
@@ -393,3 +394,19 @@ class TestArchive:
             assert (await paths.archiver.archive_topic(TOPIC)).records == 1
             assert partition.transactions is None
             assert values_of(await read_all(paths, 5)) == []
+
+    async def test_what_was_placed_at_its_commit_is_archived_behind_what_was_written_later(self) -> None:
+        async with with_producers(2, cache_bytes=0) as (paths, [committed, aborted]):
+            paths.parts.metadata.state.topics[TOPIC].configs = {PLACEMENT: AT_COMMIT}
+            for producer in (committed, aborted):
+                await producer.begin()
+                await paths.produce(producer.batch(b"waited"))
+            await paths.produce(values_batch([b"plain"]))
+            await aborted.end(is_commit=False)
+            await committed.end(is_commit=True)
+            for _ in range(2):
+                for isolation in (COMMITTED, UNCOMMITTED):
+                    reader = await read_all(paths, 0, isolation)
+                    assert (reader.position, values_of(reader)) == (3, [b"plain", b"waited"])
+                await paths.archiver.archive_topic(TOPIC)
+            assert all(chunk.is_archived for chunk in partition_of(paths).index.rows_from(0))

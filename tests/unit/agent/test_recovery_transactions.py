@@ -50,13 +50,13 @@ async def transact(parts: Parts, number: int, *, sequence: int) -> None:
     await decided(parts, end(version=V1))
 
 
-async def lived(store: ObjectStore, *, is_open: bool) -> MemoryLedger:
+async def lived(store: ObjectStore, *, is_open: bool, placement: str = "produce") -> MemoryLedger:
     """A ledger that was wiped. Its snapshot knows a committed transaction, and one that was open where that is said;
     after it one more record was written, and everything committed."""
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.submit(create(penstock_transaction_placement=placement))
         await decided(parts, begin())
         await transact(parts, 0, sequence=0)
         if is_open:
@@ -113,3 +113,14 @@ async def test_producers_begin_anew_with_ids_that_nobody_had() -> None:
         given = await parts.writer.submit(begin())
         assert isinstance(given, TransactionDecided)
         assert (given.producer_id, given.epoch) == (1 << PRODUCER_ID_BITS, 0)
+
+
+async def test_what_waited_for_its_commit_in_the_snapshot_is_let_go() -> None:
+    store = TimedStore()
+    ledger = await lived(store, is_open=True, placement="commit")
+    report = await recover(ledger, store, ACCEPTING)
+    assert report.transactions_aborted == 1
+    state = await state_of(ledger, store)
+    partition = partition_of(state)
+    assert (partition.log_end, partition.waiting, partition.transactions) == (2, {}, None)
+    assert len(state.objects) == 1
