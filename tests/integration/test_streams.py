@@ -31,6 +31,7 @@ CHANGELOG: Final = f"{APPLICATION}-sums-changelog"
 PARTITIONS: Final = 2
 AGENTS: Final = ("a", "b", "c")
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "3000"}
+PLACEMENT: Final = "penstock.transaction.placement"
 SECONDS_MAX: Final = 90.0
 NEW_OUTPUT: Final = 200
 """So much output must come after a fault before the next."""
@@ -53,6 +54,8 @@ class Application:
     bootstrap: str
     folder: Path
     stack: ExitStack
+    placement: str
+    """Of the topics that Streams makes: penstock.transaction.placement."""
     instances: dict[str, Process] = field(default_factory=dict[str, Process])
 
     def start(self, name: str) -> Process:
@@ -60,7 +63,7 @@ class Application:
         logging = self.folder / "log4j2.properties"
         logging.write_text(KAFKA_LOGGING, encoding="utf-8")
         state = self.folder / f"state-{name}"
-        java, *words = self.program.command(self.bootstrap, APPLICATION, "numbers", "sums", str(state))
+        java, *words = self.program.command(self.bootstrap, APPLICATION, "numbers", "sums", str(state), self.placement)
         options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
         process = self.stack.enter_context(Process([java, *options, *words], self.folder, name=f"instance-{name}"))
         self.instances[name] = process
@@ -104,13 +107,19 @@ class Run:
         assert self.output.count == self.producer.sent
 
 
-def running(bootstrap: str, program: JavaProgram, folder: Path, faults: Callable[[Run], None]) -> Run:
-    """Two instances count what is sent meanwhile, until `faults` returns; all of it is awaited."""
+def running(
+    bootstrap: str, program: JavaProgram, folder: Path, faults: Callable[[Run], None], *, placement: str = "produce"
+) -> Run:
+    """Two instances count what is sent meanwhile, until `faults` returns; all of it is awaited.
+
+    `placement`: of the output and of the topics that Streams makes.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for made in admin.create_topics([NewTopic(name, PARTITIONS) for name in ("numbers", "sums")]).values():
+    output_topic = NewTopic("sums", PARTITIONS, config={PLACEMENT: placement})
+    for made in admin.create_topics([NewTopic("numbers", PARTITIONS), output_topic]).values():
         made.result(SECONDS_MAX)
     with ExitStack() as stack:
-        application = Application(program=program, bootstrap=bootstrap, folder=folder, stack=stack)
+        application = Application(program=program, bootstrap=bootstrap, folder=folder, stack=stack, placement=placement)
         settings = {"enable.idempotence": True, "message.timeout.ms": 120_000}
         producer = SteadyProducer(bootstrap=bootstrap, topic="numbers", partitions=PARTITIONS, settings=settings)
         output = CommittedOutput(bootstrap=bootstrap, topic="sums", partitions=PARTITIONS)
@@ -163,8 +172,9 @@ def test_an_instance_that_is_killed_changes_no_result(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("placement", ["produce", "commit"])
 def test_instances_and_agents_that_are_killed_change_no_result(
-    clusters: ClusterFactory, counting_streams: JavaProgram, tmp_path: Path
+    clusters: ClusterFactory, counting_streams: JavaProgram, tmp_path: Path, placement: str
 ) -> None:
     cluster = clusters()
     bootstrap = ",".join(cluster.start(name, settings=SETTINGS).bootstrap for name in AGENTS)
@@ -177,5 +187,7 @@ def test_instances_and_agents_that_are_killed_change_no_result(
             cluster.start(name, listen=agent.bootstrap, settings=SETTINGS)
             run.wait_for_more()
 
-    run = running(bootstrap, counting_streams, tmp_path, kill_all_in_turn)
+    run = running(bootstrap, counting_streams, tmp_path, kill_all_in_turn, placement=placement)
+    for topic in ("sums", CHANGELOG, REPARTITION):
+        assert configs(bootstrap, topic)[PLACEMENT] == placement
     print(f"{run.output.count} records counted over six kills of agents and of instances")

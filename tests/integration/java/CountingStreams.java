@@ -1,10 +1,11 @@
 // A Kafka Streams application, exactly once (KIP-447): it counts and adds up numbers by key, behind a repartition topic.
 //
-//   CountingStreams BOOTSTRAP APPLICATION INPUT OUTPUT STATE_FOLDER
+//   CountingStreams BOOTSTRAP APPLICATION INPUT OUTPUT STATE_FOLDER PLACEMENT
 //
 // What comes in are numbers with any key. The last digit of each is its group; of every record of a group goes out
 // "count sum" of the group so far. So the output of a group tells each record that came in, once and in order. The sums
-// lie in a store with a changelog topic, and caching is off: nothing is left out of the output.
+// lie in a store with a changelog topic, and caching is off: nothing is left out of the output. PLACEMENT is the config
+// penstock.transaction.placement of the topics that Streams makes.
 // Prints "running" when the instance runs; ends with status 1 where Streams gives up.
 
 import java.time.Duration;
@@ -56,6 +57,7 @@ public class CountingStreams {
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         // Soon, so that records are deleted from the repartition topic while the test goes on.
         settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 1_000);
+        settings.put(StreamsConfig.topicPrefix("penstock.transaction.placement"), arguments[5]);
         settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         settings.put(CommonClientConfigs.SESSION_TIMEOUT_MS_CONFIG, 3_000);
         settings.put(CommonClientConfigs.HEARTBEAT_INTERVAL_MS_CONFIG, 500);
