@@ -328,9 +328,7 @@ def _from_partition(partition: PartitionState) -> _Partition:
         transactions_aborted=[memoryview(column) for column in transactions.columns()]
         if transactions.aborted_count
         else [],
-        waiting=[
-            (producer_id, [tuple(run) for run in runs]) for producer_id, runs in sorted(partition.waiting.items())
-        ],
+        waiting=[(one, list(map(_from_run, runs))) for one, runs in sorted(partition.waiting.items())],
     )
 
 
@@ -444,6 +442,10 @@ def _to_partition(wire: _Partition) -> PartitionState:
         transactions=_to_transactions(wire),
         waiting={ProducerId(producer_id): list(map(_to_run, runs)) for producer_id, runs in wire.waiting},
     )
+
+
+def _from_run(run: WaitingRun) -> tuple[int, int, int, int, int, int]:
+    return run
 
 
 def _to_run(wire: tuple[int, int, int, int, int, int]) -> WaitingRun:
