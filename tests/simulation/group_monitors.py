@@ -3,7 +3,7 @@
 Rule: as `tests.simulation.clients`. They ask at any time, so also while commits are on their way.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 from protocol.errors import ErrorCode
 from tests.simulation import group_wire as wire
@@ -13,12 +13,15 @@ from tests.simulation.group_members import LOOK_AGAIN, CoordinatorLink
 from tests.simulation.wire import Place
 
 MONITOR_SECONDS_MAX = 0.4
+Told = Callable[[str, str, Mapping[Place, int], float], None]
 
 
 class LagMonitor:
     """One program, which watches one group."""
 
-    def __init__(self, world: ClientWorld, group_id: str, places: Collection[Place]) -> None:
+    def __init__(self, world: ClientWorld, group_id: str, places: Collection[Place], told: Told | None = None) -> None:
+        """`told`: who judges what it is told; the auditor of groups where it is None."""
+        self._told = told or world.groups.told_offsets
         self._world = world
         self._name = f"monitor of {group_id}"
         self._group_id = group_id
@@ -39,7 +42,7 @@ class LagMonitor:
                 continue
             error, offsets = wire.read_offsets_fetched(answer)
             if not error:
-                self._world.groups.told_offsets(self._name, self._group_id, offsets, asked_s)
+                self._told(self._name, self._group_id, offsets, asked_s)
             elif error in LOOK_AGAIN:
                 self._link.forget()
             else:

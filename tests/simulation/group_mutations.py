@@ -68,7 +68,7 @@ def s13_offsets_are_committed_under_any_claim() -> Iterator[None]:
     """Apply takes what a coordinator of before commits."""
 
     def commit(state: ClusterState, session_id: SessionId, command: Any) -> Any:
-        with patched(apply_groups, "_claimed", _any_claim):
+        with patched(apply_groups, "claimed", _any_claim):
             return commit_right(state, session_id, command)
 
     commit_right = apply_groups.commit_offsets
@@ -81,7 +81,7 @@ def s13_generations_are_written_under_any_claim() -> Iterator[None]:
     """Apply takes the generations that a coordinator of before decides."""
 
     def write(state: ClusterState, session_id: SessionId, command: Any) -> Any:
-        with patched(apply_groups, "_claimed", _any_claim):
+        with patched(apply_groups, "claimed", _any_claim):
             return write_right(state, session_id, command)
 
     write_right = apply_groups.write_classic_group

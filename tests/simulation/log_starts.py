@@ -16,7 +16,7 @@ from coordinator.command_codec import decode
 from coordinator.commands import AdvanceLogStart, ApplyRetention, Command
 from coordinator.log import LedgerRecord
 from coordinator.state import ClusterState, PartitionState
-from protocol.types import TopicId
+from protocol.types import NO_TIMESTAMP, TopicId
 from tests.simulation.history import History
 from tests.simulation.plan import Plan
 from tests.simulation.wire import Place
@@ -83,7 +83,9 @@ class LogStarts:
                 rows = [row for row in _rows(partition) if row[0].offset_end > partition.log_start]
                 if not rows:
                     continue
-                is_old = rows[0][0].max_timestamp < now_ms - plan.retention_ms - LATE_MS_MAX
+                # What has no timestamp, as the place of aborted records in the archive, is as old as what follows it.
+                timed = [chunk.max_timestamp for chunk, _ in rows if chunk.max_timestamp != NO_TIMESTAMP]
+                is_old = bool(timed) and timed[0] < now_ms - plan.retention_ms - LATE_MS_MAX
                 is_much = sum(log_bytes for _, log_bytes in rows[1:]) >= plan.retention_bytes
                 if (plan.retention_ms >= 0 and is_old) or (plan.retention_bytes >= 0 and is_much):
                     return f"{topic.name}-{number}"

@@ -152,11 +152,11 @@ def s4_records_are_deleted_without_a_barrier() -> Iterator[None]:
 def what_is_gone_is_stepped_over() -> Iterator[None]:
     """A consumer below the log's start gets what is there, and is not told that it misses something."""
 
-    def find_now(self: FetchPath, wanted: Any) -> Any:
+    def find_now(self: FetchPath, wanted: Any, *others: Any) -> Any:
         topic = self._topics.known(wanted.topic)
         if topic is not None:
             wanted.fetch_offset = max(wanted.fetch_offset, topic.partitions[wanted.partition].log_start)
-        return find_right(self, wanted)
+        return find_right(self, wanted, *others)
 
     find_right = FetchPath._find_now
     with patched(FetchPath, "_find_now", find_now):

@@ -42,6 +42,7 @@ from protocol.types import Milliseconds, ObjectId, Position, ProducerId, Session
 from storage.gc_plan import ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
 from tests.simulation import group_mutations as _of_groups  # noqa: F401
 from tests.simulation import loss_mutations as _entered  # noqa: F401
+from tests.simulation import transaction_mutations as _of_transactions  # noqa: F401
 from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.loop import NODE
 from tests.simulation.mutation import LEASE_LOST, MUTATIONS, archives_soon, mutation
@@ -145,8 +146,8 @@ def s3_what_one_agent_alone_computed_is_published() -> Iterator[None]:
 def s4_no_barrier() -> Iterator[None]:
     """An agent takes what it has applied for all there is."""
 
-    async def barrier(self: MetadataLoop) -> None:
-        return
+    async def barrier(self: MetadataLoop) -> Position:
+        return self.state.position
 
     with patched(MetadataLoop, "barrier", barrier):
         yield
@@ -182,7 +183,7 @@ def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
             await self.reach(head.position)
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_result(None)
+                    waiter.set_result(head.position)
 
     with patched(MetadataLoop, "run_barriers", run_barriers):
         yield

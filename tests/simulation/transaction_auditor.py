@@ -346,7 +346,8 @@ class TransactionAuditor(Told):
                 self._history.violation(f"lost-write: {who} went by {value.text!r} at {value.offset}, which is there")
 
     def _judge_order(self, who: str, place: Place) -> None:
-        start, newest = self._truth.start_of(place), {}
+        start = self._truth.start_of(place)
+        newest: dict[str, int] = {}
         for value in self._values.values():
             if value.place != place:
                 continue

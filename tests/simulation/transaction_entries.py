@@ -132,6 +132,8 @@ class TransactionEntries:
     def after(self, state: ClusterState, proposal: Proposal | None, outcome: Outcome | None) -> None:
         """It was applied."""
         command = None if proposal is None else proposal.command
+        if isinstance(outcome, TransactionDecided | TransactionalOffsetsPending) and outcome.is_stale:
+            self._history.note("ledger", "stale", type(command).__name__)
         if isinstance(command, CommitChunks) and isinstance(outcome, ChunksCommitted):
             self._look_at_batches(state, command, outcome)
         elif isinstance(command, CommitTransactionalOffsets) and isinstance(outcome, TransactionalOffsetsPending):

@@ -26,6 +26,10 @@ GIVES_UP_LATE_SECONDS = 0.5
 """After so long a client gives up on a connection whose requests arrive late."""
 DELIVERY_SECONDS = 10.0
 """delivery.timeout.ms: batches without an answer after that abort their transaction."""
+GIVES_UP_CHANCE = 0.05
+"""How often a client's patience with a batch is shorter."""
+RESTS = 3.0
+"""How much longer a producer rests within a transaction than between two."""
 VALUES_MAX = 3
 STEPS_MAX = 3
 RETRIABLE = {
@@ -148,6 +152,7 @@ class TransactionalProducer(Client):
             if is_begun[0]:
                 await self._end(transaction, is_commit=False)
             if self._must_bump:
+                await self.awake()
                 await self._initialise()
 
     async def fill(self, transaction: Transaction, is_begun: list[bool]) -> None:
@@ -295,11 +300,11 @@ class TransactionalProducer(Client):
             is_begun[0] = True
             flights.append(await self._send([self._new_batch(place, transaction) for place in places]))
             if self.chance.random() < self.producer_plan.rests_chance:
-                await self.world.clock.sleep(self.chance.random() * self.producer_plan.pause_s)
+                await self.world.clock.sleep(self.chance.random() * RESTS * self.producer_plan.pause_s)
         for flight in flights:
             again += await self._take(flight)
         while again:
-            if self.world.around.loop.time() > until_s:
+            if self.world.around.loop.time() > until_s or self.chance.random() < GIVES_UP_CHANCE:
                 self._must_bump = True
                 raise MustAbort
             await self.world.clock.sleep(RETRY_SECONDS * self.chance.random())

@@ -5,7 +5,7 @@ come to, and commits what it consumed in the transaction that holds what it made
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from agent.ledger_writer import OutcomeUnknown
 from coordinator.log import LedgerError
@@ -15,6 +15,7 @@ from tests.simulation import transaction_wire as wire
 from tests.simulation.clients import NONE, RETRY_SECONDS, ClientWorld, Consumer
 from tests.simulation.connections import ConnectionLost
 from tests.simulation.group_members import CoordinatorLink
+from tests.simulation.group_monitors import LagMonitor
 from tests.simulation.plan import Plan, ProducerFate, ProducerPlan
 from tests.simulation.transaction_auditor import Transaction, TransactionAuditor
 from tests.simulation.transaction_producers import REQUEST_SECONDS, TransactionalProducer
@@ -218,9 +219,9 @@ class TransactionProgram:
             self._world.around.loop.create_task(_known(submit, command), context=life.context)
 
 
-async def _known(submit: "object", command: TerminateTransaction) -> None:
+async def _known(submit: Callable[[TerminateTransaction], Awaitable[object]], command: TerminateTransaction) -> None:
     try:
-        await submit(command)  # type: ignore[operator]
+        await submit(command)
     except (OutcomeUnknown, LedgerError):
         return
 
@@ -245,6 +246,7 @@ class TransactionWorld:
         self.programs: list[TransactionProgram] = []
         self.readers: list[TransactionReader] = []
         self.bystanders: list[Bystander] = []
+        self.monitors: list[LagMonitor] = []
         if drawn is None or world.transactions is None:
             return
         auditor = world.transactions
@@ -255,6 +257,8 @@ class TransactionWorld:
             TransactionReader(world, f"committed-{n}", self.places, auditor, is_committed=True)
             for n in range(drawn.readers)
         ] + [TransactionReader(world, "uncommitted", self.places, auditor, is_committed=False)]
+        if any(producer.rests_chance for producer in drawn.producers):
+            self.monitors = [LagMonitor(world, each, sources, auditor.told_offsets) for each in flow_ids(plan)]
         if drawn.is_shared:
             self.bystanders = [Bystander(world, "bystander", self.places, auditor)]
 

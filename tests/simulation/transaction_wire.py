@@ -287,7 +287,7 @@ def _is_abort(buffer: bytes, header: BatchHeader) -> bool:
     if header.producer_id < 0 or not header.record_count:
         return False
     _, kind = struct.unpack_from(">hh", buffer, header.position + HEADER_BYTES + MARKER_KEY_AT)
-    return kind == ABORT
+    return bool(kind == ABORT)
 
 
 def list_last_stable(place: Place) -> bytes:

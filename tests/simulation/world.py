@@ -224,6 +224,7 @@ class _World:
                 for_ever.append(tasks.create_task(administrator.run()))
             senders: list[IdempotentProducer | PlainProducer] = [*producers, *plain]
             for_ever += [tasks.create_task(reader.run()) for reader in self._transactions.readers]
+            for_ever += [tasks.create_task(monitor.run()) for monitor in self._transactions.monitors]
             transacting = [tasks.create_task(each.run()) for each in self._transactions.programs]
             transacting += [tasks.create_task(each.run()) for each in self._transactions.bystanders]
             for_ever_in_groups = [tasks.create_task(program.run()) for program in self._groups.programs]
