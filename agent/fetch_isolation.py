@@ -17,7 +17,9 @@ from txn.isolation import AbortedRange, IsolationLevel
 
 def visible_end(partition: PartitionState, isolation: IsolationLevel) -> Offset:
     """The offset at which its consumers wait: the last stable offset, or the high watermark."""
-    return partition.last_stable if isolation is IsolationLevel.READ_COMMITTED else partition.log_end
+    if partition.transactions is None or isolation is IsolationLevel.READ_UNCOMMITTED:
+        return partition.log_end
+    return partition.last_stable
 
 
 @dataclass(slots=True)

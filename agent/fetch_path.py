@@ -266,7 +266,7 @@ class FetchPath:
         is_epoch_unknown = wanted.last_fetched_epoch > LEADER_EPOCH
         if is_epoch_unknown or not partition.log_start <= wanted.fetch_offset <= partition.log_end:
             return ErrorCode.offset_out_of_range
-        is_beyond = wanted.fetch_offset > visible_end(partition, isolation)
+        is_beyond = partition.transactions is not None and wanted.fetch_offset > visible_end(partition, isolation)
         return Found(topic, partition, wanted.partition, is_beyond_stable=is_beyond)
 
     async def _read(
@@ -368,8 +368,8 @@ class FetchPath:
                     read.records.append(part.records)
                     read.record_bytes += len(part.records)
                     read.high_watermark = max(read.high_watermark, chunk.offset_end)
-                    if chunk.is_archived:
-                        read.last_stable = max(read.last_stable, chunk.offset_end)
+                    if chunk.offset_end > read.last_stable and chunk.is_archived:
+                        read.last_stable = chunk.offset_end
                     read.offset_next = part.offset_end
                     if aborted is not None:
                         read.aborted = aborted.listed(part.offset_end)
