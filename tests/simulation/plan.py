@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from txn.transaction import EPOCH_EXHAUSTED
+
 TRIMMED_SHARE: Final = 0.14
 LOST_SHARE: Final = 0.07
 COMMON_CLOCK_SHARE: Final = 0.2
@@ -147,6 +149,8 @@ class TransactionPlan:
     readers: int
     is_shared: bool
     """Whether somebody writes to the same partitions without transactions."""
+    epoch_last: int = EPOCH_EXHAUSTED
+    """The last epoch that a producer id is given to clients with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +260,11 @@ def _with_transactions(plan: Plan, chance: random.Random) -> Plan:
         for _ in range(copied.choice((1, 2, 3)))
     )
     transactions = TransactionPlan(
-        producers=producers, placements=placements, readers=copied.choice((1, 2)), is_shared=copied.random() < 0.3
+        producers=producers,
+        placements=placements,
+        readers=copied.choice((1, 2)),
+        is_shared=copied.random() < 0.3,
+        epoch_last=copied.choice((EPOCH_EXHAUSTED, EPOCH_EXHAUSTED, 4)),
     )
     return replace(plan, transactions=transactions, producers=1, consumers=1, probers=0, has_topic_churn=False)
 

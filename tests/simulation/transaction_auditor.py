@@ -194,11 +194,12 @@ class TransactionAuditor(Told):
     def told_error(self, who: str, transactional_id: str, key: Key, error: int, what: str) -> None:
         """An error that ends a transaction, or a producer: there has to be a reason."""
         self._history.note(who, "transaction error", f"{ErrorCode(error).name} for {what}")
-        is_fencing = error in {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
-        if not is_fencing or not self.is_fenced(transactional_id, key):
+        newest = self.entries.newest(transactional_id)
+        is_another_id = newest is not None and newest[0] != key[0] and error == ErrorCode.invalid_producer_id_mapping
+        is_fencing = is_another_id or error in {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
+        if not is_fencing or newest == key:
             self._history.violation(
-                f"{who} of {key} is told {ErrorCode(error).name} for {what}, where "
-                f"{self.entries.newest(transactional_id)} is the newest"
+                f"{who} of {key} is told {ErrorCode(error).name} for {what}, where {newest} is the newest"
             )
 
     def told_offsets(self, who: str, group_id: str, offsets: Mapping[Place, int], asked_s: float) -> None:

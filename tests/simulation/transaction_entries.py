@@ -139,10 +139,10 @@ class TransactionEntries:
         elif isinstance(command, CommitTransactionalOffsets) and isinstance(outcome, TransactionalOffsetsPending):
             self._look_at_offsets(state, command, outcome)
         elif isinstance(outcome, TransactionDecided) and not outcome.error_code:
-            self._look_at_decision(command, outcome)
+            self._look_at_decision(state, command, outcome)
         self._compare(state)
 
-    def _look_at_decision(self, command: object, outcome: TransactionDecided) -> None:
+    def _look_at_decision(self, state: ClusterState, command: object, outcome: TransactionDecided) -> None:
         match command:
             case InitTransactionalProducer():
                 self._initialised(command, (outcome.producer_id, outcome.epoch))
@@ -158,21 +158,19 @@ class TransactionEntries:
                     if key != held.key:
                         self._fault(transactional_id, f"of {held.key} is ended by {key}")
                     self._end(transactional_id, held, is_commit=command.is_commit, is_asked=True)
-                    if command.version >= V2:
-                        held.key = outcome.producer_id, outcome.epoch
-                        self._owners[outcome.producer_id] = transactional_id
-                elif command.version >= V2:
+                if command.version >= V2:
                     held.key = outcome.producer_id, outcome.epoch
+                    self._owners[outcome.producer_id] = transactional_id
             case ExpireTransaction(transactional_id=transactional_id):
                 held = self._held[transactional_id]
                 open_s = self._now_s() - held.since_s
                 if open_s < held.timeout_ms / 1000:
                     self._fault(transactional_id, f"is timed out after {open_s:.1f} s, not {held.timeout_ms} ms")
-                self._fenced(transactional_id, held)
+                self._fenced(state, transactional_id)
             case TerminateTransaction():
                 transactional_id = self._owners.get(command.producer_id, "")
                 if transactional_id and self._held[transactional_id].key == (command.producer_id, command.epoch):
-                    self._fenced(transactional_id, self._held[transactional_id])
+                    self._fenced(state, transactional_id)
             case _:
                 pass
 
@@ -191,12 +189,16 @@ class TransactionEntries:
             held.key, held.timeout_ms = key, command.timeout_ms
         self._owners[key[0]] = transactional_id
 
-    def _fenced(self, transactional_id: str, held: Held) -> None:
+    def _fenced(self, state: ClusterState, transactional_id: str) -> None:
         """It was aborted, and its producer is not told of the next epoch."""
+        held, following = self._held[transactional_id], state.transactional_ids[transactional_id].metadata
         if held.is_open:
-            producer_id, epoch = held.key
+            key = held.key
             self._end(transactional_id, held, is_commit=False, is_asked=False)
-            held.key = producer_id, epoch + 1
+            held.key = following.producer_id, following.epoch
+            self._owners[following.producer_id] = transactional_id
+            if held.key <= key:
+                self._fault(transactional_id, f"of {key} is aborted, and its producer may go on under {held.key}")
 
     def _opened(self, transactional_id: str, key: Key) -> Held:
         """Something becomes part of a transaction, which begins where none is open."""

@@ -41,7 +41,7 @@ RETRIABLE = {
     ErrorCode.not_leader_or_follower,
     ErrorCode.kafka_storage_error,
 }
-FENCING = {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
+FENCING = {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch, ErrorCode.invalid_producer_id_mapping}
 WAITING = {ErrorCode.unstable_offset_commit}
 """An open transaction is about to move the group's offsets."""
 

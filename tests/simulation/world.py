@@ -41,6 +41,8 @@ from tests.simulation.transaction_auditor import TransactionAuditor
 from tests.simulation.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
 from tests.simulation.truth import Truth
 from tests.simulation.wire import Place
+from txn import transitions
+from txn.transaction import EPOCH_EXHAUSTED
 
 WALL_MS_FIRST = 1_700_000_000_000
 STEPS_MAX = 400_000
@@ -85,7 +87,10 @@ def run(seed: int, plan: Plan | None = None, scene: Scene | None = None) -> Verd
     warm_kernels()  # as every agent does soon after its start: until then small parts are encoded in a thread
     history = History()
     with _undisturbed(), logs_in(history):
-        return _World(seed, history, plan, scene).run()
+        world = _World(seed, history, plan, scene)
+        epoch_last = EPOCH_EXHAUSTED if world.plan.transactions is None else world.plan.transactions.epoch_last
+        with patched(transitions, "EPOCH_EXHAUSTED", epoch_last):
+            return world.run()
 
 
 class _World:
