@@ -219,6 +219,7 @@ def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalId
         for transactional_id, held in state.transactional_ids.items()
         if held.updated_ms < before_ms and not held.metadata.is_ongoing
     )
+    # Which ones go first follows from the order in which they came: snapshots keep it.
     for transactional_id in list(islice(due, command.ids_max)):
         held = state.transactional_ids.pop(transactional_id)
         del state.producers_of_transactions[held.metadata.producer_id]

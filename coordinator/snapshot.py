@@ -1,7 +1,8 @@
 """The whole state as canonical bytes, and back.
 
 Layout: format version (1 byte), then a zstd frame of MessagePack. Everything is in a fixed order (sessions, topics and
-objects by id, keys by name), so equal states give equal bytes in every process; the digest is taken before compression.
+objects by id, keys by name, transactional ids as they came, for which of them expire first follows from that), so equal
+states give equal bytes in every process; the digest is taken before compression.
 
 Rule: derived fields are not stored but rebuilt. Anything unreadable raises `LedgerCorrupt`. Golden files: tests/golden.
 """
@@ -274,9 +275,7 @@ def _to_wire(state: ClusterState) -> _Snapshot:
         group_configs=configs_to_wire(state.group_configs),
         client_metrics_configs=configs_to_wire(state.client_metrics_configs),
         client_quotas=quotas_to_wire(state.client_quotas),
-        transactional_ids=[
-            transactional_id_to_wire(name, held) for name, held in sorted(state.transactional_ids.items())
-        ],
+        transactional_ids=[transactional_id_to_wire(name, held) for name, held in state.transactional_ids.items()],
         transaction_version=state.transaction_version,
         features_epoch=state.features_epoch,
     )

@@ -149,6 +149,7 @@ class ClusterState:
     """Telemetry subscriptions by name (KIP-714)."""
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict[QuotaEntity, dict[str, float]])
     transactional_ids: dict[str, TransactionalId] = field(default_factory=dict[str, TransactionalId])
+    """In the order in which they came, in snapshots too: those that expire together go in that order."""
     transaction_version: int = TRANSACTION_VERSION_NEWEST
     """The level of the feature transaction.version that clients are told (KIP-890, KIP-584)."""
     features_epoch: int = 0

@@ -4,6 +4,7 @@ import pytest
 
 from coordinator import apply_transactions
 from coordinator.admin_commands import CreatePartitions
+from coordinator.apply import apply
 from coordinator.chunk_index import NO_OBJECT, MarkerRow
 from coordinator.commands import AdvanceLogStart, ChunksCommitted, Command, DeleteTopic, Done, ExpireProducers, Refused
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
@@ -292,6 +293,16 @@ class TestTransactionalIds:
         assert list(cluster.state.transactional_ids) == ["id-3", "id-4"]
         cluster.do(expired)
         assert cluster.state.transactional_ids == {}
+
+    def test_an_agent_that_loaded_a_snapshot_forgets_the_same(self) -> None:
+        cluster = Cluster.started()
+        for transactional_id in ("b", "a"):
+            decided(cluster, begin(transactional_id=transactional_id), time_ms=10)
+        before = decode_snapshot(encode_snapshot(cluster.state))
+        cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(20), ids_max=1), time_ms=20)
+        apply(before, cluster.records[-1])
+        assert list(before.transactional_ids) == list(cluster.state.transactional_ids) == ["a"]
+        assert digest(before) == digest(cluster.state)
 
     def test_s2_a_cutoff_ahead_of_the_states_time_counts_as_that(self) -> None:
         cluster = Cluster.started()
