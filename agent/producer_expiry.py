@@ -68,5 +68,4 @@ def has_idle_producers(state: ClusterState, cutoff_ms: Milliseconds) -> bool:
 
 def _has_idle(partition: PartitionState, cutoff_ms: Milliseconds) -> bool:
     """As the entry is applied: a producer with an open transaction stays."""
-    kept = () if partition.transactions is None else partition.transactions.open
-    return any_idle(partition.producers, cutoff_ms, kept)
+    return any_idle(partition.producers, cutoff_ms, partition.open_producers())

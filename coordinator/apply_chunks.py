@@ -142,7 +142,7 @@ class _Commit:
                 producer is None
                 or producer.epoch != batches.producer_epoch[row]
                 or producer.sequence_next != base_sequence
-                or (partition.transactions is not None and producer_id in partition.transactions.open)
+                or partition.has_open_transaction(producer_id)
             ):
                 self._commit_batches(key, partition, row, row + 1, byte_first, append_time_ms)
                 return
@@ -220,7 +220,6 @@ class _Commit:
             refused = self._judge_transaction(key, producer, row)
             if refused is not ErrorCode.none:
                 return int(refused), NO_OFFSET
-        opened = () if version or partition.transactions is None else partition.transactions.open
         decision = decide(
             producer,
             producer_id=producer_id,
@@ -228,7 +227,7 @@ class _Commit:
             base_sequence=base_sequence,
             record_count=batches.record_count[row],
             unknown_producers_below=NOBODY if version >= TransactionVersion.V2 else partition.unknown_producers_below,
-            is_outside_transaction=producer_id in opened,
+            is_outside_transaction=not version and partition.has_open_transaction(producer_id),
         )
         match decision:
             case Duplicate(base_offset):

@@ -208,7 +208,6 @@ def expire_producers(state: ClusterState, command: ExpireProducers) -> Outcome:
     before_ms = Milliseconds(min(command.cutoff_ms, state.time_ms))
     for topic in state.topics.values():
         for partition in topic.partitions:
-            kept = () if partition.transactions is None else partition.transactions.open
-            if expire(partition.producers, before_ms, kept):
+            if expire(partition.producers, before_ms, partition.open_producers()):
                 partition.unknown_producers_below = state.producer_id_next
     return Done()

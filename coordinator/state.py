@@ -4,6 +4,7 @@ Rule: only `coordinator.apply` changes it. Whatever can be computed from another
 fields are marked "derived". Two states are the same if and only if `coordinator.snapshot.digest` says so.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from coordinator.admin_commands import QuotaEntity, Replicas
@@ -60,6 +61,17 @@ class PartitionState:
 
     waiting: dict[ProducerId, list[WaitingRun]] = field(default_factory=dict[ProducerId, list[WaitingRun]])
     """What open transactions wrote that is placed at their commit, in its order; no empty list."""
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Whether the producer wrote here in a transaction that is open, placed or not."""
+        is_placed = self.transactions is not None and producer_id in self.transactions.open
+        return is_placed or producer_id in self.waiting
+
+    def open_producers(self) -> Collection[ProducerId]:
+        """All of whom that is so."""
+        if self.transactions is None:
+            return self.waiting.keys()
+        return self.transactions.open.keys() | self.waiting.keys()
 
     @property
     def last_stable(self) -> Offset:

@@ -5,7 +5,7 @@ import pytest
 from coordinator import apply_transactions
 from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.chunk_index import OFFSET_FIRST
-from coordinator.commands import ChunksCommitted, DeleteTopic
+from coordinator.commands import ChunksCommitted, DeleteTopic, ExpireProducers
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.waiting_runs import PLACEMENT, WaitingRun
 from protocol.errors import ErrorCode
@@ -87,6 +87,26 @@ def test_a_repeat_is_known_before_the_commit_and_after_it_and_has_no_offset() ->
     assert written(cluster, 3, transactional(2, version=V1)) == WAITING
     decided(cluster, end(version=V1))
     assert cluster.partition.log_end == 5
+
+
+def test_a_producer_whose_records_wait_is_not_forgotten_however_idle() -> None:
+    cluster = started()
+    decided(cluster, add(0))
+    batch = transactional(0, version=V1)
+    assert written(cluster, 0, batch, time_ms=1) == WAITING
+    cluster.do(ExpireProducers(cutoff_ms=Milliseconds(9)), time_ms=9)
+    assert written(cluster, 1, batch) == WAITING
+    decided(cluster, end(version=V1))
+    assert cluster.partition.log_end == 2
+
+
+def test_a_producer_that_writes_outside_its_open_transaction_is_refused() -> None:
+    """It would come before what it wrote earlier."""
+    cluster = started()
+    assert written(cluster, 0, transactional(0)) == WAITING
+    outside = Batch(producer=0, epoch=0, sequence=1)
+    assert written(cluster, 1, outside) == [(ErrorCode.invalid_txn_state, -1)]
+    assert written(cluster, 2, Batch(), outside) == [(0, 0), (ErrorCode.invalid_txn_state, -1)]
 
 
 def test_what_comes_between_cuts_the_run() -> None:
