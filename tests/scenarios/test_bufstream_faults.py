@@ -1,79 +1,63 @@
-"""The five faults that Jepsen found in Bufstream 0.1.0 (report of 2024-11-12), each by its number, on real agents.
+"""The faults that Jepsen found in Bufstream 0.1.0 (report of 2024-11-12), each by its number, on real agents.
 
 1. Stuck consumers: a restarted agent showed an older high watermark, and clients waited for ever.
 2. Stuck producers and consumers: an agent did not notice that its lease was gone.
 3. Spurious zero offsets: an error without base offset -1 was read as success at offset 0.
 4. Lost transaction writes: numbers of transactions were mixed up across epochs, and what had committed was undone.
-   Waits for transactions: commits and aborts over several epochs. Here: epochs of idempotent producers, and that a
-   transactional batch is refused and leaves nothing behind.
 5. Lost writes: a filter that limited the size of answers hid records from readers that lagged behind.
 
-The same faults are looked for at random by `make torture`.
+What the report tells of Kafka itself is in `tests/scenarios/test_kafka_faults.py` and
+`tests/scenarios/test_late_end_txn.py`.
+
+The same faults are looked for at random by `make torture` and `make jepsen`; `tests/scenarios/README.md` tells by which
+other tests each is held.
 """
 
 import json
-import os
-import signal
 import struct
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import get_args, get_type_hints
 from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from kio.index import load_request_schema, load_response_schema
 from kio.static.primitive import Records
 
 from protocol.api_versions import API_VERSIONS
 from protocol.errors import ErrorCode
 from tests.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.cluster_faults import SECONDS_MAX, create_topic, paused, start, wait_alone
 from tests.etcd_service import Etcd
 from tests.made_records import Record, make_batch, read_batches
 from tests.property.kio_bytes import KioEntity, kio_read, kio_write, made, to_timedelta
 from tests.torture.direct_reader import PRODUCE, DirectReader, Identity, direct_reader, read_value, stamped
 from tests.torture.history import Read, Value
+from tests.transactional_client import UNCOMMITTED, V1, V2, Script, Versions, connected
 
 TOPIC = "jepsen"
 PARTITIONS = 4
-SECONDS_MAX = 60.0
 TIMEOUT_MS = 20_000
 PAUSED_TIMEOUT_MS = 300
 TRANSACTIONAL_BIT = 1 << 4
 PRODUCE_VERSIONS = next(row for row in API_VERSIONS if row.api_key == PRODUCE)
 
+GENERATIONS = pytest.mark.parametrize("versions", [V1, V2], ids=["V1", "V2"])
+
 pytestmark = pytest.mark.timeout(240)
 
 
-def start(cluster: Cluster, name: str, options: Mapping[str, str] | None = None) -> ClusterAgent:
-    return cluster.start(name, options={"flush-interval-ms": "10", **(options or {})})
-
-
-def create_topic(agent: ClusterAgent) -> None:
-    admin = AdminClient({"bootstrap.servers": agent.bootstrap})
-    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
-        future.result(SECONDS_MAX)
+def create_jepsen_topic(agent: ClusterAgent) -> None:
+    create_topic(agent, TOPIC, PARTITIONS)
 
 
 @contextmanager
 def connections(*agents: ClusterAgent) -> Iterator[list[DirectReader]]:
     with ExitStack() as stack:
         yield [stack.enter_context(direct_reader(agent.bootstrap, TOPIC, PARTITIONS)) for agent in agents]
-
-
-@contextmanager
-def paused(*pids: int) -> Iterator[None]:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 def value(counter: int, partition: int = 0) -> Value:
@@ -101,20 +85,13 @@ def produce_again_until_acknowledged(connection: DirectReader, each: Value) -> i
     raise AssertionError(f"{each} is not acknowledged: {error_code}")
 
 
-@pytest.fixture
-def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
-    """An etcd that a test may pause."""
-    with Etcd(tmp_path / "etcd") as etcd:
-        yield etcd
-
-
 # 1. Stuck consumers.
 
 
 def test_1_a_restarted_agent_shows_no_older_high_watermark(clusters: ClusterFactory) -> None:
     cluster = clusters()
     first, other = start(cluster, "first"), start(cluster, "other-0")
-    create_topic(first)
+    create_jepsen_topic(first)
     values = [value(counter) for counter in range(40)]
     for round_number in range(1, 4):
         with connections(first) as (writing,):
@@ -137,7 +114,7 @@ def test_1_a_restarted_agent_shows_no_older_high_watermark(clusters: ClusterFact
 def test_1_a_consumer_that_waits_at_the_end_gets_what_another_agent_takes(clusters: ClusterFactory) -> None:
     cluster = clusters()
     first, other = start(cluster, "first"), start(cluster, "other")
-    create_topic(first)
+    create_jepsen_topic(first)
     with connections(first) as (writing,):
         produce(writing, [value(0)])
         other.process.kill()
@@ -190,7 +167,7 @@ def test_2_agents_go_on_after_the_coordinator_paused_for_longer_than_their_lease
 ) -> None:
     cluster = clusters(endpoints=own_etcd.endpoints)
     agents = [start(cluster, name) for name in ("a", "b")]
-    create_topic(agents[0])
+    create_jepsen_topic(agents[0])
     with paused(*(member.pid for member in own_etcd.members)):
         for agent in agents:
             wait_turned_away(agent)
@@ -201,18 +178,12 @@ def test_2_agents_go_on_after_the_coordinator_paused_for_longer_than_their_lease
 def test_2_an_agent_that_was_paused_for_longer_than_its_lease_goes_on(clusters: ClusterFactory) -> None:
     cluster = clusters()
     agent, other = start(cluster, "a"), start(cluster, "b")
-    create_topic(agent)
+    create_jepsen_topic(agent)
     with paused(agent.process.pid):
         wait_alone(other)
         check_serves(other, 0)
     check_serves(agent, 1)
     check_serves(other, 2)
-
-
-def wait_alone(agent: ClusterAgent) -> None:
-    """Until the agent tells clients of no other one."""
-    admin = AdminClient({"bootstrap.servers": agent.bootstrap})
-    agent.process.wait_until(lambda: len(admin.list_topics(timeout=SECONDS_MAX).brokers) == 1, "being alone")
 
 
 # 3. Spurious zero offsets.
@@ -242,7 +213,7 @@ def produced_in_version(connection: DirectReader, version: int, topic_id: uuid.U
 def test_3_an_error_of_produce_has_offset_minus_1_in_every_version(own_etcd: Etcd, clusters: ClusterFactory) -> None:
     cluster = clusters(endpoints=own_etcd.endpoints)
     agent = start(cluster, "a")
-    create_topic(agent)
+    create_jepsen_topic(agent)
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
     described = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(SECONDS_MAX).topic_id
     halves = described.get_most_significant_bits(), described.get_least_significant_bits()
@@ -267,7 +238,7 @@ def test_3_what_is_acknowledged_after_a_pause_stands_where_it_was_told(
 ) -> None:
     cluster = clusters(endpoints=own_etcd.endpoints)
     agents = [start(cluster, name) for name in ("a", "b")]
-    create_topic(agents[0])
+    create_jepsen_topic(agents[0])
     acknowledged: dict[Value, int] = {}
     with connections(*agents) as (first, second):
         error_code, producer_id = first.init_producer_id()
@@ -294,7 +265,7 @@ def test_3_what_is_acknowledged_after_a_pause_stands_where_it_was_told(
 def test_4_a_new_epoch_takes_nothing_back_and_a_repeat_finds_its_first_copy(clusters: ClusterFactory) -> None:
     cluster = clusters()
     agents = [start(cluster, name) for name in ("a", "b", "c")]
-    create_topic(agents[0])
+    create_jepsen_topic(agents[0])
     offsets: dict[Value, int] = {}
     with connections(*agents) as through:
         _, producer_id = through[0].init_producer_id()
@@ -317,10 +288,10 @@ def test_4_a_new_epoch_takes_nothing_back_and_a_repeat_finds_its_first_copy(clus
             assert {read.value: read.offset for read in connection.read_all()} == offsets
 
 
-def test_4_a_transactional_batch_is_refused_and_never_seen(clusters: ClusterFactory) -> None:
+def test_4_a_transactional_batch_of_no_transaction_is_refused_and_never_seen(clusters: ClusterFactory) -> None:
     cluster = clusters()
     agents = [start(cluster, name) for name in ("a", "b")]
-    create_topic(agents[0])
+    create_jepsen_topic(agents[0])
     with connections(*agents) as (first, second):
         _, producer_id = first.init_producer_id()
         batch = make_batch([Record(offset=0, timestamp=1, value=b"p:0:7:")])
@@ -331,6 +302,57 @@ def test_4_a_transactional_batch_is_refused_and_never_seen(clusters: ClusterFact
         produce(first, [value(0), value(1)])
         for connection in (first, second):
             assert [read.value for read in connection.read_all()] == [value(0), value(1)]
+
+
+@GENERATIONS
+def test_4_commits_and_aborts_over_several_epochs_stand_as_they_were_told(
+    clusters: ClusterFactory, versions: Versions
+) -> None:
+    cluster = clusters()
+    agents = [start(cluster, name) for name in ("a", "b", "c")]
+    create_jepsen_topic(agents[0])
+    committed: list[tuple[int, bytes]] = []
+    number = 0
+    with ExitStack() as stack:
+        for instance in range(4):  # each has a new epoch, and begins through another agent
+            through = stack.enter_context(connected(agents[instance % 3].bootstrap, TOPIC))
+            script = Script.begun(through, "x", versions)
+            for is_commit in (True, False, False, True, True, instance % 2 == 0):
+                written = [(script.send(through, b"%d" % n, 0), b"%d" % n) for n in (number, number + 1)]
+                script.end(through, is_commit=is_commit)
+                committed += written if is_commit else []
+                number += 2
+            script.send(through, b"left open", 0)  # which the next instance aborts
+        readers = [stack.enter_context(connected(agent.bootstrap, TOPIC)) for agent in agents]
+        for reader in readers:
+            assert reader.read() == committed
+        instance_after = Script.begun(readers[0], "x", versions)
+        again = stack.enter_context(connected(start(cluster, "d").bootstrap, TOPIC))
+        fill = [(instance_after.send(again, b"last", 0), b"last")]
+        instance_after.commit(again)
+        for reader in (*readers, again):
+            assert reader.read() == committed + fill
+            assert reader.values(isolation=UNCOMMITTED).count(b"left open") == 4
+
+
+@GENERATIONS
+def test_4_transactions_of_two_producers_end_each_by_itself(clusters: ClusterFactory, versions: Versions) -> None:
+    cluster = clusters()
+    agents = [start(cluster, name) for name in ("a", "b")]
+    create_jepsen_topic(agents[0])
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(connected(agent.bootstrap, TOPIC)) for agent in agents)
+        one, two = Script.begun(first, "one", versions), Script.begun(second, "two", versions)
+        wanted: list[bytes] = []
+        for number in range(6):
+            one.send(first, b"one-%d" % number, 0)
+            two.send(second, b"two-%d" % number, 0)
+            is_one, is_two = number % 2 == 0, number % 3 == 0
+            one.end(first, is_commit=is_one)
+            two.end(second, is_commit=is_two)
+            wanted += [b"one-%d" % number] if is_one else []
+            wanted += [b"two-%d" % number] if is_two else []
+        assert first.values() == second.values() == wanted
 
 
 # 5. Writes lost by filtering.
@@ -362,7 +384,7 @@ def archive(agent: ClusterAgent) -> None:
 
 def fill(cluster: Cluster) -> tuple[ClusterAgent, list[Read]]:
     agent = start(cluster, "writer")
-    create_topic(agent)
+    create_jepsen_topic(agent)
     with connections(agent) as (connection,):
         values = [value(counter, partition) for counter in range(25) for partition in range(PARTITIONS)]
         offsets = produce(connection, values)
@@ -395,3 +417,24 @@ def test_5_what_was_visible_once_stays_visible_archived_and_after_a_crash(cluste
     with connections(cold, start(cluster, "writer-again")) as through:
         for connection in through:
             assert walk(connection, ends, 1) == wanted
+
+
+@GENERATIONS
+def test_5_small_fetches_hide_nothing_that_was_committed(clusters: ClusterFactory, versions: Versions) -> None:
+    """Nor do aborted records between them: a reader steps over these, and over nothing else."""
+    cluster = clusters()
+    writer = start(cluster, "writer")
+    create_jepsen_topic(writer)
+    with ExitStack() as stack:
+        through = stack.enter_context(connected(writer.bootstrap, TOPIC))
+        script, wanted = Script.begun(through, "x", versions), list[bytes]()
+        for number in range(20):
+            values = [b"%d-%d" % (number, copy) for copy in range(number % 3 + 1)]
+            for each in values:
+                script.send(through, each)
+            script.end(through, is_commit=number % 3 != 1)
+            wanted += values if number % 3 != 1 else []
+        cold = stack.enter_context(connected(start(cluster, "cold", {"read-cache-bytes": "1MiB"}).bootstrap, TOPIC))
+        for reader in (through, cold):
+            for bytes_max in (1, 150, 1 << 20):
+                assert reader.values(bytes_max=bytes_max) == wanted

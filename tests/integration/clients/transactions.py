@@ -39,8 +39,12 @@ class Transactions(Protocol):
 
 
 class ConfluentTransactions:
+    """It does not bootstrap again (KIP-899) when it has lost its only broker: librdkafka 2.16 would never find its
+    coordinator any more then, as that waits for the end of a broker that is gone."""
+
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         common = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
+        common |= {"metadata.recovery.strategy": "none"}
         settings = {"transactional.id": transactional_id, "transaction.timeout.ms": TIMEOUT_MS, "linger.ms": 0}
         self._producer = Producer({**common, **settings, "log_level": 0})
         self._consumers: dict[str, Consumer] = {}

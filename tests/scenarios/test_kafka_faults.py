@@ -1,0 +1,139 @@
+"""The faults of Kafka's protocol and clients that Jepsen's report on Bufstream 0.1.0 tells of, on real agents.
+
+KIP-588. A producer whose transaction took too long is told that another instance has taken its place.
+KAFKA-17734. A consumer that is closed waits for answers that do not come.
+KAFKA-17582. After an abort nobody knows where a consumer goes on.
+KAFKA-17754. A late EndTxn decides the next transaction: `tests/scenarios/test_late_end_txn.py`.
+
+What of these is a client's cannot be mended by a broker. It can answer in time, and keep to what was committed.
+"""
+
+import threading
+from contextlib import ExitStack
+from datetime import timedelta
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from protocol.errors import ErrorCode
+from tests.cluster import ClusterFactory
+from tests.cluster_faults import SECONDS_MAX, create_topic, paused, start, wait_state
+from tests.etcd_service import Etcd
+from tests.transactional_client import NONE, V1, V2, Script, Versions, connected, coordinator_of
+
+TOPIC = "jepsen"
+GENERATIONS = pytest.mark.parametrize("versions", [V1, V2], ids=["V1", "V2"])
+
+pytestmark = pytest.mark.timeout(240)
+
+
+# KIP-588. A transaction took too long.
+
+
+def test_kip_588_a_v1_producer_whose_transaction_took_too_long_goes_on_under_its_id(clusters: ClusterFactory) -> None:
+    agent = start(clusters(), "a")
+    create_topic(agent, TOPIC, 1)
+    with connected(agent.bootstrap, TOPIC) as through:
+        producer = through.begun("x", timeout=timedelta(milliseconds=300))
+        script = Script(producer, V1, TOPIC)
+        script.send(through, b"too long")
+        wait_state(agent, through, "x", "CompleteAbort")
+        assert through.produce(producer, 1, b"later").error_code is ErrorCode.invalid_producer_epoch
+        told = through.init("x", producer=producer)
+        assert told == (NONE, producer.next), "nobody else has taken its place, and it is not told so"
+        script = Script(producer.next, V1, TOPIC)
+        script.send(through, b"next")
+        script.commit(through)
+        assert through.values() == [b"next"]
+
+
+def test_kip_588_a_v2_producer_aborts_and_goes_on(clusters: ClusterFactory) -> None:
+    agent = start(clusters(), "a")
+    create_topic(agent, TOPIC, 1)
+    with connected(agent.bootstrap, TOPIC) as through:
+        producer = through.begun("x", timeout=timedelta(milliseconds=300))
+        script = Script(producer, V2, TOPIC)
+        script.send(through, b"too long")
+        wait_state(agent, through, "x", "CompleteAbort")
+        told = through.produce(producer, 1, b"later", version=V2.produce)
+        assert told.error_code is ErrorCode.invalid_producer_epoch
+        script.abort(through)
+        assert script.producer == producer.next
+        script.send(through, b"next")
+        script.commit(through)
+        assert through.values() == [b"next"]
+
+
+# KAFKA-17734. Closing a consumer.
+
+
+def test_kafka_17734_a_consumer_is_closed_although_the_ledger_does_not_answer(
+    own_etcd: Etcd, clusters: ClusterFactory
+) -> None:
+    """No answer is withheld for longer than a client waits: all requests of a member that leaves are answered."""
+    agent = start(clusters(endpoints=own_etcd.endpoints), "a")
+    create_topic(agent, TOPIC, 1)
+    with connected(agent.bootstrap, TOPIC) as through:
+        script = Script.begun(through, "x")
+        script.send(through, b"v")
+        script.commit(through)
+    settings = {"bootstrap.servers": agent.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([TOPIC])
+    message = consumer.poll(SECONDS_MAX)
+    assert message is not None
+    assert message.error() is None
+    with paused(*(member.pid for member in own_etcd.members)):
+        closing = threading.Thread(target=consumer.close)  # it commits, and leaves the group
+        closing.start()
+        closing.join(SECONDS_MAX)
+        assert not closing.is_alive(), "the consumer waits for ever"
+
+
+# KAFKA-17582. Offsets after an abort.
+
+
+@GENERATIONS
+def test_kafka_17582_offsets_of_an_aborted_transaction_move_nobody(
+    clusters: ClusterFactory, versions: Versions
+) -> None:
+    """A consumer that begins anew begins where the last committed transaction ended, neither before nor behind it."""
+    cluster = clusters()
+    agents = [start(cluster, name) for name in ("a", "b")]
+    create_topic(agents[0], TOPIC, 1)
+    with ExitStack() as stack:
+        through = [stack.enter_context(connected(agent.bootstrap, TOPIC)) for agent in agents]
+        coordinator = coordinator_of("g", through)
+        script = Script.begun(coordinator, "x", versions)
+        for end, is_commit in ((12, True), (18, False), (15, False), (17, True), (30, False)):
+            before = coordinator.committed("g")
+            if versions.adds:
+                assert coordinator.add_offsets(script.producer, "g") is NONE
+            script.send(coordinator, b"%d" % end)
+            assert coordinator.commit_offsets(script.producer, "g", {0: end}, versions.offsets) == [NONE]
+            script.end(coordinator, is_commit=is_commit)
+            assert coordinator.committed("g", is_stable=True) == ((NONE, end) if is_commit else before)
+        assert coordinator.values() == [b"12", b"17"]
+
+
+def test_kafka_17582_a_member_that_comes_after_an_abort_polls_what_the_transaction_had_polled(
+    clusters: ClusterFactory,
+) -> None:
+    agent = start(clusters(), "a")
+    create_topic(agent, TOPIC, 1)
+    with connected(agent.bootstrap, TOPIC) as through:
+        source = Script.begun(through, "source")
+        for number in range(4):
+            source.send(through, b"%d" % number)
+        source.commit(through)
+        copier = Script.begun(through, "copier")
+        for end, is_commit in ((1, True), (3, False)):
+            assert through.add_offsets(copier.producer, "g") is NONE
+            assert through.commit_offsets(copier.producer, "g", {0: end}) == [NONE]
+            copier.end(through, is_commit=is_commit)
+    settings = {"bootstrap.servers": agent.bootstrap, "group.id": "g", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "auto.offset.reset": "error", "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(TOPIC, 0)])
+    polled = [consumer.poll(SECONDS_MAX) for _ in range(3)]
+    consumer.close()
+    assert [message.value() for message in polled if message is not None] == [b"1", b"2", b"3"]
