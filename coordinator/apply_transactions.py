@@ -129,9 +129,14 @@ def join_partition(
     if transactional_id is None:
         return ErrorCode.invalid_producer_id_mapping
     held = state.transactional_ids[transactional_id]
-    is_added = held.metadata.is_ongoing and key in held.partitions
-    if is_added and held.metadata.epoch == epoch:
+    metadata = held.metadata
+    is_added = metadata.is_ongoing and key in held.partitions
+    if metadata.is_ongoing and metadata.epoch == epoch and (is_added or version >= TransactionVersion.V2):
+        # What `decide` would say of almost every batch: to add to what is open changes nothing but who takes part.
+        if not is_added and _is_full(held):
+            return ErrorCode.policy_violation
         held.updated_ms = state.time_ms
+        held.partitions[key] = None
         return ErrorCode.none
     return join(state, transactional_id, held, producer_id, epoch, version, partition=key, is_added=is_added)
 
@@ -157,15 +162,19 @@ def join(
     decision = decide(held.metadata, event, state.producer_id_next)
     if decision.error_code is not ErrorCode.none:
         return decision.error_code
-    is_full = len(held.partitions) + len(held.groups) >= TRANSACTION_MEMBERS_MAX
-    if not is_added and held.metadata.is_ongoing and is_full:
+    if not is_added and held.metadata.is_ongoing and _is_full(held):
         return ErrorCode.policy_violation
-    _carry_out(state, transactional_id, held, decision)
+    if decision.following is not None:
+        _carry_out(state, transactional_id, held, decision)
     if partition is not None:
         held.partitions[partition] = None
     if group_id is not None:
         held.groups[group_id] = None
     return ErrorCode.none
+
+
+def _is_full(held: TransactionalId) -> bool:
+    return len(held.partitions) + len(held.groups) >= TRANSACTION_MEMBERS_MAX
 
 
 def begin(partition: PartitionState, producer_id: ProducerId, offset: Offset) -> None:
