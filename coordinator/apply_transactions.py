@@ -250,7 +250,8 @@ def set_transaction_version(state: ClusterState, command: SetTransactionVersion)
 
 def forget_topic_in_transactions(state: ClusterState, topic_id: TopicId) -> None:
     """The topic is deleted: no transaction has a partition of it any more."""
-    for held in state.transactional_ids.values():
+    for transactional_id in state.open_transactions:
+        held = state.transactional_ids[transactional_id]
         for key in [key for key in held.partitions if key[0] == topic_id]:
             del held.partitions[key]
 
@@ -385,7 +386,10 @@ def has_room_to_wait(state: ClusterState, producer_id: ProducerId, byte_count: i
 def release_waiting(state: ClusterState, partitions: Iterable[PartitionState]) -> None:
     """The partitions are deleted, and what waited there with them."""
     for partition in partitions:
-        for runs in partition.waiting.values():
+        for producer_id, runs in partition.waiting.items():
+            held = state.transactional_ids[state.producers_of_transactions[producer_id]]
+            held.waiting_runs -= len(runs)
+            held.waiting_bytes -= sum(run.byte_count for run in runs)
             release_references(state, [run.object_id for run in runs])
 
 

@@ -3,11 +3,12 @@
 Rule: as there: reads everything, changes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from coordinator.state import ClusterState, PartitionState
 from coordinator.transaction_commands import TransactionPartition
 from coordinator.transactions import NOT_STARTED, TransactionalId
+from coordinator.waiting_runs import WaitingRun
 from protocol.types import PartitionIndex, ProducerId
 
 
@@ -36,6 +37,10 @@ def transaction_faults(state: ClusterState) -> Iterator[str]:
 
 def _transactional_id(state: ClusterState, held: TransactionalId) -> Iterator[str]:
     metadata = held.metadata
+    waiting = [run for key in held.partitions for run in _waiting(state, key, metadata.producer_id)]
+    counted = (len(waiting), sum(run.byte_count for run in waiting))
+    if (held.waiting_runs, held.waiting_bytes) != counted:
+        yield f"counts {held.waiting_runs} runs of {held.waiting_bytes} bytes that wait, and has {counted}"
     if metadata.producer_id >= state.producer_id_next:
         yield f"has the producer id {metadata.producer_id}, which was not given yet"
     if metadata.is_ongoing == (held.started_ms == NOT_STARTED):
@@ -65,6 +70,11 @@ def _partition(state: ClusterState, key: TransactionPartition, partition: Partit
             yield f"producer {producer_id} has a transaction open that is none"
         if not 0 <= first < partition.log_end:
             yield f"a transaction is open from offset {first} on, and the log ends at {partition.log_end}"
+
+
+def _waiting(state: ClusterState, key: TransactionPartition, producer_id: ProducerId) -> Sequence[WaitingRun]:
+    partition = state.partition(*key)
+    return () if partition is None else partition.waiting.get(producer_id, ())
 
 
 def _ongoing(state: ClusterState, producer_id: ProducerId) -> TransactionalId | None:

@@ -11,7 +11,7 @@ from coordinator.waiting_runs import PLACEMENT, WaitingRun
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ObjectId, ProducerId
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit
-from tests.made_transactions import V1, add, begin, decided, end, transactional
+from tests.made_transactions import ID, V1, add, begin, decided, end, transactional
 
 WAITING = [(0, -1)]
 FIRST = ProducerId(0)
@@ -149,6 +149,8 @@ def test_a_topic_that_is_deleted_takes_what_waits_with_it() -> None:
     written(cluster, 0, transactional(0), Batch())
     cluster.do(DeleteTopic(topic_id=TOPIC))
     assert cluster.state.objects == {}
+    held = cluster.state.transactional_ids[ID]
+    assert (held.waiting_runs, held.waiting_bytes) == (0, 0)
     assert decided(cluster, end()).error_code is ErrorCode.none
 
 

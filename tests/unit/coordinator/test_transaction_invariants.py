@@ -11,8 +11,7 @@ from coordinator.state import ClusterState
 from coordinator.transactions import TransactionalId
 from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId
 from tests.made_commands import TOPIC, Cluster
-from tests.made_transactions import ID, begin, decided, transactional
-from tests.unit.coordinator.test_apply_pending_offsets import pending
+from tests.made_transactions import ID, begin, decided, pending, transactional
 from txn.isolation import PartitionTransactions
 from txn.transaction import TransactionStatus
 
@@ -88,6 +87,10 @@ def runs_of_nobody(state: ClusterState) -> None:
     state.topics[TOPIC].partitions[0].waiting[OTHER] = []
 
 
+def runs_miscounted(state: ClusterState) -> None:
+    held(state).waiting_runs += 1
+
+
 def waits_for_nobody(state: ClusterState) -> None:
     state.groups["g"].pending[OTHER] = state.groups["g"].pending[ProducerId(0)]
 
@@ -119,6 +122,7 @@ def no_partition_waits(state: ClusterState) -> None:
         (open_elsewhere, "producer 0 has a transaction open that is none"),
         (open_beyond_the_log, "is open from offset 9 on"),
         (runs_of_nobody, "0 runs of producer 5 wait for the commit of no transaction"),
+        (runs_miscounted, "counts 1 runs of 0 bytes that wait, and has (0, 0)"),
         (waits_for_nobody, "offsets wait for producer 5"),
         (group_not_added, "offsets wait for producer 0"),
         (nothing_waits, "nothing waits for producer 0"),
