@@ -4,7 +4,6 @@ Rule: as `tests.simulation.clients`.
 """
 
 from collections.abc import Collection, Sequence
-from itertools import count
 
 from protocol.errors import ErrorCode
 from tests.simulation import transaction_wire as wire
@@ -28,8 +27,6 @@ ASKS_CHANCE = 0.2
 
 class TransactionReader(Client):
     """Reads partitions from their beginning on, through any agent."""
-
-    _numbers = count()
 
     def __init__(
         self,

@@ -87,10 +87,7 @@ def run(seed: int, plan: Plan | None = None, scene: Scene | None = None) -> Verd
     warm_kernels()  # as every agent does soon after its start: until then small parts are encoded in a thread
     history = History()
     with _undisturbed(), logs_in(history):
-        world = _World(seed, history, plan, scene)
-        epoch_last = EPOCH_EXHAUSTED if world.plan.transactions is None else world.plan.transactions.epoch_last
-        with patched(transitions, "EPOCH_EXHAUSTED", epoch_last):
-            return world.run()
+        return _World(seed, history, plan, scene).run()  # nobody keeps it: what is left of it is thrown away in here
 
 
 class _World:
@@ -168,8 +165,11 @@ class _World:
         return WALL_MS_FIRST + int(self.loop.time() * 1000)
 
     def run(self) -> Verdict:
+        drawn = self.plan.transactions
+        epoch_last = EPOCH_EXHAUSTED if drawn is None else drawn.epoch_last
         try:
-            self.loop.run(self._main())
+            with patched(transitions, "EPOCH_EXHAUSTED", epoch_last):
+                self.loop.run(self._main())
         except Violation:
             pass
         except OutOfSteps as error:
