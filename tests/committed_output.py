@@ -34,15 +34,16 @@ class CommittedOutput:
         deadline = time.monotonic() + seconds_max
         while self.count < count:
             assert time.monotonic() < deadline, f"{self.count} of {count} records came in {seconds_max} s"
-            self._read(0.1)
+            self.read(0.1)
 
     def close(self) -> None:
         """Reads what there may be beyond what was waited for, and closes."""
-        while self._read(QUIET_SECONDS):
+        while self.read(QUIET_SECONDS):
             pass
         self._consumer.close()
 
-    def _read(self, seconds_max: float) -> int:
+    def read(self, seconds_max: float) -> int:
+        """Reads what comes in so long, a few hundred records at most; returns how many."""
         messages = [message for message in self._consumer.consume(500, timeout=seconds_max) if not message.error()]
         for message in messages:
             key, value = message.key(), message.value()

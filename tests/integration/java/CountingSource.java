@@ -61,7 +61,7 @@ public class CountingSource extends SourceConnector {
     }
 
     public static class Counting extends SourceTask {
-        private static final int BATCH_RECORDS = 10;
+        private static final int BATCH_RECORDS = 40;
         private static final long PAUSE_MS = 50;
         private String topic;
         private String task;
