@@ -18,7 +18,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # this library reads its own files in a deprecated way
-    from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
+    from kafka import KafkaProducer
+    from kafka.structs import OffsetAndMetadata, TopicPartition
 
 SECONDS_MAX = 60.0
 TRIES_MAX = 50
@@ -30,9 +31,9 @@ T = TypeVar("T")
 class Transactions(Protocol):
     """A producer with a transactional id."""
 
-    def run(self, topic: str, values: Sequence[bytes], group: str, offset: int) -> None:
-        """One transaction that commits: the values, one to each partition in turn, and the group's offset of
-        partition 0. Raises the client's error where it cannot go on."""
+    def run(self, topic: str, values: Sequence[bytes], group: str | None, offset: int) -> None:
+        """One transaction that commits: the values, one to each partition in turn, and the offset of partition 0 of
+        the group, if there is one. Raises the client's error where it cannot go on."""
         ...
 
     def close(self) -> None: ...
@@ -51,7 +52,7 @@ class ConfluentTransactions:
         self._common = common
         _again(lambda: self._producer.init_transactions(SECONDS_MAX))
 
-    def run(self, topic: str, values: Sequence[bytes], group: str, offset: int) -> None:
+    def run(self, topic: str, values: Sequence[bytes], group: str | None, offset: int) -> None:
         for _ in range(TRIES_MAX):
             try:
                 self._try(topic, values, group, offset)
@@ -63,17 +64,21 @@ class ConfluentTransactions:
                 return
         raise AssertionError("every transaction had to be aborted")
 
-    def _try(self, topic: str, values: Sequence[bytes], group: str, offset: int) -> None:
+    def _try(self, topic: str, values: Sequence[bytes], group: str | None, offset: int) -> None:
         self._producer.begin_transaction()
         for partition, value in enumerate(values):
             self._producer.produce(topic, value, partition=partition)
         self._producer.flush(SECONDS_MAX)
+        if group is not None:
+            self._send_offset(topic, group, offset)
+        _again(lambda: self._producer.commit_transaction(SECONDS_MAX))
+
+    def _send_offset(self, topic: str, group: str, offset: int) -> None:
         if group not in self._consumers:
             self._consumers[group] = Consumer({**self._common, "group.id": group})
         position = ConfluentPartition(topic, 0, offset)
         member = self._consumers[group].consumer_group_metadata()
         _again(lambda: self._producer.send_offsets_to_transaction([position], member, SECONDS_MAX))
-        _again(lambda: self._producer.commit_transaction(SECONDS_MAX))
 
     def close(self) -> None:
         for consumer in self._consumers.values():
@@ -104,13 +109,14 @@ class KafkaPythonTransactions:
         )
         self._producer.init_transactions()
 
-    def run(self, topic: str, values: Sequence[bytes], group: str, offset: int) -> None:
+    def run(self, topic: str, values: Sequence[bytes], group: str | None, offset: int) -> None:
         self._producer.begin_transaction()
         futures = [self._producer.send(topic, value, partition=partition) for partition, value in enumerate(values)]
         for future in futures:
             future.get(timeout=SECONDS_MAX)
-        position = {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}
-        self._producer.send_offsets_to_transaction(position, group)
+        if group is not None:
+            position = {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}
+            self._producer.send_offsets_to_transaction(position, group)
         self._producer.commit_transaction()
 
     def close(self) -> None:
@@ -126,7 +132,7 @@ class AioKafkaTransactions:
         self._thread.start()
         self._producer: AIOKafkaProducer = self._call(self._made(bootstrap, transactional_id))
 
-    def run(self, topic: str, values: Sequence[bytes], group: str, offset: int) -> None:
+    def run(self, topic: str, values: Sequence[bytes], group: str | None, offset: int) -> None:
         self._call(self._run(topic, values, group, offset))
 
     def close(self) -> None:
@@ -142,13 +148,14 @@ class AioKafkaTransactions:
         await producer.start()
         return producer
 
-    async def _run(self, topic: str, values: Sequence[bytes], group: str, offset: int) -> None:
+    async def _run(self, topic: str, values: Sequence[bytes], group: str | None, offset: int) -> None:
         await self._producer.begin_transaction()
         sent = [await self._producer.send(topic, value, partition=n) for n, value in enumerate(values)]
         for future in sent:
             await future
-        position = {AioPartition(topic, 0): AioOffset(offset, "")}
-        await self._producer.send_offsets_to_transaction(position, group)
+        if group is not None:
+            position = {AioPartition(topic, 0): AioOffset(offset, "")}
+            await self._producer.send_offsets_to_transaction(position, group)
         await self._producer.commit_transaction()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
