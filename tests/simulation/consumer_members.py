@@ -50,6 +50,8 @@ class ConsumerMember(GroupReader):
         """What it said last that it has; None where that may not have been heard."""
         self._is_assigned_anew = False
         """It was told what it should have since it last said what it has: it says so again, though it be the same."""
+        self._is_reporting = False
+        """A heartbeat that says what it has is on its way."""
         self._has_news = asyncio.Event()
         """Its next heartbeat need not wait."""
 
@@ -134,11 +136,14 @@ class ConsumerMember(GroupReader):
         is_full = who.generation == JOIN_EPOCH or self._reported is None
         is_known = self.owned == self._reported and not self._is_assigned_anew and not is_full
         owned = None if is_known else set(self.owned)
+        self._is_reporting = owned is not None
         try:
             told = await self._ask(connection, who, owned, is_full=is_full)
         except ConnectionLost:
             self._reported = None
             return None
+        finally:
+            self._is_reporting = False
         if who != self.identity or self._is_lost:
             return None
         if told.error:
@@ -190,6 +195,8 @@ class ConsumerMember(GroupReader):
         revoked = self.owned - self._target
         if revoked:
             await self.commit(revoked)
+        while self._is_reporting:  # its coordinator goes by what is on its way, and may give the rest to others
+            await self.world.clock.sleep(RETRY_SECONDS / 10)
         if not self._is_lost:
             self.give_up(self.owned - self._target)
             self.owned |= self._target
