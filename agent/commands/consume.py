@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.commands.kafka_client import Fetched, KafkaClient
     from agent.commands.record_reader import ReadRecord
 
-HELP = "Print a topic's records: values, or with --json everything. Stops at the end, or follows with --follow."
+HELP = "Print a topic's committed records: values, with --json everything. Stops at the end, or follows with --follow."
 WAIT_MS = 1_000
 RECONNECT_SECONDS = 0.5
 NO_LIMIT = -1
