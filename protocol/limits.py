@@ -250,8 +250,8 @@ TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX = 5_000
 """Forgetting so many takes some 10 ms of everybody's loop."""
 TRANSACTIONAL_ID_CHARS_MAX = 1_000
 TRANSACTION_MEMBERS_TOLD_MAX = 100_000
-"""Partitions in one answer that describes transactions, not counting the one that comes to it: clients ask again for the
-rest."""
+"""Partitions in one answer that describes transactions, not counting the one that comes to it: clients ask again for
+the rest."""
 TRANSACTIONS_EXPIRED_TOGETHER_MAX = 100
 """Transactions that took too long, proposed before the first of them is applied: others' entries come in between."""
 TRANSACTION_LOOK_SECONDS = 1.0

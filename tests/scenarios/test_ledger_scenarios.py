@@ -48,6 +48,7 @@ from coordinator.commands import (
 )
 from coordinator.group_commands import GroupsClaimed, OffsetsCommitted
 from coordinator.state import ClusterState
+from coordinator.transaction_commands import TransactionalOffsetsPending, TransactionDecided
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, SessionId, TopicId
 from tests.made_commands import Batch, Chunk, Cluster, commit, retain, start
@@ -220,6 +221,8 @@ def describe(outcome: Outcome) -> str:
             return " ".join(f"claim={epoch}" if code == 0 else ErrorCode(code).name for code, epoch in claims)
         case OffsetsCommitted():
             return " ".join("committed" if code == 0 else ErrorCode(code).name for code in outcome.error_codes)
+        case TransactionDecided() | TransactionalOffsetsPending():
+            return str(outcome)
 
 
 def describe_state(state: ClusterState) -> Iterator[str]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator import apply_transactions
 from coordinator.commands import DeleteTopic, Done, Refused
 from coordinator.group_commands import (
     ClaimGroups,
@@ -18,10 +19,12 @@ from coordinator.groups import GroupState
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.transaction_commands import CommitTransactionalOffsets, TransactionalOffsetsPending
 from protocol.errors import ErrorCode
-from protocol.types import Milliseconds, PartitionIndex
+from protocol.types import Milliseconds, PartitionIndex, ProducerId, TopicId
 from tests.made_commands import TOPIC, Cluster, create, start
 from tests.made_groups import GENERATION, JOINED, offsets
-from tests.made_transactions import V1, add, begin, decided, end, pending
+from tests.made_transactions import V1, add, begin, decided, end, pending, transactional
+
+OTHER = TopicId(bytes([1] * 16))
 
 
 def started(*, partitions: int = 1) -> Cluster:
@@ -257,3 +260,21 @@ def test_a_coordinator_that_changes_meanwhile_loses_nothing(is_commit: bool) -> 
     cluster.do(ClaimGroups(group_ids=("g",)), session=2)
     decided(cluster, end(is_commit=is_commit), session=2)
     assert committed(cluster) == [5 if is_commit else 2]
+
+
+def test_a_topic_that_is_deleted_takes_its_own_pending_offsets_alone() -> None:
+    cluster = started()
+    cluster.do(create("u", topic_id=OTHER))
+    told(cluster, pending(5))
+    told(cluster, replace(pending(7), topic_ids=(OTHER,)))
+    cluster.do(DeleteTopic(topic_id=TOPIC))
+    assert list(group(cluster).pending[ProducerId(0)]) == [OTHER]
+    decided(cluster, end())
+    assert committed(cluster) == [7]
+
+
+def test_a_transaction_that_is_full_takes_no_group_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = started()
+    cluster.produce(0, transactional(0))
+    monkeypatch.setattr(apply_transactions, "TRANSACTION_MEMBERS_MAX", 1)
+    assert told(cluster, pending(5)) == [ErrorCode.policy_violation]

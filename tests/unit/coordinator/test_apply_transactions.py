@@ -124,7 +124,7 @@ class TestOpenOnes:
 
     def test_they_are_counted_by_how_they_ended(self) -> None:
         cluster = started()
-        ends = (
+        ends: tuple[Command, ...] = (
             end(version=V1),
             end(version=V1, is_commit=False),
             ExpireTransaction(transactional_id=ID, producer_id=ProducerId(0), epoch=ProducerEpoch(0), serial=3),

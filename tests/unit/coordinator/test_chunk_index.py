@@ -4,8 +4,8 @@ from array import array
 
 import pytest
 
-from coordinator.chunk_index import NO_ROWS, ChunkIndex, ChunkRef
-from protocol.types import Milliseconds, ObjectId, Offset
+from coordinator.chunk_index import NO_ROWS, ChunkIndex, ChunkRef, MarkerRow
+from protocol.types import Milliseconds, ObjectId, Offset, ProducerEpoch, ProducerId
 
 
 def index_of(*ends: int, timestamps: tuple[int, ...] = ()) -> ChunkIndex:
@@ -221,3 +221,11 @@ class TestColumns:
     def test_a_chunk_costs_less_than_250_bytes(self) -> None:
         index = index_of(*range(1, 1_001))
         assert sum(column.__sizeof__() for column in index._arrays()) < 250 * 1_000
+
+    def test_a_marker_is_a_row_without_an_object(self) -> None:
+        index = index_of(10)
+        marker = MarkerRow(ProducerId(7), ProducerEpoch(3), False, Milliseconds(5))
+        assert index.append_marker(marker) == 10
+        rows = list(index.rows_from(0))
+        assert [(row.is_marker, row.marker) for row in rows] == [(False, None), (True, marker)]
+        assert (rows[1].offset_first, rows[1].offset_end, index.end) == (10, 11, 11)
