@@ -105,6 +105,14 @@ def agent_command(row: int, name: str) -> list[str]:
     ]
 
 
+def stop_by_signals() -> None:
+    """Make Ctrl-C, SIGTERM and the terminal's end a KeyboardInterrupt, or what was started would outlive this."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started this with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else nohup started this
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="make cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -115,8 +123,7 @@ def main() -> None:
     for program in (go_servers.etcd_program(), go_servers.minio_program()):
         if not program.exists():
             sys.exit("etcd or MinIO is missing: run make setup-test")
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started this with SIGINT ignored
-        signal.signal(number, signal.default_int_handler)
+    stop_by_signals()
     with ExitStack() as stack, suppress(KeyboardInterrupt):
         running = services(stack, folder)
         for row, name in enumerate(AGENTS):
