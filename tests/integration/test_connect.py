@@ -157,6 +157,7 @@ def run_source(workers: Workers, numbers: int, faults: Callable[[CommittedOutput
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_worker_that_is_killed_loses_and_repeats_nothing(
     penstock: PenstockFactory, connect: JavaProgram, tmp_path: Path

@@ -146,6 +146,7 @@ def test_s7_a_v1_client_finishes_its_transactions_wherever_its_connections_are_c
         assert through.state_of("x") == "CompleteCommit"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 def test_s7_a_v1_client_finishes_its_transactions_while_its_broker_is_started_again(
     behind: Behind, client: str
@@ -169,6 +170,7 @@ def test_s7_a_v1_client_finishes_its_transactions_while_its_broker_is_started_ag
         check_once(through, through, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["confluent", "aiokafka"])
 def test_s7_a_v1_client_finishes_its_transactions_while_three_agents_are_drained_in_turn(
     clusters: ClusterFactory, client: str

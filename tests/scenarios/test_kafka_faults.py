@@ -67,6 +67,7 @@ def test_kip_588_a_v2_producer_aborts_and_goes_on(clusters: ClusterFactory) -> N
 # KAFKA-17734. Closing a consumer.
 
 
+@pytest.mark.slow
 def test_kafka_17734_a_consumer_is_closed_although_the_ledger_does_not_answer(
     own_etcd: Etcd, clusters: ClusterFactory
 ) -> None:

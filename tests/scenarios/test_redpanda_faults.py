@@ -176,6 +176,7 @@ def test_3039_so_is_what_is_repeated_while_the_ledger_stood_still(
 # 3335. An assertion failed when partitions were deallocated.
 
 
+@pytest.mark.slow  # librdkafka's administrator may wait for a controller that was killed, for a minute
 def test_3335_topics_come_and_go_while_agents_do_and_nobody_fails(clusters: ClusterFactory, stack: ExitStack) -> None:
     cluster = clusters()
     kept = start(cluster, "kept")

@@ -2,7 +2,7 @@
 
 Each mutation is caught by the seed that caught it before; where a change of the code has made another run of that seed,
 by another seed. `python -m tests.simulation.mutations` then writes that one down. That its seed is sound without the
-mutation, `test_simulation` proves of the first ones.
+mutation, `test_simulation` proves of the first ones, and a slow test of the others.
 """
 
 from itertools import chain
@@ -24,6 +24,7 @@ def test_a_mutation_is_caught(name: str) -> None:
     assert catch(name, chain([table()[name]], candidates(name))) is not None, "no seed catches it any more"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", sorted({seed for seed in table().values() if seed > SEEDS}))
 def test_without_a_mutation_the_same_seed_is_sound(seed: int) -> None:
     assert not run(seed).violations
