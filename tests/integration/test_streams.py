@@ -152,6 +152,7 @@ def configs(bootstrap: str, topic: str) -> dict[str, str]:
     return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(30).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_an_instance_that_is_killed_changes_no_result(
     clusters: ClusterFactory, counting_streams: JavaProgram, tmp_path: Path
