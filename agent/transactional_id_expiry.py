@@ -17,6 +17,7 @@ from agent.metadata_loop import MetadataLoop
 from agent.turns import Turns
 from coordinator.broker_configs import broker_value
 from coordinator.commands import Refused
+from coordinator.state import NO_TIME
 from coordinator.transaction_commands import ExpireTransactionalIds
 from protocol.limits import TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX
 from protocol.types import Milliseconds
@@ -59,22 +60,24 @@ class TransactionalIdExpiry:
         if now_ms is None:
             return 0
         cutoff_ms = Milliseconds(now_ms - self._expiration_ms)
-        due_count = await self._count_due(cutoff_ms)
-        if not due_count:
-            return 0
-        for _ in range(0, due_count, TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX):
+        due_count, untimed_count = await self._count(cutoff_ms)
+        for _ in range(0, due_count or min(untimed_count, 1), TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX):
             command = ExpireTransactionalIds(cutoff_ms=cutoff_ms, ids_max=TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX)
             outcome = await self._writer.submit(command)
             if isinstance(outcome, Refused):
                 log.warning("transactional ids that are due stay until the next time: %s", outcome.reason)
                 return 0
-        log.info("forgot transactional ids that nobody used for long", extra={"transactional_ids": due_count})
+        if due_count:
+            log.info("forgot transactional ids that nobody used for long", extra={"transactional_ids": due_count})
         return due_count
 
-    async def _count_due(self, cutoff_ms: Milliseconds) -> int:
+    async def _count(self, cutoff_ms: Milliseconds) -> tuple[int, int]:
+        """How many ids are due, and how many were used while nobody told the time, who get the entry's (S2)."""
         turns = Turns(self._clock)
-        due_count = 0
+        due_count = untimed_count = 0
         for held in tuple(self._metadata.state.transactional_ids.values()):
-            due_count += held.updated_ms < cutoff_ms and not held.metadata.is_ongoing
+            if not held.metadata.is_ongoing:
+                due_count += NO_TIME < held.updated_ms < cutoff_ms
+                untimed_count += held.updated_ms == NO_TIME
             await turns.row()
-        return due_count
+        return due_count, untimed_count

@@ -74,6 +74,7 @@ class _Commit:
         self.state = state
         self.command = command
         self.object_id = state.object_id_next
+        self.now_ms = state.now_ms_told
         self.references = 0
         self.error_codes: list[int] = []
         self.base_offsets: list[int] = []
@@ -146,7 +147,7 @@ class _Commit:
             ):
                 self._commit_batches(key, partition, row, row + 1, byte_first, append_time_ms)
                 return
-            producer.record(base_sequence, record_count, base_offset, self.state.time_ms)
+            producer.record(base_sequence, record_count, base_offset, self.now_ms)
         self.error_codes.append(NO_ERROR)
         self.base_offsets.append(base_offset)
         offset_end = Offset(base_offset + record_count)
@@ -247,7 +248,7 @@ class _Commit:
                     base_sequence=base_sequence,
                     record_count=batches.record_count[row],
                     base_offset=NO_OFFSET if is_waiting else offset_next,
-                    time_ms=self.state.time_ms,
+                    time_ms=self.now_ms,
                 )
                 if is_waiting:
                     self._wait(partition, row, byte_at, append_time_ms)

@@ -146,19 +146,14 @@ def _written(state: ClusterState, group: GroupState, value: ClassicGroup | Consu
     if group.has_members:
         group.empty_since_ms = None
     elif had_members:
-        group.empty_since_ms = now_ms_told(state)
-
-
-def now_ms_told(state: ClusterState) -> Milliseconds:
-    """The state's time, unless this entry does not tell it: then it may be long past."""
-    return state.time_ms if state.is_time_told else NO_TIME
+        group.empty_since_ms = state.now_ms_told
 
 
 def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOffsets) -> Outcome:
     """Remember how far groups have come. A partition that is gone, or a claim that is over, is its row's error."""
     groups = [claimed(state, session_id, group_id, epoch) for group_id, epoch in command.groups]
     topics = [state.topics.get(topic_id) for topic_id in command.topic_ids]
-    now_ms = now_ms_told(state)
+    now_ms = state.now_ms_told
     error_codes: list[int] = []
     places = zip(command.group, command.topic, command.partition, strict=True)
     notes = command.metadata or ("",) * len(command.group)
@@ -200,7 +195,7 @@ def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOf
 def _stay(state: ClusterState, group: GroupState) -> None:
     """A group that lost its last offset is there until it expires: without members it is a classic one, as in Kafka."""
     if group.is_vacant:
-        group.value, group.empty_since_ms = NO_GROUP, now_ms_told(state)
+        group.value, group.empty_since_ms = NO_GROUP, state.now_ms_told
 
 
 def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGroup) -> Outcome:
@@ -270,7 +265,7 @@ def end_pending_offsets(state: ClusterState, group: GroupState, ending: Ending) 
             for partition, found in partitions.items():
                 before = committed.get(partition)
                 if before is None or before.number < found.number:
-                    committed[partition] = found._replace(commit_ms=now_ms_told(state))
+                    committed[partition] = found._replace(commit_ms=state.now_ms_told)
     _stay(state, group)
 
 

@@ -9,7 +9,7 @@ A request of V1 carries the stamp of its connection, which is compared with thos
 to the group's coordinator, by another connection than those to the transaction's (safety rule S7).
 """
 
-from coordinator.apply_groups import claimed, now_ms_told
+from coordinator.apply_groups import claimed
 from coordinator.apply_transactions import applied_stamp, join
 from coordinator.commands import Outcome, Refused
 from coordinator.groups import CommittedOffset, GroupState
@@ -46,7 +46,7 @@ def commit_transactional_offsets(
     )
     if error_code is not ErrorCode.none:
         return _all(command, error_code)
-    stamp = applied_stamp(session_id, command.stamp)
+    stamp = applied_stamp(state, session_id, command.stamp)
     if stamp is not None:
         held.offset_stamps[command.group_id] = stamp
     return TransactionalOffsetsPending(error_codes=_keep(state, group, command))
@@ -55,7 +55,7 @@ def commit_transactional_offsets(
 def _keep(state: ClusterState, group: GroupState, command: CommitTransactionalOffsets) -> list[int]:
     topics = [state.topics.get(topic_id) for topic_id in command.topic_ids]
     notes = command.metadata or ("",) * len(command.topic)
-    now_ms = now_ms_told(state)
+    now_ms = state.now_ms_told
     error_codes: list[int] = []
     rows = zip(command.topic, command.partition, command.offset, command.leader_epoch, notes, strict=True)
     for topic_row, index, offset, leader_epoch, note in rows:

@@ -4,9 +4,9 @@ Rule: `txn.transitions.decide` says what becomes of an event; this carries it ou
 however many partitions and groups it has: in each partition its marker takes the next offset, and what its group
 committed becomes true or is dropped. Neither is ever half done, so no other entry finds a transaction on its way.
 
-A request of a V1 client carries the stamp of the connection that it came on (safety rule S7): one that is older than
-the newest that acted decides nothing, for its client has given it up and may have gone on elsewhere. A refusal is an
-entry too, so the position has moved on when the client comes back by another connection.
+A request of a V1 client carries the stamp of the connection that it came on (safety rule S7): once another one has
+acted later than this one began, what comes on it decides nothing, for its client has left it. A refusal is an entry
+too, so the position has moved on when the client comes back by another connection.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from coordinator.apply_groups import end_pending_offsets
 from coordinator.apply_objects import release_references
 from coordinator.chunk_index import MarkerRow
 from coordinator.commands import Done, Outcome, Refused
-from coordinator.state import TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
+from coordinator.state import NO_TIME, TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
 from coordinator.transaction_commands import (
     AddToTransaction,
     EndTransaction,
@@ -114,7 +114,7 @@ def add_to_transaction(state: ClusterState, session_id: SessionId, command: AddT
     decided = _carry_out(state, command.transactional_id, held, decision)
     held.partitions.update(dict.fromkeys(partitions))
     held.groups.update(dict.fromkeys(command.groups))
-    _keep_stamp(held, session_id, command)
+    _keep_stamp(state, held, session_id, command)
     return decided
 
 
@@ -135,7 +135,7 @@ def join_partition(
         # What `decide` would say of almost every batch: to add to what is open changes nothing but who takes part.
         if not is_added and _is_full(held):
             return ErrorCode.policy_violation
-        held.updated_ms = state.time_ms
+        held.updated_ms = state.now_ms_told
         held.partitions[key] = None
         return ErrorCode.none
     return join(state, transactional_id, held, producer_id, epoch, version, partition=key, is_added=is_added)
@@ -199,7 +199,7 @@ def end_transaction(state: ClusterState, session_id: SessionId, command: EndTran
     how = Ended.COMMITTED if command.is_commit else Ended.ABORTED
     decided = _carry_out(state, command.transactional_id, held, decision, how)
     if held is not None and decision.error_code is ErrorCode.none:
-        _keep_stamp(held, session_id, command)
+        _keep_stamp(state, held, session_id, command)
     return decided
 
 
@@ -221,8 +221,14 @@ def terminate_transaction(state: ClusterState, command: TerminateTransaction) ->
 
 
 def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
-    """Forget who was not heard of for long; a cutoff ahead of the state's time counts as that time (S2)."""
+    """Forget who was not heard of for long; a cutoff ahead of the state's time counts as that time (S2).
+
+    Who was heard of while nobody told the time was heard of now.
+    """
     before_ms = min(command.cutoff_ms, state.time_ms)
+    for held in state.transactional_ids.values():
+        if held.updated_ms == NO_TIME:
+            held.updated_ms = state.time_ms
     due = (
         transactional_id
         for transactional_id, held in state.transactional_ids.items()
@@ -257,7 +263,7 @@ def forget_topic_in_transactions(state: ClusterState, topic_id: TopicId) -> None
 
 
 def _is_stale(held: TransactionalId | None, session_id: SessionId, command: AddToTransaction | EndTransaction) -> bool:
-    """Whether the request's connection is not the newest that acted in this epoch (safety rule S7).
+    """Whether another connection acted in this epoch since the request's one began (safety rule S7).
 
     One of another producer id or epoch is judged by these alone: it is fenced, and says so.
     """
@@ -267,13 +273,15 @@ def _is_stale(held: TransactionalId | None, session_id: SessionId, command: AddT
     return is_current and held.stamp.is_newer(session_id, command.stamp)
 
 
-def _keep_stamp(held: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction) -> None:
-    held.stamp = applied_stamp(session_id, command.stamp) or held.stamp
+def _keep_stamp(
+    state: ClusterState, held: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction
+) -> None:
+    held.stamp = applied_stamp(state, session_id, command.stamp) or held.stamp
 
 
-def applied_stamp(session_id: SessionId, stamp: Stamp | None) -> AppliedStamp | None:
-    """The stamp as the state keeps it."""
-    return None if stamp is None else AppliedStamp(stamp.position, session_id, stamp.serial)
+def applied_stamp(state: ClusterState, session_id: SessionId, stamp: Stamp | None) -> AppliedStamp | None:
+    """The stamp of a request that acts by the entry that is being applied, as the state keeps it."""
+    return None if stamp is None else AppliedStamp(state.position, session_id, stamp.serial)
 
 
 def _carry_out(
@@ -290,7 +298,7 @@ def _carry_out(
     if following is not None:
         if held is None:
             held = state.transactional_ids[transactional_id] = TransactionalId(
-                metadata=following, updated_ms=state.time_ms
+                metadata=following, updated_ms=state.now_ms_told
             )
         else:
             del state.producers_of_transactions[held.metadata.producer_id]
@@ -308,7 +316,7 @@ def _carry_out(
             state.transaction_counts.begun += 1
             state.open_transactions[transactional_id] = None
         held.metadata = following
-        held.updated_ms = state.time_ms
+        held.updated_ms = state.now_ms_told
     return TransactionDecided(
         error_code=decision.error_code,
         producer_id=decision.producer_id,
@@ -323,7 +331,7 @@ def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
     for topic_id, index in held.partitions:
         topic = state.topics[topic_id]
         partition = topic.partitions[index]
-        mark(partition.producers, producer_id=ending.producer_id, epoch=ending.epoch, time_ms=state.time_ms)
+        mark(partition.producers, producer_id=ending.producer_id, epoch=ending.epoch, time_ms=state.now_ms_told)
         if is_placed_at_commit(topic, partition, ending.producer_id):
             runs = partition.waiting.pop(ending.producer_id, [])
             if not ending.is_commit:

@@ -193,6 +193,12 @@ class ClusterState:
         """The state before the first entry."""
         return cls(cluster_id=cluster_id, incarnation=incarnation)
 
+    @property
+    def now_ms_told(self) -> Milliseconds:
+        """The state's time, unless the entry that is being applied tells none: then it may be long past, and what is
+        noted has `NO_TIME` until something that expires such notes puts its own (safety rule S2)."""
+        return self.time_ms if self.is_time_told else NO_TIME
+
     def uses_append_time(self, topic: TopicState) -> bool:
         """Whether the broker stamps the topic's records: as it says itself, else as all brokers say (S14)."""
         by_default = self.broker_configs.get(EVERY_BROKER, {}).get("log.message.timestamp.type")

@@ -16,15 +16,18 @@ NOT_STARTED = Milliseconds(-1)
 
 
 class AppliedStamp(NamedTuple):
-    """A stamp with the session whose agent set it."""
+    """The connection that acted last: when it did, through whose session, and which one of that agent's it was."""
 
     position: Position
+    """Of the entry by which it acted, not of the connection's beginning: a client that goes back to a connection that
+    it has had for long has left those that it opened since."""
     session: SessionId
     serial: int
 
     def is_newer(self, session: SessionId, stamp: Stamp) -> bool:
-        """Whether a request with `stamp` from that session came on a connection older than this one, or of an age that
-        cannot be told: at the same position through another agent. Serials order the connections of one agent."""
+        """Whether a request with `stamp` from that session came on a connection that the client had before this one
+        acted, or of an age that cannot be told: at the same position through another agent. The connections of one
+        agent are ordered by their serials."""
         if session == self.session:
             return stamp.serial < self.serial
         return stamp.position <= self.position
@@ -55,7 +58,7 @@ class TransactionCounts:
 class TransactionalId:
     metadata: TransactionMetadata
     updated_ms: Milliseconds
-    """When anything was last asked for under this id."""
+    """When anything was last asked for under this id; `NO_TIME` where nobody told the time then (safety rule S2)."""
     started_ms: Milliseconds = NOT_STARTED
     """When the open transaction began; -1 while none is open."""
     partitions: dict[TransactionPartition, None] = field(default_factory=dict[TransactionPartition, None])
@@ -66,6 +69,6 @@ class TransactionalId:
     """Of the open transaction, in all its partitions (`coordinator.waiting_runs`); so are `waiting_bytes`."""
     waiting_bytes: int = 0
     stamp: AppliedStamp | None = None
-    """Of the newest connection that acted on V1's behalf since the producer was initialised (S7)."""
+    """Of the connection that acted last on V1's behalf since the producer was initialised (S7)."""
     offset_stamps: dict[str, AppliedStamp] = field(default_factory=dict[str, AppliedStamp])
     """The same for V1's TxnOffsetCommit, by group."""

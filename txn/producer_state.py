@@ -24,6 +24,9 @@ new epoch and write its batches once more.
 Differs from Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN is 5, for one leader.
 """
 
+NOT_TOLD = Milliseconds(0)
+"""When a producer was active while nobody told the time (safety rule S2)."""
+
 
 class RememberedBatch(NamedTuple):
     """An accepted batch, as a repeat of it would look. `sequence_end` is the sequence that follows its last record."""
@@ -185,17 +188,24 @@ def mark(
 def any_idle(
     producers: Mapping[ProducerId, ProducerState], before_ms: Milliseconds, kept: Container[ProducerId] = ()
 ) -> bool:
-    """Whether `expire` would forget a producer."""
+    """Whether `expire` would forget a producer, or note when one was active."""
     return any(state.last_active_ms < before_ms and one not in kept for one, state in producers.items())
 
 
 def expire(
-    producers: dict[ProducerId, ProducerState], before_ms: Milliseconds, kept: Container[ProducerId] = ()
+    producers: dict[ProducerId, ProducerState],
+    before_ms: Milliseconds,
+    now_ms: Milliseconds,
+    kept: Container[ProducerId] = (),
 ) -> bool:
     """Forget every producer last active before `before_ms`; returns whether there was any.
 
+    now_ms: when those were last active that were so while nobody told the time (safety rule S2).
     kept: those with an open transaction in the partition; they are not forgotten (ProducerStateManager).
     """
+    for state in producers.values():
+        if state.last_active_ms == NOT_TOLD:
+            state.last_active_ms = now_ms
     expired = [one for one, state in producers.items() if state.last_active_ms < before_ms and one not in kept]
     for producer_id in expired:
         del producers[producer_id]

@@ -16,8 +16,9 @@ from agent.turns import Turns, rows_at_most, work
 from coordinator.state import PartitionState
 from protocol.control_records import COORDINATOR_EPOCH
 from protocol.errors import ErrorCode
-from protocol.types import SEQUENCE_END, PartitionIndex
+from protocol.types import NO_TIMESTAMP, SEQUENCE_END, PartitionIndex
 from storage.object_store import Buffer
+from txn.producer_state import NOT_TOLD
 
 API_KEY = 61
 NO_COORDINATOR_EPOCH = -1
@@ -63,7 +64,7 @@ async def _described(services: Services, index: int, partition: PartitionState, 
             "producer_id": producer_id,
             "producer_epoch": producer.epoch,
             "last_sequence": (producer.sequence_next - 1) % SEQUENCE_END if producer.recent else NO_SEQUENCE,
-            "last_timestamp": producer.last_active_ms,
+            "last_timestamp": NO_TIMESTAMP if producer.last_active_ms == NOT_TOLD else producer.last_active_ms,
             "coordinator_epoch": COORDINATOR_EPOCH if producer_id in transactional else NO_COORDINATOR_EPOCH,
             "current_txn_start_offset": open_here.get(producer_id, NO_TRANSACTION),
         }

@@ -20,7 +20,7 @@ from coordinator.commands import (
 )
 from protocol.errors import ErrorCode
 from protocol.limits import REPLICAS_ASSIGNED_MAX
-from protocol.types import Milliseconds, PartitionIndex, TopicId
+from protocol.types import Milliseconds, PartitionIndex, ProducerId, TopicId
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, idempotent, start
 
 OTHER = TopicId(bytes([1] * 16))
@@ -212,21 +212,30 @@ class TestExpiry:
     def expire(self, *, cutoff_ms: int, now_ms: int) -> Cluster:
         cluster = Cluster.started()
         cluster.do(AllocateProducerIds(count=10))
-        cluster.produce(0, idempotent(0))
+        cluster.do(commit(0, Chunk(batches=[idempotent(0)])), time_ms=1 if now_ms else None)
         cluster.do(ReportTime(), time_ms=now_ms)
         assert cluster.do(ExpireProducers(cutoff_ms=Milliseconds(cutoff_ms))) == Done()
         return cluster
 
     def test_s8_a_producer_whose_state_was_dropped_goes_on(self) -> None:
-        cluster = self.expire(cutoff_ms=1, now_ms=100)
+        cluster = self.expire(cutoff_ms=2, now_ms=100)
         assert cluster.partition.producers == {}
         assert cluster.produce(1, idempotent(1)).error_codes == [0]
 
     def test_an_active_producer_stays(self) -> None:
-        cluster = self.expire(cutoff_ms=0, now_ms=100)
+        cluster = self.expire(cutoff_ms=1, now_ms=100)
         assert list(cluster.partition.producers) == [7]
         assert cluster.partition.unknown_producers_below == 0
 
     def test_s2_a_cutoff_ahead_of_the_state_counts_as_the_states_time(self) -> None:
         cluster = self.expire(cutoff_ms=1 << 60, now_ms=0)
         assert list(cluster.partition.producers) == [7]
+
+    def test_s2_one_that_was_active_while_nobody_told_the_time_is_as_old_as_the_expiry(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(ReportTime(), time_ms=10)
+        cluster.produce(0, idempotent(0))
+        cluster.do(ExpireProducers(cutoff_ms=Milliseconds(50)), time_ms=60)
+        assert cluster.partition.producers[ProducerId(7)].last_active_ms == 60
+        cluster.do(ExpireProducers(cutoff_ms=Milliseconds(61)), time_ms=61)
+        assert cluster.partition.producers == {}

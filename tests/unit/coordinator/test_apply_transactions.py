@@ -6,7 +6,16 @@ from coordinator import apply_transactions
 from coordinator.admin_commands import CreatePartitions
 from coordinator.apply import apply
 from coordinator.chunk_index import NO_OBJECT, MarkerRow
-from coordinator.commands import AdvanceLogStart, ChunksCommitted, Command, DeleteTopic, Done, ExpireProducers, Refused
+from coordinator.commands import (
+    AdvanceLogStart,
+    ChunksCommitted,
+    Command,
+    DeleteTopic,
+    Done,
+    ExpireProducers,
+    Refused,
+    ReportTime,
+)
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.transaction_commands import (
     ExpireTransaction,
@@ -179,13 +188,25 @@ class TestStamps:
         told = decided(cluster, end(version=V1, stamp=(5, 7)))
         assert (told.is_stale, told.error_code) == (False, FENCED)
 
-    def test_s7_one_of_another_agent_has_to_have_a_later_position(self) -> None:
+    def test_s7_one_of_another_agent_has_to_be_later_than_what_was_done_last(self) -> None:
         cluster = started()
         cluster.do(start("b", node=2), session=2)
-        decided(cluster, add(0, stamp=(5, 8)))
-        assert decided(cluster, end(version=V1, stamp=(5, 99)), session=2).is_stale
-        assert decided(cluster, end(version=V1, stamp=(4, 99)), session=2).is_stale
-        assert not decided(cluster, end(version=V1, stamp=(6, 1)), session=2).is_stale
+        decided(cluster, add(0, stamp=(2, 8)))
+        acted_at = cluster.state.position
+        assert decided(cluster, end(version=V1, stamp=(acted_at, 99)), session=2).is_stale
+        assert decided(cluster, end(version=V1, stamp=(acted_at - 1, 99)), session=2).is_stale
+        assert not decided(cluster, end(version=V1, stamp=(acted_at + 1, 1)), session=2).is_stale
+
+    def test_s7_who_goes_back_to_a_connection_that_it_has_had_for_long_has_left_those_since(self) -> None:
+        cluster = started()
+        cluster.do(start("b", node=2), session=2)
+        decided(cluster, add(0, stamp=(2, 0)), session=2)
+        opened_at = cluster.state.position  # a connection to the other agent; what is asked there comes late
+        cluster.do(ReportTime(), time_ms=1)
+        assert not decided(cluster, end(version=V1, stamp=(2, 0)), session=2).is_stale
+        decided(cluster, add(0, stamp=(2, 0)), session=2)
+        assert decided(cluster, end(version=V1, stamp=(opened_at, 0))).is_stale
+        assert cluster.state.transactional_ids[ID].metadata.is_ongoing
 
 
 def test_a_producer_that_writes_outside_its_open_transaction_is_refused() -> None:
@@ -294,6 +315,15 @@ class TestTransactionalIds:
         cluster.do(expired)
         assert cluster.state.transactional_ids == {}
 
+    def test_s2_one_that_was_used_while_nobody_told_the_time_is_as_old_as_the_expiry(self) -> None:
+        cluster = Cluster.started()
+        decided(cluster, begin(), time_ms=10)
+        decided(cluster, begin())
+        cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(50)), time_ms=60)
+        assert cluster.state.transactional_ids[ID].updated_ms == 60
+        cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(61)), time_ms=61)
+        assert cluster.state.transactional_ids == {}
+
     def test_an_agent_that_loaded_a_snapshot_forgets_the_same(self) -> None:
         cluster = Cluster.started()
         for transactional_id in ("b", "a"):
@@ -374,7 +404,7 @@ class TestWhatIsNoLongerServed:
         cluster.do(commit(0, Chunk(batches=[transactional(0)])), time_ms=5)
         cluster.do(ExpireProducers(cutoff_ms=Milliseconds(9)), time_ms=9)
         assert list(cluster.partition.producers) == [0]
-        decided(cluster, end())
+        decided(cluster, end(), time_ms=9)
         cluster.do(ExpireProducers(cutoff_ms=Milliseconds(19)), time_ms=19)
         assert list(cluster.partition.producers) == []
 

@@ -35,7 +35,7 @@ def lived_in() -> Cluster:
     cluster.do(create("u", topic_id=OTHER, partitions=2))
     cluster.do(create("gone", topic_id=TopicId(bytes([2] * 16))))
     cluster.do(DeleteTopic(topic_id=TopicId(bytes([2] * 16))))
-    cluster.produce(0, idempotent(0, records=3), idempotent(3), Batch())
+    cluster.do(commit(0, Chunk(batches=[idempotent(0, records=3), idempotent(3), Batch()])), time_ms=1_000)
     cluster.do(commit(1, Chunk(topic_id=OTHER, partition=1, batches=[Batch(timestamp=5)])))
     cluster.do(commit(2, Chunk(batches=[idempotent(9)])), time_ms=1_000)
     return cluster

@@ -6,6 +6,7 @@ from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
 from txn.producer_state import (
     ACCEPT,
+    NOT_TOLD,
     Decision,
     Duplicate,
     ProducerState,
@@ -205,17 +206,25 @@ class TestOutsideATransaction:
 
 
 def test_producers_with_an_open_transaction_are_not_forgotten() -> None:
-    producers = {ProducerId(n): producer((0, 1, 0)) for n in range(2)}
-    assert expire(producers, Milliseconds(10), kept={ProducerId(1): Offset(0)})
+    producers = {ProducerId(n): producer((0, 1, 1)) for n in range(2)}
+    assert expire(producers, Milliseconds(10), Milliseconds(20), kept={ProducerId(1): Offset(0)})
     assert list(producers) == [1]
     assert not any_idle(producers, Milliseconds(10), kept={ProducerId(1): Offset(0)})
     assert any_idle(producers, Milliseconds(10))
 
 
 def test_producers_idle_since_before_the_cutoff_are_forgotten() -> None:
-    producers = {ProducerId(n): producer((0, 1, 10 * n)) for n in range(3)}
+    producers = {ProducerId(n): producer((0, 1, 5 + 5 * n)) for n in range(3)}
     assert any_idle(producers, Milliseconds(10))
-    assert expire(producers, Milliseconds(10))
+    assert expire(producers, Milliseconds(10), Milliseconds(20))
     assert sorted(producers) == [1, 2]
     assert not any_idle(producers, Milliseconds(10))
-    assert not expire(producers, Milliseconds(10))
+    assert not expire(producers, Milliseconds(10), Milliseconds(20))
+
+
+def test_s2_a_producer_that_was_active_while_nobody_told_the_time_is_as_old_as_the_expiry() -> None:
+    producers = {ProducerId(0): producer((0, 1, NOT_TOLD))}
+    assert any_idle(producers, Milliseconds(10))
+    assert not expire(producers, Milliseconds(10), Milliseconds(20))
+    assert producers[ProducerId(0)].last_active_ms == 20
+    assert not any_idle(producers, Milliseconds(10))
