@@ -1,7 +1,7 @@
 """Clients of four kinds write and read in transactions while things break, and a checker judges what they saw.
 
     python -m tests.jepsen [--seed 1] [--minutes 5] [--clients librdkafka,java-v1,java-v2,franz-go]
-        [--target penstock|kafka|mock] [--only txn] [--via assign] [--no-faults] [--report PATH]
+        [--target penstock|kafka|mock] [--only txn] [--via assign] [--placement commit] [--no-faults] [--report PATH]
 
 Exit status 1 on any anomaly. The history, the report and all logs are in the report's folder, a temporary one by
 default. The positive control is `kafka`, the negative one `mock` (with librdkafka alone): it must be found at fault.
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
+from coordinator.waiting_runs import AT_COMMIT, AT_PRODUCE, PLACEMENT
 from tests.jepsen.checker import Options, Verdict, check
 from tests.jepsen.clients import CLIENTS
 from tests.jepsen.history import Function, History
@@ -31,6 +32,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
     folder: Path = arguments.report or Path(tempfile.mkdtemp(prefix="penstock-jepsen-"))
     placings = _functions(arguments.via, PLACINGS)
+    # Nobody but Penstock knows the config.
+    topic_configs = {PLACEMENT: AT_COMMIT} if arguments.placement == AT_COMMIT else {}
     settings = Settings(
         seed=arguments.seed,
         seconds=arguments.minutes * 60,
@@ -40,6 +43,7 @@ def main() -> int:
         placings=placings,
         has_faults=not arguments.no_faults,
         rate=arguments.rate,
+        topic_configs=topic_configs,
     )
     print(f"history, report and logs: {folder}", flush=True)
     run = Run(settings, TARGETS[arguments.target](folder / arguments.target, arguments.seed))
@@ -49,13 +53,17 @@ def main() -> int:
         print("interrupted: everything is ended", file=sys.stderr)
         return 130
     title = f"{arguments.target}: seed {arguments.seed}, {arguments.minutes:g} minutes, {arguments.clients}"
-    return _judge(path, title, placings, run.problems)
+    options = Options(
+        sub_via=frozenset(f for f in ("assign", "subscribe") if f in placings),
+        commit_placement=arguments.placement == AT_COMMIT,
+    )
+    return _judge(path, title, options, run.problems)
 
 
-def _judge(path: Path, title: str, placings: Sequence[Function], problems: Sequence[str]) -> int:
+def _judge(path: Path, title: str, options: Options, problems: Sequence[str]) -> int:
     """Check the history, write the page and print the verdict; returns the exit status."""
     history = History.read(path)
-    verdict: Verdict = check(history, Options(sub_via=frozenset(f for f in ("assign", "subscribe") if f in placings)))
+    verdict: Verdict = check(history, options)
     counts = verdict.call_counts.items()
     lines = [f"{client or '-':<12} {f:<10} {kind:<5} {count:6}" for (f, kind, client), count in sorted(counts)]
     lines += [f"PROBLEM {problem}" for problem in problems]
@@ -76,6 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", choices=list(TARGETS), default="penstock")
     parser.add_argument("--only", help="txn, send or poll, with commas; all by default")
     parser.add_argument("--via", help="assign or subscribe; both by default")
+    parser.add_argument(
+        "--placement",
+        choices=[AT_PRODUCE, AT_COMMIT],
+        default=AT_PRODUCE,
+        help=f"{PLACEMENT} of all topics; at commit no write cycle (G0) is let pass",
+    )
     parser.add_argument("--rate", type=float, default=20, help="calls a second of each client, at most")
     parser.add_argument("--no-faults", action="store_true")
     parser.add_argument("--report", type=Path, help="folder of history, report and logs")

@@ -7,7 +7,7 @@ is judged here: what happened stands in `history.jsonl`, and `tests.jepsen.check
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ SLOT_SECONDS = 10.0
 class Settings:
     """`clients`: names of libraries, one process each. `rate`: calls a second of each client, at most.
 
-    A run goes on after its `seconds` until `commits_min` transactions have committed.
+    A run goes on after its `seconds` until `commits_min` transactions have committed. All topics have `topic_configs`.
     """
 
     seed: int
@@ -52,6 +52,7 @@ class Settings:
     has_faults: bool = True
     rate: float = 20.0
     commits_min: int = 0
+    topic_configs: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(slots=True)
@@ -183,7 +184,7 @@ class Run:
 
     def _create_topics(self) -> None:
         while self._topics_count < self._generator.topics_count + TOPICS_AHEAD:
-            self.target.create_topic(topic_of(self._topics_count))
+            self.target.create_topic(topic_of(self._topics_count), self.settings.topic_configs)
             self._topics_count += 1
 
     def _print(self, text: str) -> None:

@@ -94,9 +94,11 @@ class Target(ABC):
         self.proxies.append(self._stack.enter_context(KafkaProxy(port)))
         return self.proxies[-1].port
 
-    def create_topic(self, name: str) -> None:
+    def create_topic(self, name: str, configs: Mapping[str, str]) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        for future in admin.create_topics([NewTopic(name, PARTITIONS)], operation_timeout=ADMIN_SECONDS_MAX).values():
+        for future in admin.create_topics(
+            [NewTopic(name, PARTITIONS, config=dict(configs))], operation_timeout=ADMIN_SECONDS_MAX
+        ).values():
             future.result(ADMIN_SECONDS_MAX)
 
 
@@ -168,8 +170,9 @@ class MockTarget(Target):
         (broker,) = self._keeper.list_topics(timeout=ADMIN_SECONDS_MAX).brokers.values()
         return f"{broker.host}:{broker.port}"
 
-    def create_topic(self, name: str) -> None:
-        """It has no CreateTopics; it makes a topic when it is asked about one."""
+    def create_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        """It has no CreateTopics and no configs; it makes a topic when it is asked about one."""
+        del configs
         self._keeper.list_topics(name, timeout=ADMIN_SECONDS_MAX)
 
 
