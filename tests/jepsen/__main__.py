@@ -31,6 +31,9 @@ def main() -> int:
     arguments = _parser().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
     folder: Path = arguments.report or Path(tempfile.mkdtemp(prefix="penstock-jepsen-"))
+    if folder.exists() and any(folder.iterdir()):
+        print(f"{folder} has something in it: name a folder that is new or empty by --report", file=sys.stderr)
+        return 2
     placings = _functions(arguments.via, PLACINGS)
     # Nobody but Penstock knows the config.
     topic_configs = {PLACEMENT: AT_COMMIT} if arguments.placement == AT_COMMIT else {}
@@ -44,6 +47,7 @@ def main() -> int:
         has_faults=not arguments.no_faults,
         rate=arguments.rate,
         topic_configs=topic_configs,
+        tells_offsets=arguments.placement != AT_COMMIT,
     )
     print(f"history, report and logs: {folder}", flush=True)
     run = Run(settings, TARGETS[arguments.target](folder / arguments.target, arguments.seed))

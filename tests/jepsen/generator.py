@@ -61,6 +61,8 @@ class Generator:
     """Keys that are written now; the first is the most likely."""
     ends: dict[str, int] = field(default_factory=dict[str, int])
     """The highest offset of each key that an ok call told of: what the final reads must reach."""
+    unplaced: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    """Values of each key that an ok call wrote without being told where: the final reads must find them."""
     _numbers: int = 0
     _writes: dict[str, int] = field(default_factory=dict[str, int])
     _polled: dict[str, int] = field(default_factory=dict[str, int])
@@ -107,6 +109,8 @@ class Generator:
             match micro:
                 case MicroSend(key, _, int(offset)):
                     self.ends[key] = max(self.ends.get(key, -1), offset)
+                case MicroSend(key, value, None):
+                    self.unplaced.setdefault(key, set()).add(value)
                 case MicroPoll(records):
                     for key, pairs in records.items():
                         last = max(offset for offset, _ in pairs)

@@ -41,6 +41,7 @@ class Settings:
     """`clients`: names of libraries, one process each. `rate`: calls a second of each client, at most.
 
     A run goes on after its `seconds` until `commits_min` transactions have committed. All topics have `topic_configs`.
+    `tells_offsets`: as `tests.jepsen.recorder.Recorder` says.
     """
 
     seed: int
@@ -53,6 +54,7 @@ class Settings:
     rate: float = 20.0
     commits_min: int = 0
     topic_configs: Mapping[str, str] = field(default_factory=dict[str, str])
+    tells_offsets: bool = True
 
 
 @dataclass(slots=True)
@@ -87,7 +89,7 @@ class Run:
             placings=settings.placings,
         )
         with ExitStack() as stack:
-            self._recorder = stack.enter_context(Recorder(path))
+            self._recorder = stack.enter_context(Recorder(path, tells_offsets=settings.tells_offsets))
             seats = self._seats(stack)
             stack.enter_context(self.target)
             threads = stack.enter_context(ThreadPoolExecutor(len(seats)))

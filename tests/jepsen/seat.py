@@ -59,8 +59,13 @@ class Seat:
         """The final read: as a new process, everything from the beginning, up to what is known to be there."""
         self.kill()
         waiting = dict(self._generator.ends)
+        unseen = {key: set(values) for key, values in self._generator.unplaced.items()}
         deadline_s = time.monotonic() + FINAL_SECONDS_MAX
-        while (waiting or self._worker is None) and time.monotonic() < deadline_s and not is_given_up.is_set():
+        while (
+            (waiting or any(unseen.values()) or self._worker is None)
+            and time.monotonic() < deadline_s
+            and not is_given_up.is_set()
+        ):
             if self._worker is None:
                 self._start()
                 self._call(Call(f="assign", keys=tuple(self._generator.keys)), is_final=True)
@@ -70,6 +75,7 @@ class Seat:
                 for key, pairs in micro.records.items() if isinstance(micro, MicroPoll) else ():
                     if max(offset for offset, _ in pairs) >= waiting.get(key, -1):
                         waiting.pop(key, None)
+                    unseen.get(key, set[int]()).difference_update(value for _, value in pairs)
         self.kill()
 
     def kill(self) -> None:
