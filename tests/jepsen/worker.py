@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ Fields = dict[str, Any]
 """As JSON has them."""
 
 READ_BYTES = 1 << 16
+END_SECONDS_MAX = 10.0
 
 
 class WorkerProcess:
@@ -67,7 +69,12 @@ class WorkerProcess:
         assert pipe is not None
         while b"\n" not in self._left:
             ready, _, _ = select.select([pipe], [], [], max(0.0, deadline_s - time.monotonic()))
-            if not ready or not (data := os.read(pipe.fileno(), READ_BYTES)):
+            if not ready:
+                return None
+            data = os.read(pipe.fileno(), READ_BYTES)
+            if not data:
+                with suppress(subprocess.TimeoutExpired):
+                    self._popen.wait(END_SECONDS_MAX)  # so that it is told apart from one that does not answer
                 return None
             self._left += data
         line, _, self._left = self._left.partition(b"\n")
