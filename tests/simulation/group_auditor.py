@@ -163,8 +163,47 @@ class GroupAuditor:
 
     def sends_commit_of_epoch(self, group_id: str, who: str, epoch: int, offsets: Mapping[Place, int]) -> Commit:
         """An OffsetCommit of a member of a consumer group is about to be sent."""
-        moved = frozenset(place for place in offsets if self._holders.get((group_id, place), who) != who)
+        moved = self._moved(group_id, who, offsets)
         return self._sends(group_id, who, epoch, offsets, newest=epoch, moved=moved)
+
+    def offers(self, group_id: str, who: str, generation: int, offsets: Mapping[Place, int]) -> Commit:
+        """A TxnOffsetCommit of a member of a classic group is about to be sent; what becomes of its transaction is
+        judged elsewhere."""
+        return self._made(group_id, who, generation, offsets, newest=self.newest(group_id), moved=frozenset())
+
+    def offers_of_epoch(self, group_id: str, who: str, epoch: int, offsets: Mapping[Place, int]) -> Commit:
+        """The same of a member of a consumer group."""
+        return self._made(group_id, who, epoch, offsets, newest=epoch, moved=self._moved(group_id, who, offsets))
+
+    def taken(self, commit: Commit) -> None:
+        """A TxnOffsetCommit was acknowledged."""
+        for place, offset in commit.offsets.items():
+            what = f"{offset} of {place}"
+            self._history.note(commit.who, "offers", f"{commit.group_id}/{commit.generation} {what}")
+            self._judge_standing(commit, place, what)
+
+    def _moved(self, group_id: str, who: str, offsets: Mapping[Place, int]) -> frozenset[Place]:
+        return frozenset(place for place in offsets if self._holders.get((group_id, place), who) != who)
+
+    def _made(
+        self,
+        group_id: str,
+        who: str,
+        generation: int,
+        offsets: Mapping[Place, int],
+        *,
+        newest: int,
+        moved: frozenset[Place],
+    ) -> Commit:
+        return Commit(
+            group_id=group_id,
+            who=who,
+            generation=generation,
+            offsets=offsets,
+            newest=newest,
+            asked_s=self._now_s(),
+            moved=moved,
+        )
 
     def _sends(
         self,
@@ -176,15 +215,7 @@ class GroupAuditor:
         newest: int,
         moved: frozenset[Place],
     ) -> Commit:
-        commit = Commit(
-            group_id=group_id,
-            who=who,
-            generation=generation,
-            offsets=offsets,
-            newest=newest,
-            asked_s=self._now_s(),
-            moved=moved,
-        )
+        commit = self._made(group_id, who, generation, offsets, newest=newest, moved=moved)
         for place, offset in offsets.items():
             if offset > max(self._processed[group_id, place], self._truth.start_of(place)):
                 self._history.violation(f"{who} commits {offset} of {place}, which {group_id} has not processed")
@@ -211,6 +242,10 @@ class GroupAuditor:
             self._history.violation(f"{commit.who} is told that {what} is committed, and it is not")
         else:
             unclaimed.remove(applied_s)
+        self._judge_standing(commit, place, what)
+
+    def _judge_standing(self, commit: Commit, place: Place, what: str) -> None:
+        """Whoever may commit is a member as the group is now."""
         if place in commit.moved:
             self._history.violation(f"{commit.who} commits {what}, which was given to another one before (S13)")
         if commit.newest > commit.generation:

@@ -3,7 +3,8 @@
 Rule: judged apart from `coordinator.apply_groups`, by entries and what they changed. A group has the coordinator whom
 rendezvous hashing named when it claimed the group last, and nothing else changes the group than that session's entries
 under that claim, made of the newest version (safety rule S13); generations only grow. Offsets change by commits that a
-member has asked for and that are not decided yet; nothing is ever old enough here to be dropped.
+member has asked for and that are not decided yet, or by the end of a transaction, which
+`tests.simulation.transaction_entries` judges; nothing is ever old enough here to be dropped.
 """
 
 from collections import defaultdict
@@ -26,6 +27,7 @@ from coordinator.groups import ClassicGroup, GroupState, group_key
 from coordinator.log import LedgerRecord
 from coordinator.rendezvous import owner_of
 from coordinator.state import ClusterState
+from coordinator.transaction_commands import CommitTransactionalOffsets, EndTransaction, TransactionalOffsetsPending
 from protocol.types import SessionId
 from tests.simulation.history import History
 from tests.simulation.wire import Place
@@ -84,6 +86,8 @@ class GroupEntries:
             self._claimed(state, record.session, command, outcome)
         elif isinstance(command, CommitOffsets) and isinstance(outcome, OffsetsCommitted):
             self._look_at_commits(state, record.session, command, outcome)
+        elif isinstance(command, CommitTransactionalOffsets) and isinstance(outcome, TransactionalOffsetsPending):
+            self._check_claim(command.group_id, record.session, command.claim_epoch, "committed to in a transaction")
         elif isinstance(command, Write) and isinstance(outcome, Done):
             self._check_claim(command.group_id, record.session, command.claim_epoch, "written")
             before = self._before.get(command.group_id)
@@ -155,7 +159,7 @@ class GroupEntries:
         if after.generation != before.generation:
             self.generations[group_id].append((self._now_s(), after.generation))
             self._history.note(group_id, "generation", f"{after.generation}: {len(after.members)} members")
-        if before.offsets != after.offsets and not isinstance(command, CommitOffsets):
+        if before.offsets != after.offsets and not isinstance(command, CommitOffsets | EndTransaction):
             self._fault(group_id, f"forgets, or commits, offsets by {type(command).__name__}")
         self._move(group_id, before.offsets, after.offsets)
 

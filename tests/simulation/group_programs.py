@@ -6,12 +6,18 @@ nothing more happens to it.
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 
 from tests.simulation.clients import RETRY_SECONDS, ClientWorld
 from tests.simulation.consumer_members import ConsumerMember
 from tests.simulation.group_members import ClassicMember, GroupReader
 from tests.simulation.group_monitors import LagMonitor
 from tests.simulation.plan import Fate, GroupKind, GroupPlan, group_ids
+from tests.simulation.transacting_members import (
+    MemberProducer,
+    TransactingClassicMember,
+    TransactingConsumerMember,
+)
 from tests.simulation.wire import Place
 
 DOWN_SECONDS_MAX = 6.0
@@ -29,34 +35,38 @@ class Program:
         number: int,
         plan: GroupPlan,
         places: Collection[Place],
+        outputs: Collection[Place],
     ) -> None:
-        """`number`: among the group's programs; the first of them are static members."""
+        """`number`: among the group's programs; the first of them are static members. `outputs`: where members write
+        that commit in transactions.
+        """
         self._world = world
         self._number = number
         self._name = f"{group_id}-{number}"
         self._group_id = group_id
         self._plan = plan
         self._places = places
+        self._outputs = outputs
         self._instance_id = self._name if number < plan.static_members else None
         self._chance = world.chance
         self._lives_count = 0
+        self._producer: MemberProducer | None = None
+        """Of the present life, where its members commit in transactions."""
         self._calm = asyncio.Event()
 
     def calm(self) -> None:
-        """From now on nothing happens to it."""
+        """From now on nothing happens to it, and it aborts nothing without a reason."""
         self._calm.set()
+        if self._plan.producer is not None:
+            calm = replace(self._plan.producer, abort_chance=0.0, rests_chance=0.0, late_chance=0.0)
+            self._plan = replace(self._plan, producer=calm)
+            if self._producer is not None:
+                self._producer.producer_plan = calm
 
     async def run(self) -> None:
         while True:
             self._lives_count += 1
-            member = self._kind(
-                self._world,
-                f"{self._name}.{self._lives_count}",
-                self._group_id,
-                self._plan,
-                self._instance_id,
-                self._places,
-            )
+            member = self._member()
             life = asyncio.create_task(member.run())
             try:
                 await self._until_its_end(member, life)
@@ -68,12 +78,25 @@ class Program:
             down_s = RETRY_SECONDS if self._calm.is_set() else self._chance.random() ** 2 * DOWN_SECONDS_MAX
             await self._world.clock.sleep(down_s)
 
+    def _member(self) -> GroupReader:
+        """A life of it."""
+        name, plan = f"{self._name}.{self._lives_count}", self._plan
+        if plan.producer is None:
+            kind = ConsumerMember if self._is_of_consumer_protocol else ClassicMember
+            return kind(self._world, name, self._group_id, plan, self._instance_id, self._places)
+        transacting = TransactingConsumerMember if self._is_of_consumer_protocol else TransactingClassicMember
+        member = transacting(self._world, name, self._group_id, plan, self._instance_id, self._places)
+        auditor = self._world.transactions
+        assert auditor is not None
+        member.producer = self._producer = MemberProducer(member, self._name, plan.producer, self._outputs, auditor)
+        return member
+
     @property
-    def _kind(self) -> type[ConsumerMember] | type[ClassicMember]:
+    def _is_of_consumer_protocol(self) -> bool:
         """What this life of it speaks; in groups of both protocols not what its neighbours do, nor its next life."""
         if self._plan.kind is GroupKind.MIXED:
-            return ConsumerMember if (self._number + self._lives_count) % 2 else ClassicMember
-        return ConsumerMember if self._plan.kind is GroupKind.CONSUMER else ClassicMember
+            return bool((self._number + self._lives_count) % 2)
+        return self._plan.kind is GroupKind.CONSUMER
 
     async def _until_its_end(self, member: GroupReader, life: "asyncio.Task[None]") -> None:
         calm = asyncio.create_task(self._calm.wait())
@@ -108,12 +131,12 @@ class Program:
 class GroupWorld:
     """All groups of a world."""
 
-    def __init__(self, world: ClientWorld, places: Collection[Place]) -> None:
+    def __init__(self, world: ClientWorld, places: Collection[Place], outputs: Collection[Place] = ()) -> None:
         self._world = world
         self._places = places
         self._group_ids = group_ids(world.around.plan)
         self.programs = [
-            Program(world, group_id, number, plan, places)
+            Program(world, group_id, number, plan, places, outputs)
             for group_id, plan in zip(self._group_ids, world.around.plan.groups, strict=True)
             for number in range(plan.members)
         ]

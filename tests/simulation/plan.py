@@ -21,6 +21,8 @@ GROUPS_SHARE: Final = 0.3
 """Of the worlds whose ledger is not lost."""
 TRANSACTIONS_SHARE: Final = 0.3
 """Of the worlds without groups whose ledger is not lost."""
+MEMBERS_SHARE: Final = 0.25
+"""Of the worlds with neither groups, transactions nor probers whose ledger is not lost."""
 MONITORED_SHARE: Final = 0.5
 """Of the worlds with groups in which an agent may read the ledger late."""
 
@@ -101,25 +103,6 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
-    """One group, and how restless its members are."""
-
-    kind: GroupKind
-    members: int
-    static_members: int
-    """Of them (KIP-345)."""
-    session_ms: int
-    """The same for all groups of the consumer protocol: the agents say so."""
-    rebalance_ms: int
-    heartbeat_s: float
-    commit_chance: float
-    """After each fetch."""
-    fates: tuple[Fate, ...]
-    fate_s: float
-    """Between two of them of a member, on average."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerPlan:
     """One transactional id, and how restless its producers are."""
 
@@ -137,6 +120,28 @@ class ProducerPlan:
     fates: tuple[ProducerFate, ...]
     fate_s: float
     """Between two of them, on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """One group, and how restless its members are."""
+
+    kind: GroupKind
+    members: int
+    static_members: int
+    """Of them (KIP-345)."""
+    session_ms: int
+    """The same for all groups of the consumer protocol: the agents say so."""
+    rebalance_ms: int
+    heartbeat_s: float
+    commit_chance: float
+    """After each fetch."""
+    fates: tuple[Fate, ...]
+    fate_s: float
+    """Between two of them of a member, on average."""
+    producer: ProducerPlan | None = None
+    """With what each member produces what it makes of its input, and commits its offsets; None where it commits them by
+    itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +248,44 @@ def draw(chance: random.Random) -> Plan:
         probers=chance.choice((0, 0, 0, 0, 5)),
         has_operator=chance.random() < 0.3,
     )
-    return _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
+    plan = _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
+    return _with_transacting_members(plan, chance)
+
+
+def _with_transacting_members(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds have groups whose members commit in transactions, drawn as what is special is: from a copy of
+    `chance`."""
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    share = [copied.random() for _ in range(6)][-1]
+    is_special = plan.ledger_loss is not None or plan.groups or plan.transactions is not None or plan.probers
+    if is_special or share >= MEMBERS_SHARE:
+        return plan
+    group = _draw_group(copied)
+    if group.kind is GroupKind.CONSUMER and group.members > 1 and copied.random() < MIXED_SHARE:
+        group = replace(group, kind=GroupKind.MIXED)
+    producer = replace(
+        _draw_producer(copied),
+        is_flow=True,
+        late_chance=copied.choice((0.0, 0.03, 0.1)),
+        rests_chance=copied.choice((0.0, 0.3)),
+        fates=(),
+    )
+    transactions = TransactionPlan(
+        producers=(), placements=copied.choice(((False,), (True,), (False, True))), readers=1, is_shared=False
+    )
+    return replace(
+        plan,
+        groups=(replace(group, producer=producer),),
+        first_rebalance_delay_ms=copied.choice((0, 500)),
+        has_lag_monitors=copied.random() < MONITORED_SHARE,
+        transactions=transactions,
+        producers=1,
+        consumers=1,
+        has_topic_churn=False,
+        has_growth=False,
+        move_chance=min(plan.move_chance, 0.05),
+    )
 
 
 def _with_transactions(plan: Plan, chance: random.Random) -> Plan:

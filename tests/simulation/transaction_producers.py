@@ -15,6 +15,7 @@ from protocol.errors import ErrorCode
 from tests.simulation import transaction_wire as wire
 from tests.simulation.clients import NONE, PRODUCE_TIMEOUT_MS, RETRY_SECONDS, Client, ClientWorld
 from tests.simulation.connections import ClientConnection, ConnectionLost
+from tests.simulation.group_auditor import Commit
 from tests.simulation.group_members import CoordinatorLink
 from tests.simulation.plan import ProducerPlan
 from tests.simulation.transaction_auditor import Transaction, TransactionAuditor, Value
@@ -248,22 +249,36 @@ class TransactionalProducer(Client):
                     if error == NONE:
                         break
                     await self.look_at(error, "a group of a transaction")
-        body = wire.commit_offsets(self._who, self._version, group_id, offsets)
-        version = wire.TXN_OFFSET_COMMIT_VERSIONS[self._version]
+        body, version = self.offsets_body(group_id, offsets), self.offsets_version
+        is_compact = version >= wire.TXN_OFFSET_COMMIT_COMPACT
         while True:
             was_fenced = self.auditor.is_fenced(self.transactional_id, self._key)
-            told = await self._ask_coordinator(
-                wire.TXN_OFFSET_COMMIT, version, body, is_compact=self._version > 1, link=group
-            )
+            commit = self.begins_commit(offsets)
+            told = await self._ask_coordinator(wire.TXN_OFFSET_COMMIT, version, body, is_compact=is_compact, link=group)
             if told is None:
                 continue
-            error = next((one for one in wire.read_offsets_committed(told, self._version).values() if one), NONE)
+            error = next((one for one in wire.read_offsets_committed(told, version).values() if one), NONE)
             if error == NONE:
+                if commit is not None:
+                    self.world.groups.taken(commit)
                 if was_fenced:
                     what = f"{self.name} commits offsets in a transaction, and was fenced before it asked"
                     self.world.around.history.violation(what)
                 return
             await self.look_at(error, "offsets of a transaction", group)
+
+    @property
+    def offsets_version(self) -> int:
+        """Of TxnOffsetCommit."""
+        return wire.TXN_OFFSET_COMMIT_VERSIONS[self._version]
+
+    def offsets_body(self, group_id: str, offsets: Mapping[Place, int]) -> bytes:
+        """A TxnOffsetCommit."""
+        return wire.commit_offsets(self._who, self.offsets_version, group_id, offsets)
+
+    def begins_commit(self, offsets: Mapping[Place, int]) -> Commit | None:
+        """A TxnOffsetCommit is about to be sent; None where it is no member's."""
+        return None
 
     async def _end(self, transaction: Transaction, *, is_commit: bool) -> None:
         """EndTxn, until it is answered."""

@@ -16,7 +16,7 @@ from tests.simulation.clients import NONE, RETRY_SECONDS, ClientWorld, Consumer
 from tests.simulation.connections import ConnectionLost
 from tests.simulation.group_members import CoordinatorLink
 from tests.simulation.group_monitors import LagMonitor
-from tests.simulation.plan import Plan, ProducerFate, ProducerPlan
+from tests.simulation.plan import Plan, ProducerFate, ProducerPlan, group_ids
 from tests.simulation.transaction_auditor import Transaction, TransactionAuditor
 from tests.simulation.transaction_producers import REQUEST_SECONDS, TransactionalProducer
 from tests.simulation.transaction_readers import Bystander, TransactionReader
@@ -36,9 +36,11 @@ def placements_of(plan: Plan) -> dict[str, bool]:
 
 
 def flow_ids(plan: Plan) -> list[str]:
-    """The groups of the programs that consume."""
+    """The groups of the programs that consume, and of the members that commit in transactions."""
     drawn = () if plan.transactions is None else plan.transactions.producers
-    return [_group_of(number) for number, producer in enumerate(drawn) if producer.is_flow]
+    flows = [_group_of(number) for number, producer in enumerate(drawn) if producer.is_flow]
+    members = zip(group_ids(plan), plan.groups, strict=True)
+    return flows + [group_id for group_id, group in members if group.producer is not None]
 
 
 def _group_of(number: int) -> str:
@@ -273,6 +275,11 @@ class TransactionWorld:
             who.is_stopping = True
         for program in self.programs:
             program.stop()
+
+    async def until_decided(self) -> None:
+        """Until no transaction is open."""
+        while self.are_any_open():
+            await self._world.clock.sleep(0.5)
 
     def are_any_open(self) -> bool:
         """Whether some transaction is not decided."""

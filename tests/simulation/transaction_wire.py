@@ -12,13 +12,18 @@ from crc32c import crc32c
 
 from protocol.record_batch import HEADER_BYTES, BatchHeader, walk_batches
 from tests.made_records import Record, make_batch, read_batches
-from tests.simulation.group_wire import NO_TAGS, NULL_TEXT, CompactReader, by_topic, compact, varint
+from tests.simulation.group_wire import NO_TAGS, NULL_TEXT, CompactReader, Identity, by_topic, compact, varint
 from tests.simulation.wire import Place, Produced, Reader, read_produced, text
 
 PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FETCH, INIT_PRODUCER_ID = 0, 1, 2, 9, 22
 ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
 PRODUCE_VERSIONS, END_TXN_VERSIONS, TXN_OFFSET_COMMIT_VERSIONS = {1: 7, 2: 12}, {1: 2, 2: 5}, {1: 2, 2: 5}
 """By the version of transactions that a client speaks."""
+TXN_OFFSET_COMMIT_BY_MEMBERS = {1: 3, 2: 5}
+"""The same for members of groups, who say which one they are (KIP-447)."""
+TXN_OFFSET_COMMIT_COMPACT = 3
+"""From this version on."""
+NOBODY = Identity(group_id="")
 INIT_PRODUCER_ID_VERSIONS = {1: 4, 2: 5}
 ADD_PARTITIONS_VERSION, ADD_OFFSETS_VERSION = 2, 2
 FETCH_VERSION, LIST_OFFSETS_VERSION, OFFSET_FETCH_VERSION = 5, 2, 7
@@ -112,9 +117,12 @@ def read_ended(data: bytes, version: int) -> tuple[int, int, int]:
     return read_producer_id(data)
 
 
-def commit_offsets(who: Producer, version: int, group_id: str, offsets: Mapping[Place, int]) -> bytes:
+def commit_offsets(
+    who: Producer, version: int, group_id: str, offsets: Mapping[Place, int], *, member: Identity = NOBODY
+) -> bytes:
+    """TxnOffsetCommit; `member`: for whom, from version 3 on."""
     topics = by_topic(offsets)
-    if version == 1:
+    if version < TXN_OFFSET_COMMIT_COMPACT:
         out = text(who.transactional_id) + text(group_id) + who.numbers + struct.pack(">i", len(topics))
         for topic, partitions in topics.items():
             out += text(topic) + struct.pack(">i", len(partitions))
@@ -122,7 +130,8 @@ def commit_offsets(who: Producer, version: int, group_id: str, offsets: Mapping[
                 out += struct.pack(">iqi", partition, offsets[topic, partition], -1) + NULL_TEXT
         return out
     out = compact(who.transactional_id) + compact(group_id) + who.numbers
-    out += struct.pack(">i", -1) + compact("") + compact(None) + varint(len(topics) + 1)
+    out += struct.pack(">i", member.generation) + compact(member.member_id) + compact(member.instance_id)
+    out += varint(len(topics) + 1)
     for topic, partitions in topics.items():
         out += compact(topic) + varint(len(partitions) + 1)
         for partition in partitions:
@@ -132,8 +141,8 @@ def commit_offsets(who: Producer, version: int, group_id: str, offsets: Mapping[
 
 
 def read_offsets_committed(data: bytes, version: int) -> dict[Place, int]:
-    """An error for each partition."""
-    if version == 1:
+    """An error for each partition, of this version of TxnOffsetCommit."""
+    if version < TXN_OFFSET_COMMIT_COMPACT:
         return read_by_partition(data)
     reader = CompactReader(data)
     reader.number("i")

@@ -52,7 +52,7 @@ RECOVERY_SECONDS_MAX = 90.0
 SETTLE_SECONDS = 10.0
 TIMEOUT_SECONDS_MAX = 90.0
 """From the last producer's end until the last transaction has timed out."""
-GROUPS_SECONDS_MAX = 30.0
+GROUPS_SECONDS_MAX = 60.0
 """From the last record until every group has processed and committed everything."""
 READING_SECONDS_MAX = 600.0
 CLEANING_SECONDS_MAX = 200.0
@@ -145,8 +145,8 @@ class _World:
         self._places: list[Place] = [
             (topic, number) for topic in (TOPIC, STAMPED_TOPIC) for number in range(self.plan.partitions)
         ]
-        self._groups = GroupWorld(self._clients, self._places)
         self._transactions = TransactionWorld(self._clients, self._places)
+        self._groups = GroupWorld(self._clients, self._places, self._transactions.places)
 
     def _transactions_of(self, truth: Truth) -> TransactionAuditor | None:
         if self.plan.transactions is None:
@@ -260,8 +260,7 @@ class _World:
                 async with self._within(RECOVERY_SECONDS_MAX, "transactional producers do not come to their ends"):
                     await asyncio.wait(transacting)
                 async with self._within(TIMEOUT_SECONDS_MAX, "some transaction hangs"):
-                    while self._transactions.are_any_open():
-                        await self._clock.sleep(0.5)
+                    await self._transactions.until_decided()
             async with self._within(RECOVERY_SECONDS_MAX, "not every agent takes records"):
                 for agent in self._agents:
                     await PlainProducer(self._clients, f"writer to {agent.name}", []).send_to(agent, self._places[0])
@@ -272,6 +271,8 @@ class _World:
             await self._groups.until_through(GROUPS_SECONDS_MAX)
             for task in for_ever_in_groups:
                 task.cancel()
+        async with self._within(TIMEOUT_SECONDS_MAX, "some transaction of a member hangs"):
+            await self._transactions.until_decided()
         async with self._within(READING_SECONDS_MAX, "not everything could be read through every agent"):
             await self._read_everything()
             await self._transactions.read_everything()

@@ -1,0 +1,66 @@
+"""What guards members of groups that commit in transactions, switched off: safety rules S7 and S13, and KIP-447.
+
+Rule: as `tests.simulation.mutations`, which has them from here.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from agent import offset_commits
+from agent.handlers import txn_offset_commit
+from coordinator.groups import GroupState
+from protocol.errors import ErrorCode
+from tests.simulation.group_mutations import CLASSIC_KINDS
+from tests.simulation.mutation import mutation
+from tests.simulation.patches import patched
+from tests.simulation.plan import Fate, GroupPlan
+from tests.simulation.transacting_members import REFUSED_BY_GROUP
+
+
+def commits_in_transactions(group: GroupPlan) -> bool:
+    return group.producer is not None
+
+
+def is_left_behind(group: GroupPlan) -> bool:
+    """Whether members stand still within transactions for longer than their sessions."""
+    is_paused = group.members > 1 and Fate.PAUSE in group.fates and group.session_ms <= 6_000
+    return commits_in_transactions(group) and is_paused
+
+
+def is_overtaken(group: GroupPlan) -> bool:
+    """Whether members stand still before the ends of their transactions for as long as others wait for them."""
+    producer = group.producer
+    rests = producer is not None and producer.rests_chance > 0 and producer.pause_s > 0.4
+    return rests and group.members > 1 and bool(group.fates) and group.rebalance_ms <= 3_000
+
+
+def taken_of(*refusals: ErrorCode) -> Any:
+    """TxnOffsetCommit takes what the group's coordinator would refuse with these."""
+    right = offset_commits.commit_error
+
+    def judge(*args: Any, **others: Any) -> ErrorCode:
+        error_code = right(*args, **others)
+        return ErrorCode.none if error_code in refusals else error_code
+
+    return patched(txn_offset_commit, "commit_error", judge)
+
+
+@mutation(where=lambda plan: any(is_left_behind(group) and group.kind in CLASSIC_KINDS for group in plan.groups))
+def s13_transactions_of_any_generation_commit_offsets() -> Iterator[None]:
+    """Whoever was a member of a classic group may go on."""
+    with taken_of(*REFUSED_BY_GROUP):
+        yield
+
+
+@mutation(where=lambda plan: any(is_left_behind(group) and group.kind not in CLASSIC_KINDS for group in plan.groups))
+def s13_transactions_of_any_member_epoch_commit_offsets() -> Iterator[None]:
+    """Whoever was a member of a consumer group may go on."""
+    with taken_of(*REFUSED_BY_GROUP):
+        yield
+
+
+@mutation(where=lambda plan: any(map(is_overtaken, plan.groups)))
+def offsets_are_told_that_an_open_transaction_is_about_to_move() -> Iterator[None]:
+    """RequireStable asks for nothing (KIP-447)."""
+    with patched(GroupState, "pending_partitions", lambda self: frozenset()):
+        yield
