@@ -2,9 +2,10 @@
 
 Rule: what a group does is decided by its live copy (`coordinator.consumer_group`) in one go; what it changes is in the
 ledger, under this agent's claim (safety rule S13), before anybody is told: also whoever changed nothing itself, but
-waits for what was changed before it. A change that was refused, or of which nothing is known, and a claim that is over,
-end the copy: whoever waits is told NOT_COORDINATOR, and finds the coordinator, which goes on from the ledger. A group
-that has members is taken up as soon as it falls to this agent, although nobody asks: its members may be gone.
+waits for what was changed before it; who was taken out again meanwhile is told that. A change that was refused, or of
+which nothing is known, and a claim that is over, end the copy: whoever waits is told NOT_COORDINATOR, and finds the
+coordinator, which goes on from the ledger. A group that has members is taken up as soon as it falls to this agent,
+although nobody asks: its members may be gone.
 Heartbeats that change nothing cost no entry. Regular expressions are looked up in a thread, all of a group at once.
 """
 
@@ -137,6 +138,8 @@ class ConsumerGroups:
         if self._regexes_due(live):
             self._regexes_wanted.set()
         await live.settled()
+        if request.epoch >= JOIN_EPOCH:
+            self._check_stays(live, answer.member_id)
         return answer
 
     # Requests of members that speak the classic protocol still
@@ -155,6 +158,8 @@ class ConsumerGroups:
             classic = self._migrations.downgraded(live.group, [], is_rebalance_due=is_rebalance_due)
             if classic is None:
                 await live.settled()
+                if answer.error_code is ErrorCode.none:
+                    self._check_stays(live, answer.member_id)
             else:
                 await until_applied(self._clock, self._downgrade(live, classic))
         except (GroupRefusal, NotCoordinator) as error:
@@ -167,6 +172,8 @@ class ConsumerGroups:
             live = await self._find_of_classic(group_id)
             answer = classic_member.sync(live.group, request, self._name_of, self._clock.monotonic_s())
             await live.settled()
+            if answer.error_code is ErrorCode.none:
+                self._check_stays(live, request.member_id)
         except (GroupRefusal, NotCoordinator) as error:
             return SyncAnswer(error_code=error.error_code)
         return answer
@@ -312,6 +319,17 @@ class ConsumerGroups:
         if not is_new and group.has_members:
             self._taken_up.append(group.group_id)
         return live
+
+    def _check_stays(self, live: HeldConsumerGroup, member_id: str) -> None:
+        """Raise `GroupRefusal` where the member was taken out again while its answer waited for the ledger: what it
+        would be told to read may be another one's by now.
+
+        Differs from Kafka: there it is told at its next heartbeat.
+        """
+        group = self._metadata.state.groups.get(live.group_id)
+        value = None if group is None else group.value
+        if not isinstance(value, ConsumerGroup) or member_id not in value.members:
+            raise live.group.unknown(member_id)
 
     def _downgrade(self, live: HeldConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
         """Write the group as the classic one of those who stay, and hand it over once that is applied.

@@ -243,3 +243,10 @@ def members_of_consumer_groups_are_forgotten_with_their_coordinator() -> Iterato
     init_right = LiveConsumerGroup.__init__
     with patched(LiveConsumerGroup, "__init__", init):
         yield
+
+
+@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, where=has_consumer)
+def s4_a_member_is_given_what_it_lost_while_its_answer_waited() -> Iterator[None]:
+    """A coordinator that was cut off tells what was true before."""
+    with patched(ConsumerGroups, "_check_stays", lambda self, live, member_id: None):
+        yield

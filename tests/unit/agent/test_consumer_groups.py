@@ -228,6 +228,15 @@ async def test_who_changes_nothing_still_waits_for_what_was_changed_before() -> 
         assert agent.group.members["a"].rack_id == "r"
 
 
+async def test_who_was_taken_out_while_its_answer_waited_is_told_so() -> None:
+    """What it had been assigned may be another one's by then."""
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        told, _ = await asyncio.gather(agent.refused(beat("b")), agent.say(beat("b", LEAVE_EPOCH)))
+        assert told is ErrorCode.unknown_member_id
+        assert list(agent.group.members) == ["a"]
+
+
 async def test_what_is_not_there_is_not_made_by_asking() -> None:
     async with one_agent() as agent:
         before = agent.entries
