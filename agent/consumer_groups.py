@@ -139,7 +139,7 @@ class ConsumerGroups:
             self._regexes_wanted.set()
         await live.settled()
         if request.epoch >= JOIN_EPOCH:
-            self._check_stays(live, answer.member_id)
+            live.check_stays(self._metadata.state, answer.member_id)
         return answer
 
     # Requests of members that speak the classic protocol still
@@ -159,7 +159,7 @@ class ConsumerGroups:
             if classic is None:
                 await live.settled()
                 if answer.error_code is ErrorCode.none:
-                    self._check_stays(live, answer.member_id)
+                    live.check_stays(self._metadata.state, answer.member_id)
             else:
                 await until_applied(self._clock, self._downgrade(live, classic))
         except (GroupRefusal, NotCoordinator) as error:
@@ -173,7 +173,7 @@ class ConsumerGroups:
             answer = classic_member.sync(live.group, request, self._name_of, self._clock.monotonic_s())
             await live.settled()
             if answer.error_code is ErrorCode.none:
-                self._check_stays(live, request.member_id)
+                live.check_stays(self._metadata.state, request.member_id)
         except (GroupRefusal, NotCoordinator) as error:
             return SyncAnswer(error_code=error.error_code)
         return answer
@@ -319,17 +319,6 @@ class ConsumerGroups:
         if not is_new and group.has_members:
             self._taken_up.append(group.group_id)
         return live
-
-    def _check_stays(self, live: HeldConsumerGroup, member_id: str) -> None:
-        """Raise `GroupRefusal` where the member was taken out again while its answer waited for the ledger: what it
-        would be told to read may be another one's by now.
-
-        Differs from Kafka: there it is told at its next heartbeat.
-        """
-        group = self._metadata.state.groups.get(live.group_id)
-        value = None if group is None else group.value
-        if not isinstance(value, ConsumerGroup) or member_id not in value.members:
-            raise live.group.unknown(member_id)
 
     def _downgrade(self, live: HeldConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
         """Write the group as the classic one of those who stay, and hand it over once that is applied.

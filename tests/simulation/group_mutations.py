@@ -12,6 +12,7 @@ from agent.consumer_groups import ConsumerGroups
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
 from agent.handlers import offset_fetch
+from agent.held_consumer_group import HeldConsumerGroup
 from agent.ledger_writer import LedgerWriter
 from agent.live_group import LiveGroup
 from agent.services import Services
@@ -248,5 +249,16 @@ def members_of_consumer_groups_are_forgotten_with_their_coordinator() -> Iterato
 @mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, where=has_consumer)
 def s4_a_member_is_given_what_it_lost_while_its_answer_waited() -> Iterator[None]:
     """A coordinator that was cut off tells what was true before."""
-    with patched(ConsumerGroups, "_check_stays", lambda self, live, member_id: None):
+    with patched(HeldConsumerGroup, "check_stays", lambda self, state, member_id: None):
+        yield
+
+
+@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=has_consumer)
+def s4_a_coordinator_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
+    """They have joined elsewhere, and give up what they have."""
+
+    async def check_claim(self: HeldConsumerGroup) -> None:
+        return
+
+    with patched(HeldConsumerGroup, "_check_claim", check_claim):
         yield

@@ -112,7 +112,7 @@ class Bucket:
         if key.startswith(SNAPSHOT_PREFIX):
             if key == self.snapshot_kept:
                 return "from which a recovery begins (S9)"
-            # The copy that was restored points to an old one, which its agents may have been about to delete: a recovery
+            # A copy that was restored points to an old one, which agents may have been about to delete: a recovery
             # does not begin from there, but from the newest.
             pointer = self._ledger.pointer if lost_s is None else None
             return "to which the snapshot pointer points" if pointer and pointer.object_key == key else ""

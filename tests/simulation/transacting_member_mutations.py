@@ -8,9 +8,12 @@ from typing import Any
 
 from agent import offset_commits
 from agent.handlers import txn_offset_commit
+from coordinator import apply_groups, apply_pending_offsets
 from coordinator.groups import GroupState
+from coordinator.state import ClusterState
 from protocol.errors import ErrorCode
-from tests.simulation.group_mutations import CLASSIC_KINDS
+from protocol.types import SessionId
+from tests.simulation.group_mutations import CLASSIC_KINDS, MOVES
 from tests.simulation.mutation import mutation
 from tests.simulation.patches import patched
 from tests.simulation.plan import Fate, GroupPlan
@@ -63,4 +66,17 @@ def s13_transactions_of_any_member_epoch_commit_offsets() -> Iterator[None]:
 def offsets_are_told_that_an_open_transaction_is_about_to_move() -> Iterator[None]:
     """RequireStable asks for nothing (KIP-447)."""
     with patched(GroupState, "pending_partitions", lambda self: frozenset()):
+        yield
+
+
+@mutation(*MOVES, where=lambda plan: any(map(commits_in_transactions, plan.groups)))
+def s13_transactions_commit_offsets_under_any_claim() -> Iterator[None]:
+    """Apply takes what a coordinator of before lets in."""
+
+    def claimed(state: ClusterState, session_id: SessionId, group_id: str, claim_epoch: int) -> Any:
+        found = claimed_right(state, session_id, group_id, claim_epoch)
+        return found if isinstance(found, GroupState) else state.groups.get(group_id, found)
+
+    claimed_right = apply_groups.claimed
+    with patched(apply_pending_offsets, "claimed", claimed):
         yield

@@ -286,6 +286,18 @@ async def test_a_coordinator_that_lost_its_claim_unaware_changes_nothing() -> No
         assert other.parts.metadata.state.groups["g"].version == version
 
 
+async def test_s4_who_is_unknown_to_a_coordinator_that_is_cut_off_looks_for_another() -> None:
+    """It may have joined there."""
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
+        await parts.writer.submit(create(partitions=2))
+        agent = Agent(parts)
+        await agent.say(beat("a"))
+        assert await agent.refused(beat("b", 3)) is ErrorCode.unknown_member_id
+        ledger.is_reachable = False
+        assert await agent.refused(beat("b", 3)) is ErrorCode.coordinator_not_available
+
+
 async def test_a_change_that_is_refused_ends_the_copy() -> None:
     async with one_agent() as agent:
         await agent.say(beat("a"))
