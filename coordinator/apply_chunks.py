@@ -103,7 +103,7 @@ class _Commit:
                 partition = topic.partitions[partition_index]
                 log_end = partition.log_end
                 append_time_ms = self.state.time_ms if topic.is_log_append_time else NO_TIMESTAMP
-                if count == 1 and not batches.is_transactional[first]:
+                if count == 1:
                     key = (topic.topic_id, PartitionIndex(partition_index))
                     self._commit_one(key, partition, first, byte_first, append_time_ms)
                 elif _is_plain(batches, first, end):
@@ -135,18 +135,26 @@ class _Commit:
         batches = self.command.batches
         record_count = batches.record_count[row]
         base_offset = partition.log_end
-        producer_id = batches.producer_id[row]
-        if producer_id != NO_PRODUCER_ID:
-            producer = partition.producers.get(ProducerId(producer_id))
+        producer_id = ProducerId(batches.producer_id[row])
+        version = batches.is_transactional[row]
+        if producer_id != NO_PRODUCER_ID or version:
+            producer = partition.producers.get(producer_id)
             base_sequence = batches.base_sequence[row]
             if (
                 producer is None
                 or producer.epoch != batches.producer_epoch[row]
                 or producer.sequence_next != base_sequence
-                or partition.has_open_transaction(producer_id)
+                or self._is_special(key, partition, producer_id, version)
             ):
                 self._commit_batches(key, partition, row, row + 1, byte_first, append_time_ms)
                 return
+            if version:
+                refused = self._join(key, row)
+                if refused is not ErrorCode.none:
+                    self.error_codes.append(int(refused))
+                    self.base_offsets.append(NO_OFFSET)
+                    return
+                begin(partition, producer_id, base_offset)
             producer.record(base_sequence, record_count, base_offset, self.now_ms)
         self.error_codes.append(NO_ERROR)
         self.base_offsets.append(base_offset)
@@ -274,12 +282,23 @@ class _Commit:
 
     def _judge_transaction(self, key: TransactionPartition, producer: ProducerState | None, row: int) -> ErrorCode:
         """Whether the batch may be written as part of its producer's transaction."""
-        batches = self.command.batches
-        epoch = batches.producer_epoch[row]
-        if is_stale(producer, epoch):
+        if is_stale(producer, self.command.batches.producer_epoch[row]):
             return ErrorCode.invalid_producer_epoch
-        producer_id = ProducerId(batches.producer_id[row])
-        return join_partition(self.state, key, producer_id, ProducerEpoch(epoch), batches.is_transactional[row])
+        return self._join(key, row)
+
+    def _join(self, key: TransactionPartition, row: int) -> ErrorCode:
+        batches = self.command.batches
+        producer_id, epoch = ProducerId(batches.producer_id[row]), ProducerEpoch(batches.producer_epoch[row])
+        return join_partition(self.state, key, producer_id, epoch, batches.is_transactional[row])
+
+    def _is_special(
+        self, key: TransactionPartition, partition: PartitionState, producer_id: ProducerId, version: int
+    ) -> bool:
+        """Whether the producer's next batch may be more than one that takes the next offset: it waits for its commit,
+        or comes without a transaction while one is open."""
+        if version:
+            return is_placed_at_commit(self.state.topics[key[0]], partition, producer_id)
+        return partition.has_open_transaction(producer_id)
 
     def _add_row(
         self,

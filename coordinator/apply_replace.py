@@ -34,7 +34,7 @@ def replace_chunks(state: ClusterState, session_id: SessionId, command: ReplaceC
         return Refused(error_code=ErrorCode.invalid_request, reason=str(difference))
     for swap in swaps:
         index = swap.partition.index
-        release_references(state, index.object_ids[swap.row_first : swap.row_end])
+        release_references(state, index.object_ids(swap.row_first, swap.row_end))
         index.replace(swap.row_first, swap.row_end, swap.chunks)
         # Aborted records are not in the archive, and no marker is served of it (safety rule S5).
         forget_markers(swap.partition, swap.chunks[0].offset_first, swap.chunks[-1].offset_end)

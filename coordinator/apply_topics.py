@@ -186,7 +186,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     state.producers_before_deletion = state.producer_id_next
     forget_topic(state, command.topic_id)
     forget_topic_in_transactions(state, command.topic_id)
-    release_references(state, chain.from_iterable(partition.index.object_ids for partition in topic.partitions))
+    release_references(state, chain.from_iterable(partition.index.object_ids() for partition in topic.partitions))
     release_waiting(state, topic.partitions)
     return Done()
 

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from coordinator.apply_groups import end_pending_offsets
 from coordinator.apply_objects import release_references
-from coordinator.chunk_index import MarkerRow
+from coordinator.chunk_index import MarkerRow, marker_row
 from coordinator.commands import Done, Outcome, Refused
 from coordinator.state import NO_TIME, TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
 from coordinator.transaction_commands import (
@@ -130,8 +130,9 @@ def join_partition(
         return ErrorCode.invalid_producer_id_mapping
     held = state.transactional_ids[transactional_id]
     metadata = held.metadata
-    is_added = metadata.is_ongoing and key in held.partitions
-    if metadata.is_ongoing and metadata.epoch == epoch and (is_added or version >= TransactionVersion.V2):
+    is_ongoing = metadata.is_ongoing
+    is_added = is_ongoing and key in held.partitions
+    if is_ongoing and metadata.epoch == epoch and (is_added or version >= TransactionVersion.V2):
         # What `decide` would say of almost every batch: to add to what is open changes nothing but who takes part.
         if not is_added and _is_full(held):
             return ErrorCode.policy_violation
@@ -328,6 +329,7 @@ def _carry_out(
 
 def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
     """Put the marker into every partition, and let go of what the groups committed, or make it true."""
+    row = marker_row(MarkerRow(ending.producer_id, ending.epoch, ending.is_commit, state.time_ms))
     for topic_id, index in held.partitions:
         topic = state.topics[topic_id]
         partition = topic.partitions[index]
@@ -339,9 +341,7 @@ def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
             _place(partition, runs if ending.is_commit else [])
             if not ending.is_commit or not runs:
                 continue
-        offset = partition.index.append_marker(
-            MarkerRow(ending.producer_id, ending.epoch, ending.is_commit, state.time_ms)
-        )
+        offset = partition.index.append_marker(row)
         partition.log_end = Offset(offset + 1)
         if partition.transactions is not None:
             partition.transactions.end(ending.producer_id, offset, is_commit=ending.is_commit)

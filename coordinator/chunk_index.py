@@ -1,7 +1,8 @@
-"""A partition's chunks in order of their offsets, one array per column.
+"""A partition's chunks in order of their offsets: their ends in an array, the rest packed, row behind row.
 
 Rule: rows cover `[first, end)` of the log without gap or overlap, so a row's first offset is its predecessor's end
-and is not stored. A row costs 64 bytes. Only `coordinator.apply` changes an index.
+and is not stored. A row costs 72 bytes. Only `coordinator.apply` changes an index. It adds a row to every partition of
+a transaction, so that has to be cheap: packed, a row is added by one call and not by ten.
 
 `log_bytes` is what a row's records came to as record batches, as they were produced. Archiving does not change it
 (rows of several partitions share a row group's bytes), so what retention.bytes keeps does not depend on it.
@@ -10,7 +11,8 @@ and is not stored. A row costs 64 bytes. Only `coordinator.apply` changes an ind
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, starmap
+from struct import Struct
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -76,6 +78,13 @@ class ChunkRef(NamedTuple):
         )
 
 
+_CHUNK: Final = Struct("<5q3i")
+"""What a row stores of `ChunkRef`: all but its offsets, in the same order."""
+_ROW: Final = Struct("<5q3i4xq")
+"""The whole row: `log_bytes` too."""
+_ROW_GROUP: Final = Struct("<i")
+_ROW_GROUP_AT: Final = 40
+
 COLUMN_TYPES: Final = (
     ("offset_end", "q"),
     ("object_id", "q"),
@@ -88,53 +97,58 @@ COLUMN_TYPES: Final = (
     ("row_count", "i"),
     ("log_bytes", "q"),
 )
-"""The stored columns with their types in `array`'s words, in the order of snapshots."""
+"""The columns with their types in `array`'s words, in the order of snapshots."""
 COLUMNS_OF_CHUNK: Final = COLUMN_TYPES[:-1]
 """Those that are `ChunkRef`'s fields. An index without the rest is read: a chunk's bytes are its log bytes then."""
+_ROW_TYPE: Final = np.dtype([(name, {"q": "<i8", "i": "<i4"}[kind]) for name, kind in COLUMN_TYPES[1:]], align=True)
+"""The same as `_ROW`, in numpy's words."""
+
+assert _ROW_TYPE.itemsize == _ROW.size, "numpy and struct lay a row out alike"
+assert _ROW_TYPE.fields is not None
+assert _ROW_TYPE.fields["row_group"][1] == _ROW_GROUP_AT
+
+
+def marker_row(marker: MarkerRow) -> bytes:
+    """What an index stores of a transaction's end: the same in each of its partitions. The columns of places hold what
+    it says."""
+    return _ROW.pack(
+        NO_OBJECT,
+        marker.producer_id,
+        MARKER_BYTES,
+        marker.timestamp_ms,
+        NO_TIMESTAMP,
+        NO_ROWS,
+        marker.epoch,
+        marker.is_commit,
+        MARKER_BYTES,
+    )
 
 
 class ChunkIndex:
-    __slots__ = (
-        "_append_time_ms",
-        "_byte_count",
-        "_byte_first",
-        "_log_bytes",
-        "_max_timestamp",
-        "_object_id",
-        "_offset_end",
-        "_row_count",
-        "_row_first",
-        "_row_group",
-        "first",
-    )
+    __slots__ = ("_offset_end", "_rows", "first")
 
     def __init__(self, first: Offset = OFFSET_FIRST) -> None:
         self.first = first
         """The first offset that the index covers."""
         self._offset_end = array("q")
-        self._object_id = array("q")
-        self._byte_first = array("q")
-        self._byte_count = array("q")
-        self._max_timestamp = array("q")
-        self._append_time_ms = array("q")
-        self._row_group = array("i")
-        self._row_first = array("i")
-        self._row_count = array("i")
-        self._log_bytes = array("q")
+        self._rows = bytearray()
 
     @classmethod
     def from_columns(cls, first: Offset, columns: Sequence[bytes | memoryview]) -> "ChunkIndex":
         """The index of these columns, as `columns` gave them. Raises ValueError where they do not fit each other."""
-        index = cls(first)
-        arrays = index._arrays()
         if len(columns) == len(COLUMNS_OF_CHUNK):
             columns = [*columns, columns[3]]
-        if len(columns) != len(arrays):
-            raise ValueError(f"an index has {len(arrays)} columns, not {len(columns)}")
-        for column, data in zip(arrays, columns, strict=True):
-            column.frombytes(data)
-        if len({len(column) for column in arrays}) != 1:
-            raise ValueError("the columns of an index differ in length")
+        if len(columns) != len(COLUMN_TYPES):
+            raise ValueError(f"an index has {len(COLUMN_TYPES)} columns, not {len(columns)}")
+        index = cls(first)
+        index._offset_end.frombytes(columns[0])
+        rows = np.zeros(len(index._offset_end), _ROW_TYPE)
+        for (name, _), data in zip(COLUMN_TYPES[1:], columns[1:], strict=True):
+            column = np.frombuffer(data, _ROW_TYPE[name])
+            if len(column) != len(rows):
+                raise ValueError("the columns of an index differ in length")
+            rows[name] = column
+        index._rows += rows.tobytes()
         ends = np.frombuffer(index._offset_end, np.int64)
         if len(ends) and (ends[0] <= first or bool(np.any(ends[1:] <= ends[:-1]))):
             raise ValueError("the offsets of an index do not rise")
@@ -142,21 +156,13 @@ class ChunkIndex:
 
     def columns(self) -> list[bytes]:
         """Every column's values, little-endian, in the order of `COLUMN_TYPES`."""
-        return [column.tobytes() for column in self._arrays()]
+        rows = np.frombuffer(self._rows, _ROW_TYPE)
+        return [self._offset_end.tobytes(), *(rows[name].tobytes() for name, _ in COLUMN_TYPES[1:])]
 
-    def _arrays(self) -> tuple["array[int]", ...]:
-        return (
-            self._offset_end,
-            self._object_id,
-            self._byte_first,
-            self._byte_count,
-            self._max_timestamp,
-            self._append_time_ms,
-            self._row_group,
-            self._row_first,
-            self._row_count,
-            self._log_bytes,
-        )
+    def _column(self, name: str) -> NDArray[np.int64]:
+        """A view of one of the stored columns: the index must not change while it is used."""
+        column: NDArray[np.int64] = np.frombuffer(self._rows, _ROW_TYPE)[name]
+        return column
 
     def __len__(self) -> int:
         return len(self._offset_end)
@@ -166,20 +172,24 @@ class ChunkIndex:
         """The offset after the last row's."""
         return Offset(self._offset_end[-1]) if self._offset_end else self.first
 
-    @property
-    def object_ids(self) -> "array[int]":
-        """The object of each row. Read only."""
-        return self._object_id
+    def object_ids(self, row_first: int = 0, row_end: int | None = None) -> list[int]:
+        """The object of each row of `[row_first, row_end)`, else to the end."""
+        object_ids: list[int] = self._column("object_id")[row_first:row_end].tolist()
+        return object_ids
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of all chunks, as far as they are known by their objects. Markers stand nowhere."""
-        return sum(self._byte_count) - MARKER_BYTES * self._object_id.count(NO_OBJECT)
+        return int(self._column("byte_count")[self._column("object_id") != NO_OBJECT].sum())
 
     @property
     def intake_row(self) -> int:
         """The first row that is not archived, `len` where all are: passes take chunks from the front."""
-        return bisect_left(self._row_group, 1, key=lambda row_group: int(row_group == NO_ROWS))
+        return bisect_left(range(len(self)), 1, key=self._is_intake)
+
+    def _is_intake(self, row: int) -> bool:
+        row_group: int = _ROW_GROUP.unpack_from(self._rows, row * _ROW.size + _ROW_GROUP_AT)[0]
+        return row_group == NO_ROWS
 
     @property
     def intake_bytes(self) -> int:
@@ -188,40 +198,26 @@ class ChunkIndex:
 
     def intake_bytes_before(self, row_end: int) -> int:
         """The same of the rows before `row_end`."""
-        return int(np.frombuffer(self._byte_count, np.int64)[self.intake_row : row_end].sum())
+        return int(self._column("byte_count")[self.intake_row : row_end].sum())
 
     def log_bytes_from(self, offset: Offset) -> int:
         """What the records from the row of `offset` on came to as they were produced: what retention.bytes keeps."""
-        return int(np.frombuffer(self._log_bytes, np.int64)[bisect_right(self._offset_end, offset) :].sum())
+        return int(self._column("log_bytes")[bisect_right(self._offset_end, offset) :].sum())
 
     def append(
         self, offset_end: int, object_id: int, byte_first: int, byte_count: int, max_timestamp: int, append_time_ms: int
     ) -> None:
         """Add a chunk of record batches `[end, offset_end)`, which must not be empty."""
         self._offset_end.append(offset_end)
-        self._object_id.append(object_id)
-        self._byte_first.append(byte_first)
-        self._byte_count.append(byte_count)
-        self._max_timestamp.append(max_timestamp)
-        self._append_time_ms.append(append_time_ms)
-        self._row_group.append(NO_ROWS)
-        self._row_first.append(NO_ROWS)
-        self._row_count.append(NO_ROWS)
-        self._log_bytes.append(byte_count)
+        self._rows += _ROW.pack(
+            object_id, byte_first, byte_count, max_timestamp, append_time_ms, NO_ROWS, NO_ROWS, NO_ROWS, byte_count
+        )
 
-    def append_marker(self, marker: MarkerRow) -> Offset:
-        """Add a transaction's end and return its offset. The columns of places hold what it says."""
+    def append_marker(self, row: bytes) -> Offset:
+        """Add a transaction's end, which `marker_row` made, and return its offset."""
         offset = self.end
         self._offset_end.append(offset + 1)
-        self._object_id.append(NO_OBJECT)
-        self._byte_first.append(marker.producer_id)
-        self._byte_count.append(MARKER_BYTES)
-        self._max_timestamp.append(marker.timestamp_ms)
-        self._append_time_ms.append(NO_TIMESTAMP)
-        self._row_group.append(NO_ROWS)
-        self._row_first.append(marker.epoch)
-        self._row_count.append(int(marker.is_commit))
-        self._log_bytes.append(MARKER_BYTES)
+        self._rows += row
         return offset
 
     def locate(self, offset: int) -> int | None:
@@ -238,16 +234,9 @@ class ChunkIndex:
     def row(self, row: int) -> ChunkRef:
         """The chunk of a row, 0 to `len - 1`."""
         return ChunkRef(
-            offset_first=self.offset_first(row),
-            offset_end=Offset(self._offset_end[row]),
-            object_id=ObjectId(self._object_id[row]),
-            byte_first=self._byte_first[row],
-            byte_count=self._byte_count[row],
-            max_timestamp=Milliseconds(self._max_timestamp[row]),
-            append_time_ms=Milliseconds(self._append_time_ms[row]),
-            row_group=self._row_group[row],
-            row_first=self._row_first[row],
-            row_count=self._row_count[row],
+            self.offset_first(row),
+            Offset(self._offset_end[row]),
+            *_CHUNK.unpack_from(self._rows, row * _ROW.size),
         )
 
     def rows_from(self, offset: int) -> Iterator[ChunkRef]:
@@ -258,13 +247,13 @@ class ChunkIndex:
 
     def find_timestamp(self, timestamp_ms: int, row_first: int = 0) -> int | None:
         """The first row from `row_first` on with a record at or after `timestamp_ms`: ListOffsets reads it."""
-        is_late = np.frombuffer(self._max_timestamp, np.int64)[row_first:] >= timestamp_ms
+        is_late = self._column("max_timestamp")[row_first:] >= timestamp_ms
         row = int(np.argmax(is_late)) if len(is_late) else 0
         return row_first + row if len(is_late) and is_late[row] else None
 
     def max_timestamp_row(self, row_first: int = 0) -> int | None:
         """The first row from `row_first` on with the greatest timestamp there, None if none there has a timestamp."""
-        timestamps = np.frombuffer(self._max_timestamp, np.int64)[row_first:]
+        timestamps = self._column("max_timestamp")[row_first:]
         if not len(timestamps):
             return None
         row = int(np.argmax(timestamps))
@@ -276,9 +265,9 @@ class ChunkIndex:
         A row none of whose records has a timestamp is as old as the next one that has; the last rows may have none.
         """
         row_first = bisect_right(self._offset_end, offset)
-        if row_first == len(self._offset_end) or self._max_timestamp[row_first] >= timestamp_ms:
+        timestamps = self._column("max_timestamp")[row_first:]
+        if not len(timestamps) or timestamps[0] >= timestamp_ms:
             return offset
-        timestamps = np.frombuffer(self._max_timestamp, np.int64)[row_first:]
         is_late = timestamps >= timestamp_ms
         count = int(np.argmax(is_late)) if np.any(is_late) else len(timestamps)
         with_timestamp = np.flatnonzero(timestamps[:count] > NO_TIMESTAMP)
@@ -287,7 +276,7 @@ class ChunkIndex:
     def end_of_surplus(self, offset: Offset, bytes_max: int) -> Offset:
         """The end of the rows from the one of `offset` on that can go while `bytes_max` stay, else `offset`."""
         row_first = bisect_right(self._offset_end, offset)
-        ends_bytes: NDArray[np.int64] = np.cumsum(np.frombuffer(self._log_bytes, np.int64)[row_first:])
+        ends_bytes: NDArray[np.int64] = np.cumsum(self._column("log_bytes")[row_first:])
         surplus = int(ends_bytes[-1]) - bytes_max if len(ends_bytes) else 0
         if surplus <= 0:
             return offset
@@ -300,11 +289,13 @@ class ChunkIndex:
         The log bytes of what they replace are shared out by offsets.
         """
         offset_first, offset_end = self.offset_first(row_first), self._offset_end[row_end - 1]
-        log_bytes = sum(self._log_bytes[row_first:row_end])
+        log_bytes = int(self._column("log_bytes")[row_first:row_end].sum())
         ends_bytes = [log_bytes * (chunk.offset_end - offset_first) // (offset_end - offset_first) for chunk in chunks]
-        self._log_bytes[row_first:row_end] = array("q", [end - first for first, end in pairwise([0, *ends_bytes])])
-        for (name, _), column in zip(COLUMNS_OF_CHUNK, self._arrays(), strict=False):
-            column[row_first:row_end] = array(column.typecode, [getattr(chunk, name) for chunk in chunks])
+        each_bytes = [end - first for first, end in pairwise([0, *ends_bytes])]
+        _, _, *places = zip(*chunks, strict=True)
+        rows = b"".join(starmap(_ROW.pack, zip(*places, each_bytes, strict=True)))
+        self._offset_end[row_first:row_end] = array("q", [chunk.offset_end for chunk in chunks])
+        self._rows[row_first * _ROW.size : row_end * _ROW.size] = rows
 
     def count_before(self, offset: int) -> int:
         """How many rows end at or before `offset`."""
@@ -313,9 +304,9 @@ class ChunkIndex:
     def truncate_before(self, offset: Offset) -> list[ObjectId]:
         """Drop the rows that end at or before `offset` and return their objects, one for each row."""
         count = bisect_right(self._offset_end, offset)
-        dropped = [ObjectId(object_id) for object_id in self._object_id[:count]]
+        dropped = [ObjectId(object_id) for object_id in self.object_ids(0, count)]
         if count:
             self.first = Offset(self._offset_end[count - 1])
-            for column in self._arrays():
-                del column[:count]
+            del self._offset_end[:count]
+            del self._rows[: count * _ROW.size]
         return dropped

@@ -120,7 +120,7 @@ def _objects(state: ClusterState) -> Iterator[str]:
         object_id
         for topic in state.topics.values()
         for partition in topic.partitions
-        for object_id in partition.index.object_ids
+        for object_id in partition.index.object_ids()
         if object_id != NO_OBJECT
     )
     references.update(

@@ -269,12 +269,13 @@ class Recovery:
     def _close_gaps(self, topic_id: TopicId, partition: PartitionState, lost: Container[int]) -> list[int]:
         """The rows that only a bridge can stand in for."""
         index = partition.index
-        offsets = [index.row(row) for row in range(len(index)) if index.object_ids[row] in lost]
+        object_ids = index.object_ids()
+        offsets = [index.row(row) for row, object_id in enumerate(object_ids) if object_id in lost]
         if not offsets:
             return []
         told = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
         told.offsets_lost += sum(chunk.offset_end - chunk.offset_first for chunk in offsets)
-        leading = next((row for row in range(len(index)) if index.object_ids[row] not in lost), len(index))
+        leading = next((row for row, object_id in enumerate(object_ids) if object_id not in lost), len(index))
         if leading:
             index.truncate_before(index.row(leading - 1).offset_end)
             partition.log_start = max(partition.log_start, index.first)

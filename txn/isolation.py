@@ -70,18 +70,32 @@ COLUMNS: Final = ("marker", "producer_id", "offset_first", "last_stable")
 """Of the aborted ranges: int64 each. `last_stable` is the last stable offset as it was behind the marker."""
 
 
+class _Aborted(NamedTuple):
+    """The columns of aborted ranges, in the order of `COLUMNS`."""
+
+    marker: "array[int]"
+    producer_id: "array[int]"
+    offset_first: "array[int]"
+    last_stable: "array[int]"
+
+
+def _no_rows() -> _Aborted:
+    return _Aborted(array("q"), array("q"), array("q"), array("q"))
+
+
+_NONE_ABORTED: Final = _no_rows()
+"""Of every partition in which nothing was aborted, for most transactions commit: never added to."""
+
+
 class PartitionTransactions:
     """The transactions of one partition. Two are equal where they answer alike."""
 
-    __slots__ = ("_last_stable", "_marker", "_offset_first", "_producer_id", "open")
+    __slots__ = ("_aborted", "open")
 
     def __init__(self) -> None:
         self.open: dict[ProducerId, Offset] = {}
         """The offset of each producer's first batch in the transaction that it has open here, the lowest first."""
-        self._marker = array("q")
-        self._producer_id = array("q")
-        self._offset_first = array("q")
-        self._last_stable = array("q")
+        self._aborted = _NONE_ABORTED
 
     @classmethod
     def from_columns(
@@ -93,12 +107,13 @@ class PartitionTransactions:
         """
         transactions = cls()
         transactions.open.update(sorted(open_transactions.items(), key=lambda one: one[1]))
-        for column, data in zip(transactions._arrays(), columns, strict=True):
+        aborted = transactions._aborted = _no_rows()
+        for column, data in zip(aborted, columns, strict=True):
             column.frombytes(data)
-        lengths = [len(column) for column in transactions._arrays()]
+        lengths = [len(column) for column in aborted]
         if len(set(lengths)) != 1:
             raise ValueError(f"the columns of aborted transactions have {lengths} rows")
-        for column in (transactions._marker, transactions._last_stable):
+        for column in (aborted.marker, aborted.last_stable):
             rows = np.frombuffer(column, np.int64)
             if bool(np.any(rows[1:] < rows[:-1])):
                 raise ValueError("aborted transactions are not in the order of their markers")
@@ -106,24 +121,24 @@ class PartitionTransactions:
 
     def columns(self) -> list[bytes]:
         """The aborted ranges, little-endian, in the order of `COLUMNS`."""
-        return [column.tobytes() for column in self._arrays()]
+        return [column.tobytes() for column in self._aborted]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PartitionTransactions):
             return NotImplemented
-        return self.open == other.open and self._arrays() == other._arrays()
+        return self.open == other.open and self._aborted == other._aborted
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     @property
     def aborted_count(self) -> int:
         """How many aborted ranges are remembered."""
-        return len(self._marker)
+        return len(self._aborted.marker)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is remembered: as good as no transaction ever."""
-        return not self.open and not self._marker
+        return not self.open and not self._aborted.marker
 
     def last_stable_offset(self, log_start: Offset, log_end: Offset) -> Offset:
         """Where a read_committed fetch ends: the first offset of an open transaction, or the high watermark.
@@ -148,10 +163,11 @@ class PartitionTransactions:
         first = self.open.pop(producer_id, None)
         if first is None or is_commit:
             return
-        self._marker.append(marker)
-        self._producer_id.append(producer_id)
-        self._offset_first.append(first)
-        self._last_stable.append(self.last_stable_offset(Offset(0), Offset(marker + 1)))
+        if self._aborted is _NONE_ABORTED:
+            self._aborted = _no_rows()
+        last_stable = self.last_stable_offset(Offset(0), Offset(marker + 1))
+        for column, value in zip(self._aborted, (marker, producer_id, first, last_stable), strict=True):
+            column.append(value)
 
     def aborted_between(self, offset_first: Offset, offset_end: Offset) -> list[AbortedRange]:
         """What a read_committed fetch of `[offset_first, offset_end)` lists, in the order of the markers.
@@ -160,32 +176,33 @@ class PartitionTransactions:
         ranges that ended within what was read, and those of the transactions that were open then: where `last_stable`
         has reached `offset_end`, all that comes later begins behind it.
         """
+        aborted = self._aborted
         rows = self._rows_between(offset_first, offset_end)
-        return [AbortedRange(ProducerId(self._producer_id[row]), Offset(self._offset_first[row])) for row in rows]
+        return [AbortedRange(ProducerId(aborted.producer_id[row]), Offset(aborted.offset_first[row])) for row in rows]
 
     def aborted_extents(self, offset_first: Offset, offset_end: Offset) -> list[AbortedExtent]:
         """The same with the offsets of their markers."""
+        aborted = self._aborted
         return [
             AbortedExtent(
-                ProducerId(self._producer_id[row]), Offset(self._offset_first[row]), Offset(self._marker[row])
+                ProducerId(aborted.producer_id[row]), Offset(aborted.offset_first[row]), Offset(aborted.marker[row])
             )
             for row in self._rows_between(offset_first, offset_end)
         ]
 
     def _rows_between(self, offset_first: Offset, offset_end: Offset) -> list[int]:
-        row_first = bisect_left(self._marker, offset_first)
-        row_end = bisect_left(self._last_stable, offset_end, lo=row_first) + 1
-        firsts = np.frombuffer(self._offset_first, np.int64)[row_first:row_end]
+        aborted = self._aborted
+        row_first = bisect_left(aborted.marker, offset_first)
+        row_end = bisect_left(aborted.last_stable, offset_end, lo=row_first) + 1
+        firsts = np.frombuffer(aborted.offset_first, np.int64)[row_first:row_end]
         rows: list[int] = (np.flatnonzero(firsts < offset_end) + row_first).tolist()
         return rows
 
     def forget_markers(self, offset_first: Offset, offset_end: Offset) -> None:
         """The markers in `[offset_first, offset_end)` are no longer served, so their ranges are listed no more: a
         reader that waits for such a marker would drop what the producer committed later (safety rule S5)."""
-        row_first, row_end = bisect_left(self._marker, offset_first), bisect_left(self._marker, offset_end)
+        marker = self._aborted.marker
+        row_first, row_end = bisect_left(marker, offset_first), bisect_left(marker, offset_end)
         if row_first < row_end:
-            for column in self._arrays():
+            for column in self._aborted:
                 del column[row_first:row_end]
-
-    def _arrays(self) -> "tuple[array[int], array[int], array[int], array[int]]":
-        return (self._marker, self._producer_id, self._offset_first, self._last_stable)

@@ -59,6 +59,12 @@ class ProducerState:
             del self.recent[0]
         self.last_active_ms = time_ms
 
+    def begin_epoch(self, epoch: ProducerEpoch) -> None:
+        """Forget the batches of the epoch before."""
+        self.epoch = epoch
+        self.recent.clear()
+        self.sequence_next = SEQUENCE_FIRST
+
 
 @dataclass(frozen=True, slots=True)
 class Accept:
@@ -179,10 +185,12 @@ def mark(
     without batches, at sequence 0; V1's goes on where it was.
     """
     state = producers.get(producer_id)
-    if state is None or state.epoch < epoch:
+    if state is None:
         producers[producer_id] = ProducerState(epoch=epoch, recent=(), last_active_ms=time_ms)
-    else:
-        state.last_active_ms = time_ms
+        return
+    if state.epoch < epoch:
+        state.begin_epoch(epoch)
+    state.last_active_ms = time_ms
 
 
 def any_idle(

@@ -7,6 +7,7 @@ both asked. Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteRete
 deleteRetentionSizeBreachedSegments (Kafka 4.3).
 """
 
+from array import array
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
@@ -125,4 +126,4 @@ class LogStarts:
 def _rows(partition: PartitionState) -> list[tuple[ChunkRef, int]]:
     """The chunks of a partition, with the bytes that each counts for."""
     index = partition.index
-    return list(zip(index.rows_from(index.first), index._log_bytes, strict=True))
+    return list(zip(index.rows_from(index.first), array("q", index.columns()[-1]), strict=True))

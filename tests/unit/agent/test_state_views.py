@@ -9,7 +9,7 @@ from agent.state_views import (
     topic_details,
     topic_rows,
 )
-from coordinator.chunk_index import MarkerRow
+from coordinator.chunk_index import MarkerRow, marker_row
 from protocol.types import Milliseconds, ProducerEpoch, ProducerId
 from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, made_state, rows_of
 
@@ -91,7 +91,7 @@ def test_a_marker_says_what_it_ends_and_that_it_stands_in_no_object() -> None:
     partition = state.topics[TOPIC_ID].partitions[0]
     bytes_before = partition.index.stored_bytes
     marker = MarkerRow(ProducerId(7), ProducerEpoch(2), is_commit=False, timestamp_ms=Milliseconds(1_234))
-    partition.index.append_marker(marker)
+    partition.index.append_marker(marker_row(marker))
     *_, shown = chunk_rows(state, state.topics[TOPIC_ID])
     assert shown == {
         "partition": 0,

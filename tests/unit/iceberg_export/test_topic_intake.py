@@ -1,6 +1,6 @@
 """What of a topic waits for the archive."""
 
-from coordinator.chunk_index import MARKER_BYTES, ChunkRef, MarkerRow
+from coordinator.chunk_index import MARKER_BYTES, ChunkRef, MarkerRow, marker_row
 from coordinator.state import ClusterState, ObjectState, PartitionState, TopicState
 from iceberg_export.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
 from protocol.types import (
@@ -76,7 +76,7 @@ def test_an_open_transaction_ends_what_can_be_archived_and_aborted_ones_are_told
     transactions = partition.transactions = PartitionTransactions()
     transactions.begin(ProducerId(7), Offset(2))
     marker = MarkerRow(ProducerId(7), ProducerEpoch(0), is_commit=False, timestamp_ms=Milliseconds(9))
-    transactions.end(ProducerId(7), partition.index.append_marker(marker), is_commit=False)
+    transactions.end(ProducerId(7), partition.index.append_marker(marker_row(marker)), is_commit=False)
     partition.index.append(8, 2, 40, 20, 7, NO_TIMESTAMP)
     transactions.begin(ProducerId(8), Offset(7))
     partition.log_end = Offset(8)
