@@ -17,6 +17,7 @@ from protocol.compression import Compression
 from protocol.limits import READ_CACHE_ENTRY_BYTES
 from protocol.record_batch import read_header
 from protocol.types import ObjectId
+from protocol.wire import Buffer
 
 ChunkKey = Hashable
 
@@ -29,44 +30,59 @@ class Part(NamedTuple):
     is_rest: bool
 
 
+class _Batches(NamedTuple):
+    """Where each of a chunk's batches ends."""
+
+    byte_ends: "array[int]"
+    offset_ends: "array[int]"
+
+
 class ServedChunk:
-    """One chunk's batches with their real offsets. Where each of them ends is worked out when somebody reads."""
+    """One chunk's batches with their real offsets. Where each of them ends is worked out when somebody reads.
 
-    __slots__ = ("_byte_ends", "_offset_ends", "buffer")
+    Of small chunks there are many, and hardly any is ever read: until then one is two objects, of which the collector
+    looks at one.
+    """
 
-    def __init__(self, buffer: memoryview) -> None:
+    __slots__ = ("_batches", "buffer")
+
+    def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
-        self._byte_ends = array("q")
-        self._offset_ends = array("q")
+        """Never changed from now on."""
+        self._batches: _Batches | None = None
 
-    def _find_batches(self) -> None:
+    def _find_batches(self) -> _Batches:
+        batches = _Batches(array("q"), array("q"))
         position = 0
         while position < len(self.buffer):
             header = read_header(self.buffer, position)
             position += header.batch_bytes
-            self._byte_ends.append(position)
-            self._offset_ends.append(header.base_offset + header.last_offset_delta + 1)
+            batches.byte_ends.append(position)
+            batches.offset_ends.append(header.base_offset + header.last_offset_delta + 1)
+        return batches
 
     def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool, offset_end: int | None = None) -> Part:
         """Whole batches from the one that holds `offset`, at most `bytes_max` bytes.
 
         With `at_least_one` the first batch is returned however large it is. With `offset_end` none that ends behind it.
         """
-        if not self._byte_ends:
-            self._find_batches()
-        first = bisect_right(self._offset_ends, offset)
-        if first == len(self._byte_ends):
-            return Part(self.buffer[:0], offset, is_rest=True)
-        byte_first = self._byte_ends[first - 1] if first else 0
-        end = bisect_right(self._byte_ends, byte_first + bytes_max)
+        if self._batches is None:
+            self._batches = self._find_batches()
+        byte_ends, offset_ends = self._batches
+        buffer = memoryview(self.buffer)
+        first = bisect_right(offset_ends, offset)
+        if first == len(byte_ends):
+            return Part(buffer[:0], offset, is_rest=True)
+        byte_first = byte_ends[first - 1] if first else 0
+        end = bisect_right(byte_ends, byte_first + bytes_max)
         if end <= first and at_least_one:
             end = first + 1
         if offset_end is not None:
-            end = min(end, bisect_right(self._offset_ends, offset_end))
+            end = min(end, bisect_right(offset_ends, offset_end))
         if end <= first:
-            return Part(self.buffer[:0], offset, is_rest=False)
-        records = self.buffer[byte_first : self._byte_ends[end - 1]]
-        return Part(records, self._offset_ends[end - 1], is_rest=end == len(self._byte_ends))
+            return Part(buffer[:0], offset, is_rest=False)
+        records = buffer[byte_first : byte_ends[end - 1]]
+        return Part(records, offset_ends[end - 1], is_rest=end == len(byte_ends))
 
 
 def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:

@@ -271,7 +271,7 @@ class ChunkReader:
         except StoreError as error:
             self._crash(flight, error)
         else:
-            self._land(flight, ServedChunk(memoryview(batches)))
+            self._land(flight, ServedChunk(batches))
 
     def _land(self, flight: _Flight, served: ServedChunk) -> None:
         self._cache.put(flight.chunk, served, flight.compression)
@@ -297,7 +297,7 @@ def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
         )
     if chunk.append_time_ms != NO_TIMESTAMP:
         set_log_append_time(batches, chunk.append_time_ms)
-    return ServedChunk(memoryview(batches))
+    return ServedChunk(batches)
 
 
 def serve_marker(chunk: ChunkRef) -> ServedChunk:
@@ -311,4 +311,4 @@ def serve_marker(chunk: ChunkRef) -> ServedChunk:
         is_commit=marker.is_commit,
         timestamp_ms=marker.timestamp_ms,
     )
-    return ServedChunk(memoryview(batch))
+    return ServedChunk(batch)

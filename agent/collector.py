@@ -8,6 +8,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from protocol.limits import COLLECTOR_OBJECTS_MIN
+
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
@@ -19,6 +21,12 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def collect_rarely() -> None:
+    """Let so many objects gather before the youngest are looked at that most of them are gone by then: a request of a
+    thousand partitions makes several thousand."""
+    gc.set_threshold(COLLECTOR_OBJECTS_MIN, *gc.get_threshold()[1:])
 
 
 def pass_over_what_lives() -> None:

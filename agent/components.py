@@ -30,7 +30,7 @@ from agent.agent import Agent
 from agent.bucket_access import check_access
 from agent.clock import Clock, SystemClock
 from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
-from agent.collector import pass_over_what_lives
+from agent.collector import collect_rarely, pass_over_what_lives
 from agent.ids import Ids, SystemIds
 from agent.ledger_access import LedgerAccess
 from agent.ledger_outages import OutageTellingLedger
@@ -111,6 +111,7 @@ async def _serve(
             async with agent:
                 watch.is_serving = True
                 pass_over_what_lives()
+                collect_rarely()
                 _announce(settings, agent.bound, agent.advertised, agent.http, identity.cluster_id)
                 await stopping.wait()
                 log.info("stopping: answering what was accepted")

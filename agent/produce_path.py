@@ -402,7 +402,7 @@ class ProducePath:
             return
         if outcome.append_time_ms[chunk] != NO_TIMESTAMP:
             set_log_append_time(copied, outcome.append_time_ms[chunk])
-        self._cache.put(ref, ServedChunk(memoryview(copied)))
+        self._cache.put(ref, ServedChunk(copied))
 
 
 def commit_command(intake: SealedIntake) -> CommitChunks:

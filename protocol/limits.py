@@ -181,6 +181,8 @@ FETCH_SESSION_PARTITIONS_MAX = 10_000
 """Partitions of one session; a fetch of more is answered without one."""
 FETCH_SESSIONS_PARTITIONS_MAX = 200_000
 """Partitions of all sessions together."""
+COLLECTOR_OBJECTS_MIN = 20_000
+"""How many objects that may be in cycles are made, and not freed, before the collector looks at them: in about 1 ms."""
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
 READ_CACHE_ENTRY_BYTES = KIB
 """What an entry of the read cache takes beside its payload, about: its key, its index of batches, the allocator's."""

@@ -4,7 +4,8 @@ import gc
 
 import pytest
 
-from agent.collector import collector_paused, pass_over_what_lives
+from agent.collector import collect_rarely, collector_paused, pass_over_what_lives
+from protocol.limits import COLLECTOR_OBJECTS_MIN
 
 
 def test_nothing_is_collected_within_the_block_and_again_after_it() -> None:
@@ -38,3 +39,12 @@ def test_what_lives_is_passed_over() -> None:
         assert not any(found is living for found in gc.get_objects())
     finally:
         gc.unfreeze()
+
+
+def test_the_youngest_are_looked_at_rarely_and_the_others_as_before() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_rarely()
+        assert gc.get_threshold() == (COLLECTOR_OBJECTS_MIN, *before[1:])
+    finally:
+        gc.set_threshold(*before)
