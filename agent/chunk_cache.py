@@ -143,6 +143,7 @@ class ChunkCache:
         found = self._chunks.get(object_id)
         if found is None:
             return None
+        assert isinstance(found, _WholeObject)
         self._chunks.move_to_end(object_id)
         return found.buffer
 

@@ -11,19 +11,27 @@ org.apache.kafka.cluster.Partition.fetchOffsetForTimestamp (Kafka 4.3).
 """
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from agent.cluster_view import leader_epoch_error
 from agent.fetch_isolation import visible_end
-from agent.handlers.entities import answer, request_body
 from agent.metadata_loop import PartitionKey
 from agent.services import Request, Services
 from agent.timestamp_search import TimestampSearch
 from agent.turns import Turns, rows_at_most, work
 from coordinator.log import LedgerUnavailable
 from coordinator.state import PartitionState
+from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
+from protocol.list_offsets import (
+    ListOffsetsRequest,
+    OffsetTold,
+    OffsetWanted,
+    TopicOffsetsTold,
+    read_list_offsets_request,
+    write_list_offsets_response,
+)
 from protocol.types import LEADER_EPOCH, PartitionIndex
 from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
 from txn.isolation import IsolationLevel
@@ -43,7 +51,6 @@ FIRST_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-FIRST_WITH_ISOLATION = 2
 LEVELS = tuple(IsolationLevel)
 NOTHING = (-1, -1, -1)
 """Timestamp, offset and leader epoch where no record is meant."""
@@ -51,22 +58,14 @@ NOTHING = (-1, -1, -1)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
-    level = body.isolation_level if version >= FIRST_WITH_ISOLATION else IsolationLevel.READ_UNCOMMITTED
-    isolation = IsolationLevel(level) if level in LEVELS else None
+    body, repeated = await work(rows_at_most(request.frame.body), _read, request.frame)
+    isolation = IsolationLevel(body.isolation_level) if body.isolation_level in LEVELS else None
     is_behind = isolation is not None and not await _barrier(services)
     turns = Turns(services.clock)
-    mentioned: set[tuple[str, int]] = set()
-    repeated: set[tuple[str, int]] = set()
-    for topic in body.topics:
-        for partition in topic.partitions:
-            name = (topic.name, partition.partition_index)
-            (repeated if name in mentioned else mentioned).add(name)
-            await turns.row()
-    topics = []
+    topics: list[TopicOffsetsTold] = []
     row_count = 0
     for topic in body.topics:
-        partitions = []
+        partitions: list[OffsetTold] = []
         for partition in {each.partition_index: each for each in topic.partitions}.values():
             error_code = ErrorCode.not_leader_or_follower if is_behind else ErrorCode.none
             if (topic.name, partition.partition_index) in repeated:
@@ -76,12 +75,21 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 error_code = ErrorCode.unknown_server_error
             elif error_code is ErrorCode.none:
                 error_code, found = await _find(services, version, topic.name, partition, isolation)
-            partitions.append(_row(partition.partition_index, error_code, found))
+            partitions.append(OffsetTold(partition.partition_index, error_code, *found))
             await turns.row()
-        topics.append({"name": topic.name, "partitions": partitions})
+        topics.append(TopicOffsetsTold(topic.name, partitions))
         row_count += 1 + len(partitions)
         await turns.row()
-    return await work(row_count, answer, request.frame, {"topics": topics})
+    return await work(row_count, write_list_offsets_response, request.frame.correlation_id, version, topics)
+
+
+def _read(frame: RequestFrame) -> tuple[ListOffsetsRequest, set[tuple[str, int]]]:
+    """The request, and what it names more than once. Raises `MalformedRequest`."""
+    body = read_list_offsets_request(frame.body, frame.api_version)
+    mentions = Counter(
+        (topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
+    )
+    return body, {name for name, count in mentions.items() if count > 1}
 
 
 async def _barrier(services: Services) -> bool:
@@ -93,26 +101,15 @@ async def _barrier(services: Services) -> bool:
     return True
 
 
-def _row(partition_index: int, error_code: ErrorCode, found: tuple[int, int, int]) -> dict[str, Any]:
-    timestamp, offset, leader_epoch = found
-    return {
-        "partition_index": partition_index,
-        "error_code": error_code,
-        "timestamp": timestamp,
-        "offset": offset,
-        "leader_epoch": leader_epoch,
-    }
-
-
 async def _find(
-    services: Services, version: int, topic_name: str, wanted: Any, isolation: IsolationLevel
+    services: Services, version: int, topic_name: str, wanted: OffsetWanted, isolation: IsolationLevel
 ) -> tuple[ErrorCode, tuple[int, int, int]]:
     topic = services.topics.known(topic_name)
     if topic is None or not 0 <= wanted.partition_index < len(topic.partitions):
         return ErrorCode.unknown_topic_or_partition, NOTHING
     if wanted.timestamp < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSION.get(wanted.timestamp, 0):
         return ErrorCode.unsupported_version, NOTHING
-    epoch_error = leader_epoch_error(wanted.current_leader_epoch if version >= 4 else -1)
+    epoch_error = leader_epoch_error(wanted.current_leader_epoch)
     if epoch_error is not ErrorCode.none:
         return epoch_error, NOTHING
     index = PartitionIndex(wanted.partition_index)

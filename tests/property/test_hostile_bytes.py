@@ -14,6 +14,7 @@ from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
 from protocol.fetch import read_fetch_request
 from protocol.limits import MIB
+from protocol.list_offsets import read_list_offsets_request
 from protocol.messages import read_request
 from protocol.produce import read_produce_request
 from tests.property.kio_bytes import kio_write
@@ -53,6 +54,8 @@ def read_all(frame: RequestFrame) -> None:
             read_produce_request(frame.body, frame.api_version)
         if frame.api_key == 1:
             read_fetch_request(frame.body, frame.api_version)
+        if frame.api_key == 2:
+            read_list_offsets_request(frame.body, frame.api_version)
 
 
 def send(data: bytes) -> None:
