@@ -255,9 +255,10 @@ class MetadataLoop:
             if applied.proposal is not None and isinstance(applied.proposal.command, DeleteTopic):
                 topic_id = applied.proposal.command.topic_id
                 grown.update((key, None) for key in self._growing if key[0] == topic_id)
-        for key in grown:
-            for growth in self._growing.get(key, ()):
-                growth.notify()
+        if self._growing:
+            for key in grown:
+                for growth in self._growing.get(key, ()):
+                    growth.notify()
         if self._reached:
             self._wake_reached()
 

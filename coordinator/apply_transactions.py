@@ -329,23 +329,25 @@ def _carry_out(
 
 def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
     """Put the marker into every partition, and let go of what the groups committed, or make it true."""
-    row = marker_row(MarkerRow(ending.producer_id, ending.epoch, ending.is_commit, state.time_ms))
+    producer_id, epoch, is_commit, now_ms = ending.producer_id, ending.epoch, ending.is_commit, state.now_ms_told
+    row = marker_row(MarkerRow(producer_id, epoch, is_commit, state.time_ms))
     for topic_id, index in held.partitions:
         topic = state.topics[topic_id]
         partition = topic.partitions[index]
-        mark(partition.producers, producer_id=ending.producer_id, epoch=ending.epoch, time_ms=state.now_ms_told)
-        if is_placed_at_commit(topic, partition, ending.producer_id):
-            runs = partition.waiting.pop(ending.producer_id, [])
-            if not ending.is_commit:
+        mark(partition.producers, producer_id=producer_id, epoch=epoch, time_ms=now_ms)
+        if is_placed_at_commit(topic, partition, producer_id):
+            runs = partition.waiting.pop(producer_id, [])
+            if not is_commit:
                 release_references(state, [run.object_id for run in runs])
-            _place(partition, runs if ending.is_commit else [])
-            if not ending.is_commit or not runs:
+            _place(partition, runs if is_commit else [])
+            if not is_commit or not runs:
                 continue
         offset = partition.index.append_marker(row)
         partition.log_end = Offset(offset + 1)
-        if partition.transactions is not None:
-            partition.transactions.end(ending.producer_id, offset, is_commit=ending.is_commit)
-            if partition.transactions.is_empty:
+        transactions = partition.transactions
+        if transactions is not None:
+            transactions.end(producer_id, offset, is_commit=is_commit)
+            if transactions.is_empty:
                 partition.transactions = None
     for group_id in held.groups:
         group = state.groups.get(group_id)

@@ -215,8 +215,9 @@ class ChunkIndex:
 
     def append_marker(self, row: bytes) -> Offset:
         """Add a transaction's end, which `marker_row` made, and return its offset."""
-        offset = self.end
-        self._offset_end.append(offset + 1)
+        ends = self._offset_end
+        offset = Offset(ends[-1]) if ends else self.first
+        ends.append(offset + 1)
         self._rows += row
         return offset
 

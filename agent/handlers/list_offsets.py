@@ -21,7 +21,7 @@ from agent.services import Request, Services
 from agent.timestamp_search import TimestampSearch
 from agent.turns import Turns, rows_at_most, work
 from coordinator.log import LedgerUnavailable
-from coordinator.state import PartitionState
+from coordinator.state import PartitionState, TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.list_offsets import (
@@ -52,6 +52,8 @@ FIRST_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 LEVELS = tuple(IsolationLevel)
+Answer = tuple[ErrorCode, tuple[int, int, int]]
+"""An error, or timestamp, offset and leader epoch."""
 NOTHING = (-1, -1, -1)
 """Timestamp, offset and leader epoch where no record is meant."""
 
@@ -74,7 +76,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             if isolation is None:
                 error_code = ErrorCode.unknown_server_error
             elif error_code is ErrorCode.none:
-                error_code, found = await _find(services, version, topic.name, partition, isolation)
+                held = _find(services, version, topic.name, partition)
+                if isinstance(held, ErrorCode):
+                    error_code = held
+                else:
+                    key = (held.topic_id, PartitionIndex(partition.partition_index))
+                    now, timestamp = held.partitions[partition.partition_index], partition.timestamp
+                    told = _known(now, timestamp, isolation)
+                    error_code, found = told or await offset_at(services.timestamps, key, now, timestamp, isolation)
             partitions.append(OffsetTold(partition.partition_index, error_code, *found))
             await turns.row()
         topics.append(TopicOffsetsTold(topic.name, partitions))
@@ -101,38 +110,38 @@ async def _barrier(services: Services) -> bool:
     return True
 
 
-async def _find(
-    services: Services, version: int, topic_name: str, wanted: OffsetWanted, isolation: IsolationLevel
-) -> tuple[ErrorCode, tuple[int, int, int]]:
+def _find(services: Services, version: int, topic_name: str, wanted: OffsetWanted) -> TopicState | ErrorCode:
+    """The partition's topic as it stands now, or why nothing is told of it."""
     topic = services.topics.known(topic_name)
     if topic is None or not 0 <= wanted.partition_index < len(topic.partitions):
-        return ErrorCode.unknown_topic_or_partition, NOTHING
+        return ErrorCode.unknown_topic_or_partition
     if wanted.timestamp < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSION.get(wanted.timestamp, 0):
-        return ErrorCode.unsupported_version, NOTHING
+        return ErrorCode.unsupported_version
     epoch_error = leader_epoch_error(wanted.current_leader_epoch)
-    if epoch_error is not ErrorCode.none:
-        return epoch_error, NOTHING
-    index = PartitionIndex(wanted.partition_index)
-    key, partition = (topic.topic_id, index), topic.partitions[index]
-    return await offset_at(services.timestamps, key, partition, wanted.timestamp, isolation)
+    return topic if epoch_error is ErrorCode.none else epoch_error
 
 
-async def offset_at(
-    timestamps: TimestampSearch, key: PartitionKey, partition: PartitionState, timestamp: int, isolation: IsolationLevel
-) -> tuple[ErrorCode, tuple[int, int, int]]:
-    """An error, or timestamp, offset and leader epoch. Asking again helps where ledger or store are away, not for
-    damage. `partition` is as it stands now.
-    """
-    end = visible_end(partition, isolation)
+def _known(partition: PartitionState, timestamp: int, isolation: IsolationLevel) -> Answer | None:
+    """What is told without a look into records; None where one is needed."""
     match timestamp:
         case -1:
-            return ErrorCode.none, (-1, end, LEADER_EPOCH)
+            return ErrorCode.none, (-1, visible_end(partition, isolation), LEADER_EPOCH)
         case -2 | -4:
             return ErrorCode.none, (-1, partition.log_start, LEADER_EPOCH)
         case -5 | -6:
             return ErrorCode.none, NOTHING
         case _:
-            pass
+            return None
+
+
+async def offset_at(
+    timestamps: TimestampSearch, key: PartitionKey, partition: PartitionState, timestamp: int, isolation: IsolationLevel
+) -> Answer:
+    """The same by a look into records. Asking again helps where ledger or store are away, not for damage.
+
+    `partition` is as it stands now.
+    """
+    end = visible_end(partition, isolation)
     try:
         found = await timestamps.find(key, None if timestamp == MAX_TIMESTAMP else timestamp)
     except (StoreUnavailable, ObjectMissing, LedgerUnavailable):
