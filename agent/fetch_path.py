@@ -69,7 +69,7 @@ class PartitionRead:
     record_bytes: int = 0
     offset_next: int = -1
     """Where the consumer goes on, where there are records."""
-    aborted: list[AbortedRange] = field(default_factory=list[AbortedRange])
+    aborted: list[AbortedRange] = field(default_factory=list)
     """Which transactions a read_committed consumer takes for aborted in these records."""
     is_diverging: bool = False
     """The consumer has read beyond the log's end: it is told where that is, and truncates (KIP-320)."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agent.fetch_sessions import WantedPartition
 from agent.metadata_loop import PartitionKey
@@ -14,8 +15,7 @@ from protocol.types import PartitionIndex
 from txn.isolation import IsolationLevel
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A partition that can be read, as it stands in the state now: topic and partition are not kept over an await."""
 
     topic: TopicState
@@ -48,7 +48,7 @@ class FetchUnderWay:
     """Whether the store did not answer a read of it: it waits for what is on its way already and begins no more."""
     is_confirmed: bool | None = None
     """Whether its barrier was answered; None where none was taken so far."""
-    steps: list[Step] = field(default_factory=list[Step])
+    steps: list[Step] = field(default_factory=list)
     """Partitions that answered with records."""
 
 
@@ -56,7 +56,7 @@ class FetchUnderWay:
 class ReadPlan:
     """The chunks that a fetch is going to read first, of all its partitions."""
 
-    chunks: list[ChunkRef] = field(default_factory=list[ChunkRef])
-    compressions: list[Compression] = field(default_factory=list[Compression])
+    chunks: list[ChunkRef] = field(default_factory=list)
+    compressions: list[Compression] = field(default_factory=list)
     bytes_to_read: int = 0
     """About what is not in memory yet."""
