@@ -295,7 +295,9 @@ class ProducePath:
             return Acknowledgement(error_code=error_code, log_start=log_start)
         base_offset = outcome.base_offsets[place.batch_first]
         append_time_ms = outcome.append_time_ms[place.chunk]
-        if append_time_ms != NO_TIMESTAMP:
+        if base_offset == NO_OFFSET:  # it waits for its commit
+            append_time_ms = outcome.waiting_append_time_ms.get(place.batch_first, NO_TIMESTAMP)
+        elif append_time_ms != NO_TIMESTAMP:
             append_time_ms = self._stamped(intake, place.chunk, base_offset)
         return Acknowledgement(
             error_code=ErrorCode.none,

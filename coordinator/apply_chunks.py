@@ -13,11 +13,12 @@ from coordinator.apply_transactions import begin, has_room_to_wait, is_placed_at
 from coordinator.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
 from coordinator.state import NO_TIME, ClusterState, PartitionState
 from coordinator.transaction_commands import TransactionPartition
-from coordinator.waiting_runs import WaitingRun
+from coordinator.waiting_runs import WaitingRun, run_of
 from protocol.errors import ErrorCode
 from protocol.types import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    SEQUENCE_END,
     Milliseconds,
     Offset,
     PartitionIndex,
@@ -64,6 +65,7 @@ def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChu
         append_time_ms=commit.append_time_ms,
         log_start=commit.log_start,
         grown=tuple(commit.grown),
+        waiting_append_time_ms=commit.waiting_append_time_ms,
     )
 
 
@@ -80,6 +82,7 @@ class _Commit:
         self.base_offsets: list[int] = []
         self.append_time_ms: list[int] = []
         self.log_start: list[int] = []
+        self.waiting_append_time_ms: dict[int, int] = {}
         self.grown: dict[tuple[TopicId, PartitionIndex], None] = {}
 
     def run(self) -> None:
@@ -240,6 +243,8 @@ class _Commit:
         )
         match decision:
             case Duplicate(base_offset):
+                if base_offset == NO_OFFSET and producer is not None:
+                    self._tell_repeat(partition, producer, row)
                 return NO_ERROR, base_offset
             case Reject(error_code):
                 return int(error_code), NO_OFFSET
@@ -279,6 +284,16 @@ class _Commit:
             append_time_ms=append_time_ms,
         )
         self.references += wait_for_commit(self.state, partition, ProducerId(batches.producer_id[row]), run)
+        if is_stamped:
+            self.waiting_append_time_ms[row] = append_time_ms
+
+    def _tell_repeat(self, partition: PartitionState, producer: ProducerState, row: int) -> None:
+        """When the first copy of a batch that waits was appended. Sequences count the records behind it."""
+        batches = self.command.batches
+        runs = partition.waiting.get(ProducerId(batches.producer_id[row]), ())
+        run = run_of(runs, (producer.sequence_next - batches.base_sequence[row]) % SEQUENCE_END)
+        if run is not None and run.append_time_ms != NO_TIMESTAMP:
+            self.waiting_append_time_ms[row] = run.append_time_ms
 
     def _judge_transaction(self, key: TransactionPartition, producer: ProducerState | None, row: int) -> ErrorCode:
         """Whether the batch may be written as part of its producer's transaction."""

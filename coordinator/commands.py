@@ -6,8 +6,8 @@ entry's position, on every agent alike. A refused command is an outcome, never a
 partition counts, configs and quotas: `coordinator.admin_commands`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from coordinator.admin_commands import (
     AdminCommand,
@@ -350,6 +350,9 @@ class ChunksCommitted:
     log_start: Sequence[int]
     grown: tuple[tuple[TopicId, PartitionIndex], ...]
     """Partitions whose log end moved: whoever waits for their records can go on."""
+    waiting_append_time_ms: Mapping[int, int] = field(default_factory=dict[int, int])
+    """By row of the command's batches: the append time of a batch that waits for its transaction's commit, where the
+    broker stamps it; a duplicate has its first copy's while that waits. No offset leads to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

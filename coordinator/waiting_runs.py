@@ -6,6 +6,7 @@ aborts: nobody ever sees an open or an aborted record there, and no consumer wai
 in a transaction is fixed with its first batch, whatever the topic is altered to meanwhile.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from protocol.types import Milliseconds, ObjectId
@@ -30,3 +31,12 @@ class WaitingRun(NamedTuple):
     def byte_end(self) -> int:
         """Where the next batch lies, if it follows."""
         return self.byte_first + self.byte_count
+
+
+def run_of(runs: Sequence[WaitingRun], records_to_end: int) -> WaitingRun | None:
+    """The run of the record that `records_to_end` records, itself among them, are left from; None if none waits."""
+    for run in reversed(runs):
+        if records_to_end <= run.record_count:
+            return run
+        records_to_end -= run.record_count
+    return None

@@ -12,9 +12,11 @@ from agent import produce_path
 from agent.fetch_sessions import WantedPartition
 from agent.ledger_writer import OutcomeUnknown
 from agent.produce_path import NO_OFFSET, Acknowledgement, ProducePath
+from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.commands import ReportTime
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
+from coordinator.waiting_runs import AT_COMMIT, PLACEMENT
 from protocol.errors import ErrorCode
 from protocol.limits import (
     INTAKE_BUFFER_BYTES_MAX,
@@ -31,6 +33,7 @@ from storage.refs import intake_key
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths
+from tests.unit.agent.transactional_paths import Producer
 
 SECONDS_MAX = 10.0
 PRODUCER_AT = 43
@@ -97,6 +100,27 @@ async def test_append_time_is_told_and_a_duplicate_is_told_the_first_ones() -> N
         paths.parts.clock.seconds += 60
         (repeat,) = await paths.produce(idempotent(b"a", 0))
     assert first.append_time_ms == repeat.append_time_ms > 0
+
+
+async def test_append_time_is_told_of_what_waits_for_its_commit_and_a_repeat_is_told_the_first_ones() -> None:
+    async with data_paths(timestamp_type="LogAppendTime") as paths:
+        at_commit = ConfigOperation(kind=OperationKind.SET, name=PLACEMENT, value=AT_COMMIT)
+        await paths.parts.writer.submit(
+            AlterConfigs(resource_type=ResourceType.TOPIC, resource_name="t", is_whole=False, operations=(at_commit,))
+        )
+        producer = Producer(paths, "x")
+        await producer.begin()
+        batch = producer.batch(b"a")
+        (first,) = await paths.produce(batch)
+        paths.parts.clock.seconds += 60
+        (repeat,) = await paths.produce(batch)
+        await producer.end(is_commit=True)
+        (afterwards,) = await paths.produce(producer.batch(b"not in a transaction"))
+        read = await paths.fetch(0)
+    assert first.base_offset == repeat.base_offset == NO_OFFSET
+    assert first.append_time_ms == repeat.append_time_ms > 0
+    assert read_batches(b"".join(bytes(part) for part in read.records)).records[0].timestamp == first.append_time_ms
+    assert (afterwards.error_code, afterwards.append_time_ms) == (ErrorCode.transaction_abortable, -1)
 
 
 async def test_a_full_intake_lets_nothing_in_until_there_is_room() -> None:

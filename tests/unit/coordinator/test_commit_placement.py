@@ -162,6 +162,32 @@ def test_s14_append_time_is_that_of_the_produce() -> None:
     assert (row.append_time_ms, row.max_timestamp) == (5, 5)
 
 
+def told_ms(cluster: Cluster, number: int, *batches: Batch, time_ms: int) -> dict[int, int]:
+    """By batch: the append time that is told of it."""
+    outcome = cluster.do(commit(number, Chunk(batches=batches)), time_ms=time_ms)
+    assert isinstance(outcome, ChunksCommitted)
+    assert set(outcome.error_codes) == {0}
+    return dict(outcome.waiting_append_time_ms)
+
+
+def test_s14_append_time_is_told_of_what_waits_and_of_its_repeats_while_it_waits() -> None:
+    cluster = started(message_timestamp_type="LogAppendTime")
+    decided(cluster, add(0))
+    first, second, third = (transactional(n, records=2, version=V1) for n in (0, 2, 4))
+    assert told_ms(cluster, 0, first, Batch(), second, time_ms=5) == {0: 5, 2: 5}
+    assert told_ms(cluster, 1, third, time_ms=7) == {0: 7}
+    assert told_ms(cluster, 2, third, second, first, time_ms=8) == {0: 7, 1: 5, 2: 5}
+    decided(cluster, end(version=V1))
+    decided(cluster, add(0))
+    assert told_ms(cluster, 3, third, transactional(6, version=V1), time_ms=9) == {1: 9}
+
+
+def test_nobody_is_told_a_time_where_the_broker_stamps_nothing() -> None:
+    cluster = started()
+    assert told_ms(cluster, 0, transactional(0), time_ms=5) == {}
+    assert told_ms(cluster, 1, transactional(0), time_ms=6) == {}
+
+
 def test_what_waits_is_part_of_the_state() -> None:
     cluster = started()
     written(cluster, 0, transactional(0), Batch(), transactional(1))
