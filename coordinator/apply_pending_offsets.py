@@ -48,7 +48,7 @@ def commit_transactional_offsets(
         return _all(command, error_code)
     stamp = applied_stamp(state, session_id, command.stamp)
     if stamp is not None:
-        held.offset_stamps[command.group_id] = stamp
+        held.keep_offset_stamp(command.group_id, stamp)
     return TransactionalOffsetsPending(error_codes=_keep(state, group, command))
 
 
@@ -80,9 +80,6 @@ def _all(command: CommitTransactionalOffsets, error_code: ErrorCode) -> Transact
 
 def _is_stale(held: TransactionalId, session_id: SessionId, command: CommitTransactionalOffsets) -> bool:
     metadata = held.metadata
-    newest = held.offset_stamps.get(command.group_id)
-    if command.stamp is None or newest is None:
+    if command.stamp is None or (metadata.producer_id, metadata.epoch) != (command.producer_id, command.epoch):
         return False
-    if (metadata.producer_id, metadata.epoch) != (command.producer_id, command.epoch):
-        return False
-    return newest.is_newer(session_id, command.stamp)
+    return held.is_offset_commit_stale(command.group_id, session_id, command.stamp)

@@ -90,10 +90,7 @@ def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Ou
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
     decided = _carry_out(state, command.transactional_id, held, decision, Ended.FENCED)
     if decision.following is not None:
-        # The new epoch fences whatever is still on its way on other connections.
-        begun = state.transactional_ids[command.transactional_id]
-        begun.stamp = None
-        begun.offset_stamps.clear()
+        state.transactional_ids[command.transactional_id].forget_stamps()
     return decided
 
 

@@ -9,6 +9,7 @@ from coordinator.state import ClusterState, PartitionState
 from coordinator.transaction_commands import TransactionPartition
 from coordinator.transactions import NOT_STARTED, TransactionalId
 from coordinator.waiting_runs import WaitingRun
+from protocol.limits import OFFSET_STAMPS_MAX
 from protocol.types import PartitionIndex, ProducerId
 
 
@@ -49,6 +50,10 @@ def _transactional_id(state: ClusterState, held: TransactionalId) -> Iterator[st
         yield f"is {metadata.status.value}, and has {len(held.partitions)} partitions and {len(held.groups)} groups"
     if max(held.updated_ms, held.started_ms) > state.time_ms:
         yield "was used in the future"
+    if len(held.offset_stamps) > OFFSET_STAMPS_MAX:
+        yield f"has stamps of {len(held.offset_stamps)} groups"
+    if any(stamp.position < held.offset_stamps_from - 1 for stamp in held.offset_stamps.values()):
+        yield f"dropped stamps below {held.offset_stamps_from}, and has an older one"
     for key in held.partitions:
         if state.partition(*key) is None:
             yield f"has partition {key[1]} of a topic that is not there, {key[0].hex()}"

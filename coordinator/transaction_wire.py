@@ -253,6 +253,7 @@ class WireTransactionalId(Struct, array_like=True):
     offset_stamps: list[tuple[str, WireAppliedStamp]]
     waiting_runs: int = 0
     waiting_bytes: int = 0
+    offset_stamps_from: int = 0
 
     def value(self) -> TransactionalId:
         return TransactionalId(
@@ -274,6 +275,7 @@ class WireTransactionalId(Struct, array_like=True):
             waiting_bytes=self.waiting_bytes,
             stamp=None if self.stamp is None else _applied_stamp(self.stamp),
             offset_stamps={group_id: _applied_stamp(stamp) for group_id, stamp in self.offset_stamps},
+            offset_stamps_from=Position(self.offset_stamps_from),
         )
 
 
@@ -297,6 +299,7 @@ def transactional_id_to_wire(transactional_id: str, held: TransactionalId) -> Wi
         offset_stamps=sorted(held.offset_stamps.items()),
         waiting_runs=held.waiting_runs,
         waiting_bytes=held.waiting_bytes,
+        offset_stamps_from=held.offset_stamps_from,
     )
 
 

@@ -1,7 +1,7 @@
 """What the state holds of a transactional id beside `txn.transaction.TransactionMetadata`: who takes part, since when.
 
 Rule: values only; pure. Times are the state's at apply. A stamp says which connection of a V1 client was the newest
-that acted (safety rule S7).
+that acted (safety rule S7). One id has a bounded number of them, however many groups it commits for.
 """
 
 from dataclasses import dataclass, field
@@ -9,10 +9,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from coordinator.transaction_commands import Stamp, TransactionPartition
+from protocol.limits import OFFSET_STAMPS_MAX
 from protocol.types import Milliseconds, Position, SessionId
 from txn.transaction import TransactionMetadata
 
 NOT_STARTED = Milliseconds(-1)
+FROM_THE_BEGINNING = Position(0)
 
 
 class AppliedStamp(NamedTuple):
@@ -71,4 +73,30 @@ class TransactionalId:
     stamp: AppliedStamp | None = None
     """Of the connection that acted last on V1's behalf since the producer was initialised (S7)."""
     offset_stamps: dict[str, AppliedStamp] = field(default_factory=dict[str, AppliedStamp])
-    """The same for V1's TxnOffsetCommit, by group."""
+    """The same for V1's TxnOffsetCommit, by group: the newest `OFFSET_STAMPS_MAX`."""
+    offset_stamps_from: Position = FROM_THE_BEGINNING
+    """Stamps of older positions were dropped: of a group without one, every connection that began before is stale.
+
+    A dropped stamp refused, of other agents, what began at its position or before, and of its own agent what began
+    before the connection that acted then: all of that began before its position. So nothing is let in that it would
+    have refused. What is refused beyond that comes again on a new connection, which began after it.
+    """
+
+    def keep_offset_stamp(self, group_id: str, stamp: AppliedStamp) -> None:
+        """A connection acted for the group. The oldest stamp goes where there is one too many."""
+        self.offset_stamps[group_id] = stamp
+        if len(self.offset_stamps) > OFFSET_STAMPS_MAX:
+            oldest = min(self.offset_stamps, key=lambda one: (self.offset_stamps[one].position, one))
+            dropped = self.offset_stamps.pop(oldest)
+            self.offset_stamps_from = max(self.offset_stamps_from, Position(dropped.position + 1))
+
+    def is_offset_commit_stale(self, group_id: str, session: SessionId, stamp: Stamp) -> bool:
+        """Whether a commit for the group came on a connection that its client had, or may have, left."""
+        newest = self.offset_stamps.get(group_id)
+        return stamp.position < self.offset_stamps_from if newest is None else newest.is_newer(session, stamp)
+
+    def forget_stamps(self) -> None:
+        """A new epoch fences whatever is still on its way on older connections."""
+        self.stamp = None
+        self.offset_stamps.clear()
+        self.offset_stamps_from = FROM_THE_BEGINNING

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
-from coordinator import apply_transactions
+from coordinator import apply_transactions, transactions
 from coordinator.commands import DeleteTopic, Done, Refused
 from coordinator.group_commands import (
     ClaimGroups,
@@ -18,11 +19,12 @@ from coordinator.group_commands import (
 from coordinator.groups import GroupState
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.transaction_commands import CommitTransactionalOffsets, TransactionalOffsetsPending
+from coordinator.transaction_wire import WireTransactionalId, transactional_id_to_wire
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, PartitionIndex, ProducerId, TopicId
 from tests.made_commands import TOPIC, Cluster, create, start
 from tests.made_groups import GENERATION, JOINED, offsets
-from tests.made_transactions import V1, add, begin, decided, end, pending, transactional
+from tests.made_transactions import ID, V1, add, begin, decided, end, pending, transactional
 
 OTHER = TopicId(bytes([1] * 16))
 
@@ -202,6 +204,81 @@ class TestV1:
         decided(cluster, add(groups=("g",)))
         told(cluster, pending(5, version=V1, stamp=(4, 2)))
         assert told(cluster, pending(3, version=V1, epoch=9, stamp=(4, 1))) == [ErrorCode.producer_fenced]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """A V1 transaction of the groups g, h and i, where stamps of two are kept."""
+    monkeypatch.setattr(transactions, "OFFSET_STAMPS_MAX", 2)
+    cluster = started()
+    cluster.do(ClaimGroups(group_ids=("h", "i")))
+    decided(cluster, add(groups=("g", "h", "i")))
+    return cluster
+
+
+CLAIMS = {"g": 1, "h": 2, "i": 3}
+
+
+def commit_for(group_id: str, stamp: tuple[int, int], *, epoch: int = 0) -> CommitTransactionalOffsets:
+    return pending(5, group_id=group_id, claim_epoch=CLAIMS[group_id], version=V1, stamp=stamp, epoch=epoch)
+
+
+def is_stale(cluster: Cluster, command: CommitTransactionalOffsets) -> bool:
+    outcome = cluster.do(command)
+    assert isinstance(outcome, TransactionalOffsetsPending)
+    return outcome.is_stale
+
+
+class TestStampsOfManyGroups:
+    """S7: only the newest stamps are kept, and without one the age of those that were dropped decides."""
+
+    def test_s7_what_a_dropped_stamp_refused_is_refused_without_it(self, cluster: Cluster) -> None:
+        told(cluster, commit_for("g", (5, 2)))
+        dropped_at = cluster.state.position
+        for group_id in ("h", "i"):
+            told(cluster, commit_for(group_id, (5, 2)))
+        held = cluster.state.transactional_ids[ID]
+        assert (list(held.offset_stamps), held.offset_stamps_from) == (["h", "i"], dropped_at + 1)
+        for began_at in range(5, dropped_at + 1):
+            assert is_stale(cluster, commit_for("g", (began_at, 1)))
+        assert group(cluster).pending_partitions() == {(TOPIC, 0)}
+
+    def test_s7_the_next_connection_is_let_in(self, cluster: Cluster) -> None:
+        for group_id in ("g", "h", "i"):
+            told(cluster, commit_for(group_id, (5, 2)))
+        assert is_stale(cluster, commit_for("g", (5, 2)))
+        assert told(cluster, commit_for("g", (cluster.state.position, 3))) == [0]
+
+    def test_s7_groups_that_have_a_stamp_go_by_that_alone(self, cluster: Cluster) -> None:
+        for group_id in ("g", "h", "i"):
+            told(cluster, commit_for(group_id, (5, 2)))
+        assert told(cluster, commit_for("h", (5, 2))) == [0]
+        assert is_stale(cluster, commit_for("h", (5, 1)))
+
+    def test_the_one_that_acted_longest_ago_is_dropped(self, cluster: Cluster) -> None:
+        for group_id in ("g", "h", "g", "i"):
+            told(cluster, commit_for(group_id, (5, 2)))
+        assert set(cluster.state.transactional_ids[ID].offset_stamps) == {"g", "i"}
+
+    def test_a_new_epoch_lets_every_connection_in(self, cluster: Cluster) -> None:
+        for group_id in ("g", "h", "i"):
+            told(cluster, commit_for(group_id, (5, 2)))
+        decided(cluster, begin(producer=0, epoch=0))
+        decided(cluster, add(groups=("g",), epoch=1))
+        assert told(cluster, commit_for("g", (5, 1), epoch=1)) == [0]
+
+    def test_what_was_dropped_is_part_of_the_state(self, cluster: Cluster) -> None:
+        for group_id in ("g", "h", "i"):
+            told(cluster, commit_for(group_id, (5, 2)))
+        copy = decode_snapshot(encode_snapshot(cluster.state))
+        assert digest(copy) == digest(cluster.state)
+        assert copy.transactional_ids == cluster.state.transactional_ids
+
+    def test_a_snapshot_without_it_dropped_nothing(self, cluster: Cluster) -> None:
+        told(cluster, commit_for("g", (5, 2)))
+        held = cluster.state.transactional_ids[ID]
+        fields = msgspec.to_builtins(transactional_id_to_wire(ID, held))
+        assert msgspec.convert(fields[:-1], WireTransactionalId).value() == held
 
 
 def test_s13_an_agent_without_the_claim_keeps_nothing() -> None:
