@@ -176,11 +176,24 @@ def _check_broker_configs(pairs: Mapping[str, str], origin: str) -> None:
 
     for name, value in pairs.items():
         if name not in BROKER_CONFIGS:
-            raise InvalidSettings(f"{origin} {name}: no such broker config{nearest(name, BROKER_CONFIGS)}")
+            raise InvalidSettings(f"{origin} {name}: {_no_broker_config(name, value)}")
         try:
             BROKER_CONFIGS[name].validate(value)
         except InvalidConfig as error:
             raise InvalidSettings(f"{origin} {name}={value}: {error}") from error
+
+
+def _no_broker_config(name: str, value: str) -> str:
+    from coordinator.topic_configs import BROKER_CONFIGS, BROKER_SYNONYMS, TOPIC_CONFIGS
+
+    if name not in TOPIC_CONFIGS:
+        return f"no such broker config{nearest(name, BROKER_CONFIGS)}"
+    if name in BROKER_SYNONYMS:
+        return f"a config of topics, whose default is the broker config {BROKER_SYNONYMS[name][0][0]}: set that"
+    return (
+        "a config of topics, for which brokers have no default: set it where a topic is created, "
+        f"penstock topics create TOPIC --config {name}={value}, or with kafka-configs.sh --alter on one that is there"
+    )
 
 
 def _parse_flag(value: object) -> bool:

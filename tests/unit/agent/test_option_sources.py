@@ -1,5 +1,6 @@
 """Where the values of options come from."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,22 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "count"), [("7", 7), ("64MiB", 64 * MIB), ("1 kB", 1000), ("2gib", 2048 * MIB)])
 def test_bytes_have_units(text: str, count: int) -> None:
     assert read_bytes(text) == count
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ("log.retention.mz=1", "no such broker config; did you mean log.retention.ms?"),
+        ("retention.ms=1", "a config of topics, whose default is the broker config log.retention.ms: set that"),
+        (
+            "penstock.transaction.placement=commit",
+            "penstock topics create TOPIC --config penstock.transaction.placement=commit",
+        ),
+    ],
+)
+def test_what_is_no_broker_config_tells_what_to_set_instead(pair: str, told: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"--set {re.escape(pair.partition('=')[0])}: .*{re.escape(told)}"):
+        gather({"set": [pair]}, {}, None)
 
 
 def test_a_word_like_none_has_no_nearest() -> None:
