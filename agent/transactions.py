@@ -11,6 +11,7 @@ from agent.ledger_writer import OutcomeUnknown
 from agent.services import NoAnswer, Request, Services
 from coordinator.commands import Refused
 from coordinator.log import LedgerUnavailable
+from coordinator.state import PartitionState
 from coordinator.transaction_commands import (
     AddToTransaction,
     EndTransaction,
@@ -20,7 +21,8 @@ from coordinator.transaction_commands import (
 )
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
-from protocol.types import ProducerId
+from protocol.types import NO_PRODUCER_ID, ProducerId
+from txn.producer_state import is_stale
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,11 @@ class BatchesOfTransaction:
 
     At apply a batch is judged by its producer id alone: that this is the transactional id's has to be known here. Once
     it is, it stays true or is refused there.
+
+    A producer id whose epochs were exhausted is no transactional id's any more. Its late batches are told
+    INVALID_PRODUCER_EPOCH by partitions that have its marker, as in Kafka
+    (UnifiedLog.maybeStartTransactionVerification). Differs from Kafka: by other partitions too, until the next
+    transaction begins; INVALID_PRODUCER_ID_MAPPING is fatal to a client that may abort and go on.
     """
 
     def __init__(self, services: Services, transactional_id: str | None) -> None:
@@ -62,7 +69,7 @@ class BatchesOfTransaction:
         self._transactional_id = transactional_id
         self._is_caught_up = False
 
-    async def error(self, producer_id: int) -> ErrorCode:
+    async def error(self, partition: PartitionState, producer_id: int, epoch: int) -> ErrorCode:
         """NONE where the producer id is the transactional id's; that it is not is said behind a barrier (S4)."""
         if self._is_known(producer_id):
             return ErrorCode.none
@@ -72,11 +79,20 @@ class BatchesOfTransaction:
             except LedgerUnavailable:
                 return ErrorCode.not_leader_or_follower
             self._is_caught_up = True
-        return ErrorCode.none if self._is_known(producer_id) else ErrorCode.invalid_producer_id_mapping
+        if self._is_known(producer_id):
+            return ErrorCode.none
+        is_outdated = is_stale(partition.producers.get(ProducerId(producer_id)), epoch) or self._was_its_own(
+            producer_id
+        )
+        return ErrorCode.invalid_producer_epoch if is_outdated else ErrorCode.invalid_producer_id_mapping
 
     def _is_known(self, producer_id: int) -> bool:
         owner = self._services.state.producers_of_transactions.get(ProducerId(producer_id))
         return owner is not None and owner == self._transactional_id
+
+    def _was_its_own(self, producer_id: int) -> bool:
+        held = self._services.state.transactional_ids.get(self._transactional_id or "")
+        return held is not None and held.metadata.previous_producer_id == producer_id != NO_PRODUCER_ID
 
 
 async def stamp_of(services: Services, request: Request) -> Stamp | None:

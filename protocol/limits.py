@@ -266,8 +266,8 @@ TRANSACTION_WAITING_BYTES_MAX = 1024 * MIB
 """Their bytes: they stay in the bucket until the transaction is decided."""
 OFFSET_STAMPS_MAX = 100
 """Groups of a transactional id of which is known on which connection a V1 client committed for them last, in one epoch.
-With one more the oldest is dropped, and a connection as old as that has to be made anew (safety rule S7), at most once in
-so many commits."""
+With one more the oldest is dropped, and a connection as old as that has to be made anew (safety rule S7), at most once
+in so many commits."""
 
 # Groups.
 GROUPS_MAX = 100_000

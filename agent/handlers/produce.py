@@ -249,10 +249,11 @@ async def _check(
         except InvalidBatch as error:
             place.settle(_refusal(error, topic.partitions[partition.index].log_start))
         else:
-            header = checked.headers[0]
-            refused = await transaction.error(header.producer_id) if header.is_transactional else ErrorCode.none
+            header, index = checked.headers[0], PartitionIndex(partition.index)
+            refused = ErrorCode.none
+            if header.is_transactional:
+                refused = await transaction.error(topic.partitions[index], header.producer_id, header.producer_epoch)
             if refused is ErrorCode.none:
-                index = PartitionIndex(partition.index)
                 return BatchGroup(topic.topic_id, index, checked.records, checked.headers, place)
             place.settle(Acknowledgement(error_code=refused))
     return None

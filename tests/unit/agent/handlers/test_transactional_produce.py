@@ -1,6 +1,7 @@
 """Transactional batches: only under the transactional id whose producer wrote them, and in words of the version."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.unit.agent.handlers.transactions import (
     PRODUCE,
     TIMEOUT,
     V2_VERSION,
+    Producer,
     add,
     begun,
     end,
@@ -24,7 +26,7 @@ from tests.unit.agent.handlers.transactions import (
     produce,
     serving,
 )
-from txn.transaction import TransactionVersion
+from txn.transaction import EPOCH_EXHAUSTED, TransactionVersion
 
 
 @pytest.mark.parametrize("version", range(3, 12))
@@ -122,6 +124,40 @@ async def test_a_batch_of_another_transactional_id_is_refused() -> None:
             assert (told.error_code, told.log_start_offset) == (ErrorCode.invalid_producer_id_mapping, -1)
         told = await produce(services, producer.another, version=V2_VERSION)
         assert told.error_code is ErrorCode.invalid_producer_id_mapping
+
+
+async def exhausted(services: Services) -> Producer:
+    """A producer in the last epoch of its id, with a transaction that is open in partition 0."""
+    producer = (await begun(services))._replace(epoch=EPOCH_EXHAUSTED)
+    held = services.state.transactional_ids[ID]
+    held.metadata = replace(held.metadata, epoch=EPOCH_EXHAUSTED)  # as after so many transactions
+    assert (await produce(services, producer, version=V2_VERSION)).error_code is NONE
+    return producer
+
+
+@pytest.mark.parametrize("version", [9, V2_VERSION])
+async def test_s11_a_producer_id_that_was_replaced_is_told_by_every_partition_that_its_epoch_is_over(
+    version: int,
+) -> None:
+    async with serving() as services:
+        producer = await exhausted(services)
+        following = await init(services, producer=producer)
+        assert (following.error_code, following.producer_epoch) == (NONE, 0)
+        assert following.producer_id != producer.producer_id
+        for partition in (0, 1):
+            told = await produce(services, producer, 1, version, partition=partition)
+            assert (told.error_code, told.log_start_offset) == (ErrorCode.invalid_producer_epoch, -1)
+        told = await produce(services, producer, 1, version, transactional_id="y", partition=1)
+        assert told.error_code is ErrorCode.invalid_producer_id_mapping
+
+
+async def test_s11_once_another_instance_began_its_partitions_alone_know_the_id_that_was_replaced() -> None:
+    async with serving() as services:
+        producer = await exhausted(services)
+        assert (await init(services)).producer_id != producer.producer_id
+        told = [await produce(services, producer, 1, V2_VERSION, partition=partition) for partition in (0, 1)]
+    epoch, mapping = ErrorCode.invalid_producer_epoch, ErrorCode.invalid_producer_id_mapping
+    assert [answer.error_code for answer in told] == [epoch, mapping]
 
 
 @pytest.mark.parametrize("is_away", [True, False])
