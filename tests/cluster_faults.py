@@ -62,8 +62,15 @@ def paused(*pids: int) -> Iterator[None]:
 
 def wait_alone(agent: ClusterAgent) -> None:
     """Until the agent tells clients of no other one."""
+    wait_agents(agent, 1)
+
+
+def wait_agents(agent: ClusterAgent, count: int) -> None:
+    """Until the agent tells clients of so many, itself among them: the sessions of those that died have ended."""
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
-    agent.process.wait_until(lambda: len(admin.list_topics(timeout=SECONDS_MAX).brokers) == 1, "being alone")
+    agent.process.wait_until(
+        lambda: len(admin.list_topics(timeout=SECONDS_MAX).brokers) == count, f"{count} agents in all"
+    )
 
 
 def wait_state(agent: ClusterAgent, through: Connection, transactional_id: str, state: str) -> None:

@@ -219,14 +219,15 @@ def test_3336_every_partition_of_an_answer_is_one_that_was_asked_for_through_an_
     asked = [5, 0, 17, 3, 1, -1, 4]
     for number in range(2):
         through = join(stack, agent)
-        rows = [{"index": index, "records": batch([b"%d" % number])} for index in asked]
+        # Each partition takes another number of records, so that its offset is no other's.
+        rows = [{"index": index, "records": batch([b"%d" % number] * (abs(index) + 1))} for index in asked]
         body = {"transactional_id": None, "acks": -1, "timeout": TIMEOUT}
         told = through.ask(PRODUCE, 9, {**body, "topic_data": [{"name": TOPIC, "partition_data": rows}]})
         answered = told.responses[0].partition_responses
         assert sorted(row.index for row in answered) == sorted(asked)
         for row in answered:
             is_there = 0 <= row.index < 6
-            wanted = (NONE, number) if is_there else (ErrorCode.unknown_topic_or_partition, -1)
+            wanted = (NONE, number * (row.index + 1)) if is_there else (ErrorCode.unknown_topic_or_partition, -1)
             assert (row.error_code, row.base_offset) == wanted, row
         agent.process.kill()
         agent = start(cluster, f"a-{number}")

@@ -23,6 +23,8 @@ from tests.cluster_faults import (
     end_anew,
     paused,
     start,
+    wait_agents,
+    wait_alone,
     wait_state,
 )
 from tests.etcd_service import Etcd
@@ -264,15 +266,23 @@ def test_3616b_what_was_committed_stays_whichever_agents_die(
         agents[0].process.kill()
         agents = [agents[1], start(cluster, f"next-{number}")]
         for agent in agents:
-            reader = join(stack, agent)
-            assert [reader.values(partition) for partition in range(PARTITIONS)] == [wanted] * PARTITIONS
+            check_has(join(stack, agent), wanted)
+    wait_agents(agents[1], len(agents))
+    for agent in (*agents, start(cluster, "last")):
+        check_has(join(stack, agent), wanted)
+
+
+def check_has(reader: Connection, values: list[bytes]) -> None:
+    """These are committed in every partition, and nothing else."""
+    assert [reader.values(partition) for partition in range(PARTITIONS)] == [values] * PARTITIONS
 
 
 @GENERATIONS
 def test_3616b_a_transaction_goes_on_where_the_agent_that_had_it_died(
     clusters: ClusterFactory, stack: ExitStack, versions: Versions
 ) -> None:
-    """No agent is its leader: what was begun through one is gone on with through another, in the same epoch."""
+    """No agent is its leader: what was begun through one is gone on with through another, in the same epoch, before the
+    first one's session has ended and after."""
     cluster = clusters()
     agents = [start(cluster, name) for name in ("a", "b")]
     create_topic(agents[0], TOPIC, PARTITIONS)
@@ -282,9 +292,11 @@ def test_3616b_a_transaction_goes_on_where_the_agent_that_had_it_died(
     agents[0].process.kill()
     second = join(stack, agents[1])
     script.send(second, b"second", 0)
-    script.send(second, b"second", 1)
+    wait_alone(agents[1])
+    script.send(second, b"third", 0)
+    script.send(second, b"third", 1)
     script.commit(second)
-    assert [second.values(partition) for partition in (0, 1)] == [[b"first", b"second"], [b"second"]]
+    assert [second.values(partition) for partition in (0, 1)] == [[b"first", b"second", b"third"], [b"third"]]
 
 
 # Transactional ids that somebody else takes over.
