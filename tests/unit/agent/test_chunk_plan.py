@@ -16,7 +16,8 @@ def partition(*, archived: int = 0) -> PartitionState:
     for number in range(5):
         index.append(10 * number + 10, number, 0, 100, 1_000, -1)
     rows = [index.row(row)._replace(row_group=0, row_first=0, row_count=10) for row in range(archived)]
-    index.replace(0, archived, rows)
+    if rows:
+        index.replace(0, archived, rows)
     return PartitionState(log_end=Offset(50), index=index)
 
 
