@@ -44,7 +44,7 @@ def transaction_list(state: ClusterState, limit: int, now_ms: int | None = None)
     names = sorted(state.open_transactions, key=lambda name: held_of[name].started_ms)[:limit]
     if len(names) < limit:
         others = ((name, held) for name, held in held_of.items() if not held.metadata.is_ongoing)
-        newest = heapq.nlargest(limit - len(names), others, key=lambda item: item[1].updated_ms)
+        newest = heapq.nlargest(limit - len(names), others, key=lambda item: item[1].updated_ms or state.time_ms)
         names += [name for name, _ in newest]
     rows = [_row(state, name, held_of[name], now_ms) for name in names]
     return {"transactions": rows, "open": len(state.open_transactions), "ids": len(held_of)}
@@ -61,7 +61,7 @@ def _row(state: ClusterState, transactional_id: str, held: TransactionalId, now_
         "producer_id": metadata.producer_id,
         "epoch": metadata.epoch,
         "version": int(metadata.version),
-        "updated_ms": held.updated_ms,
+        "updated_ms": held.updated_ms or None,
         "partitions": len(held.partitions),
         "groups": len(held.groups),
         "first_partition": None if first is None else f"{state.topics[first[0]].name}-{first[1]}",

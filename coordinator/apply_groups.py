@@ -212,9 +212,10 @@ def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGrou
 def expire_offsets(state: ClusterState, command: ExpireOffsets) -> Outcome:
     """Forget old offsets, and groups of which nothing is left; a time ahead of the state's counts as that (S2).
 
-    What was written while nobody told the time is as old as this entry.
+    What was written while nobody told the time is as old as this entry. Where that tells none either, for the clock was
+    found wrong after this was proposed, it counts as one of `NO_TIME`.
     """
-    now_ms = Milliseconds(min(command.now_ms, state.time_ms))
+    now_ms = Milliseconds(min(command.now_ms, state.now_ms_told))
     for group_id in command.group_ids:
         group = state.groups.get(group_id)
         if group is None:

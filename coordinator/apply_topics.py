@@ -208,6 +208,6 @@ def expire_producers(state: ClusterState, command: ExpireProducers) -> Outcome:
     before_ms = Milliseconds(min(command.cutoff_ms, state.time_ms))
     for topic in state.topics.values():
         for partition in topic.partitions:
-            if expire(partition.producers, before_ms, state.time_ms, partition.open_producers()):
+            if expire(partition.producers, before_ms, state.now_ms_told, partition.open_producers()):
                 partition.unknown_producers_below = state.producer_id_next
     return Done()

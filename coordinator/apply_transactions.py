@@ -221,16 +221,16 @@ def terminate_transaction(state: ClusterState, command: TerminateTransaction) ->
 def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
     """Forget who was not heard of for long; a cutoff ahead of the state's time counts as that time (S2).
 
-    Who was heard of while nobody told the time was heard of now.
+    Who was heard of while nobody told the time was heard of now, if this entry tells it; else nobody knows yet.
     """
     before_ms = min(command.cutoff_ms, state.time_ms)
     for held in state.transactional_ids.values():
         if held.updated_ms == NO_TIME:
-            held.updated_ms = state.time_ms
+            held.updated_ms = state.now_ms_told
     due = (
         transactional_id
         for transactional_id, held in state.transactional_ids.items()
-        if held.updated_ms < before_ms and not held.metadata.is_ongoing
+        if NO_TIME < held.updated_ms < before_ms and not held.metadata.is_ongoing
     )
     # Which ones go first follows from the order in which they came: snapshots keep it.
     for transactional_id in list(islice(due, command.ids_max)):

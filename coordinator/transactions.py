@@ -1,7 +1,7 @@
 """What the state holds of a transactional id beside `txn.transaction.TransactionMetadata`: who takes part, since when.
 
-Rule: values only; pure. Times are the state's at apply. A stamp says which connection of a V1 client was the newest
-that acted (safety rule S7). One id has a bounded number of them, however many groups it commits for.
+Rule: values only; pure. Times are the state's at apply. A stamp says which connection of a V1 client acted last
+(safety rule S7). One id has a bounded number of them, however many groups it commits for.
 """
 
 from dataclasses import dataclass, field

@@ -208,13 +208,16 @@ def expire(
 ) -> bool:
     """Forget every producer last active before `before_ms`; returns whether there was any.
 
-    now_ms: when those were last active that were so while nobody told the time (safety rule S2).
+    now_ms: when those were last active that were so while nobody told the time (safety rule S2); `NOT_TOLD` where
+    nobody tells it now, either: they stay as they are.
     kept: those with an open transaction in the partition; they are not forgotten (ProducerStateManager).
     """
     for state in producers.values():
         if state.last_active_ms == NOT_TOLD:
             state.last_active_ms = now_ms
-    expired = [one for one, state in producers.items() if state.last_active_ms < before_ms and one not in kept]
+    expired = [
+        one for one, state in producers.items() if NOT_TOLD < state.last_active_ms < before_ms and one not in kept
+    ]
     for producer_id in expired:
         del producers[producer_id]
     return bool(expired)

@@ -102,14 +102,14 @@ def torn_transactions(
 
 
 def unseen(evidence: Evidence) -> Iterator[Anomaly]:
-    """Values that were acknowledged and that no ok call read until the history ended.
+    """Values of calls that took place, acknowledged or half read, that no ok call read until the history ended.
 
     Weaker than a lost write: nobody read anything behind them, so they may only be late. A history that ends by
     reading everything leaves no such excuse.
     """
     left: dict[str, list[int]] = defaultdict(list)
     for number, writes in enumerate(evidence.writes):
-        if evidence.calls[number].completed.type == "ok":
+        if evidence.took_place[number]:
             for key, sends in writes.items():
                 left[key] += [send.value for send in sends if not evidence.is_read(key, send.value)]
     has_final_read = any(call.completed.final and call.completed.type == "ok" for call in evidence.calls)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.jepsen.history import Function, Micro, MicroPoll, MicroSend, Op
+from tests.jepsen.unplaced import UnplacedValues
 
 MICROS_MAX = 4
 PLACING_CHANCE = 1 / 64
@@ -61,8 +62,8 @@ class Generator:
     """Keys that are written now; the first is the most likely."""
     ends: dict[str, int] = field(default_factory=dict[str, int])
     """The highest offset of each key that an ok call told of: what the final reads must reach."""
-    unplaced: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
-    """Values of each key that an ok call wrote without being told where: the final reads must find them."""
+    unplaced: UnplacedValues = field(default_factory=UnplacedValues)
+    """What else these must find."""
     _numbers: int = 0
     _writes: dict[str, int] = field(default_factory=dict[str, int])
     _polled: dict[str, int] = field(default_factory=dict[str, int])
@@ -103,14 +104,13 @@ class Generator:
 
     def completed(self, op: Op) -> None:
         """Take in how a call ended."""
+        self.unplaced.completed(op)
         if op.type != "ok":
             return
         for micro in op.micros:
             match micro:
                 case MicroSend(key, _, int(offset)):
                     self.ends[key] = max(self.ends.get(key, -1), offset)
-                case MicroSend(key, value, None):
-                    self.unplaced.setdefault(key, set()).add(value)
                 case MicroPoll(records):
                     for key, pairs in records.items():
                         last = max(offset for offset, _ in pairs)

@@ -23,8 +23,8 @@ _decode = msgspec.json.decode
 class Recorder:
     """Use it in a `with` block. Threads may share it.
 
-    tells_offsets: whether what clients say of where their records stand means anything. Where records wait for their
-    transaction's commit the answer is -1, from which clients count on for the batch's other records.
+    tells_offsets: whether what clients say of where the records of their transactions stand means anything. Where these
+    wait for the commit the answer is -1, from which clients count on for the batch's other records.
     """
 
     def __init__(self, path: Path, *, tells_offsets: bool = True) -> None:
@@ -66,7 +66,7 @@ class Recorder:
 
         Raises HistoryError: it is not what the history's format says.
         """
-        if not self._tells_offsets:
+        if not self._tells_offsets and invoked.f == "txn":
             for micro in answer.get("value") or ():
                 if micro[0] == "send":
                     micro[2] = [None, micro[2][1]]

@@ -6,6 +6,7 @@ be decided later by who goes on.
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,10 @@ class Seat:
         """The final read: as a new process, everything from the beginning, up to what is known to be there."""
         self.kill()
         waiting = dict(self._generator.ends)
-        unseen = {key: set(values) for key, values in self._generator.unplaced.items()}
+        seen: dict[str, set[int]] = defaultdict(set)
         deadline_s = time.monotonic() + FINAL_SECONDS_MAX
         while (
-            (waiting or any(unseen.values()) or self._worker is None)
+            (waiting or self._is_more_than(seen) or self._worker is None)
             and time.monotonic() < deadline_s
             and not is_given_up.is_set()
         ):
@@ -75,8 +76,12 @@ class Seat:
                 for key, pairs in micro.records.items() if isinstance(micro, MicroPoll) else ():
                     if max(offset for offset, _ in pairs) >= waiting.get(key, -1):
                         waiting.pop(key, None)
-                    unseen.get(key, set[int]()).difference_update(value for _, value in pairs)
+                    seen[key].update(value for _, value in pairs)
         self.kill()
+
+    def _is_more_than(self, seen: dict[str, set[int]]) -> bool:
+        with self._lock:
+            return self._generator.unplaced.left(seen)
 
     def kill(self) -> None:
         if self._worker is not None:
@@ -117,7 +122,10 @@ class Seat:
             reason = f"the client {what}"
             self.problems.append(f"{self._name}-{self._number} {what} at line {invoked.index}: see its log")
         self.kill()
-        return self._recorder.unknown(invoked, reason)
+        lost = self._recorder.unknown(invoked, reason)
+        with self._lock:
+            self._generator.completed(lost)
+        return lost
 
 
 def line_of(call: Call, *, is_final: bool) -> dict[str, Any]:

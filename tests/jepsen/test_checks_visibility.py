@@ -174,6 +174,10 @@ class TestUnseen:
     def test_a_value_that_was_not_acknowledged(self, kind: Type) -> None:
         assert left(Made().did(0, sent(1, 5), kind=kind)) == []
 
+    def test_the_other_value_of_a_call_of_which_one_was_read(self) -> None:
+        made = Made().did(0, sent(1), sent(2, key="c-0"), kind="info").did(1, read((5, 1)))
+        assert left(made) == [("c-0", 2)]
+
     @pytest.mark.parametrize("kind", ["fail", "info"])
     def test_a_reader_that_is_not_ok_has_not_seen_it(self, kind: Type) -> None:
         assert left(Made().did(0, sent(1, 5)).did(1, read((5, 1)), kind=kind)) == [(KEY, 1)]

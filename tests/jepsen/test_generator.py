@@ -87,4 +87,4 @@ def test_the_final_reads_must_reach_what_ok_calls_told_of_and_nothing_else() -> 
     generator.completed(ok("txn", MicroSend("a-0", 1, 5), MicroSend("a-1", 1, None), MicroPoll({"b-0": ((7, 1),)})))
     generator.completed(Op(index=1, time_ns=1, process=0, type="info", f="send", micros=(MicroSend("a-0", 2, 9),)))
     assert generator.ends == {"a-0": 5, "b-0": 7}
-    assert generator.unplaced == {"a-1": {1}}
+    assert generator.unplaced.wanted == {"a-1": {1}}

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.jepsen.generator import Call
-from tests.jepsen.history import MicroPoll, MicroSend
+from tests.jepsen.history import Function, MicroPoll, MicroSend
 from tests.jepsen.recorder import Recorder
 
 
-@pytest.mark.parametrize(("tells_offsets", "offset"), [(True, 4), (False, None)])
+@pytest.mark.parametrize(("f", "tells_offsets", "offset"), [("txn", True, 4), ("txn", False, None), ("send", False, 4)])
 def test_where_a_record_stands_is_kept_where_it_means_anything(
-    tmp_path: Path, tells_offsets: bool, offset: int | None
+    tmp_path: Path, f: Function, tells_offsets: bool, offset: int | None
 ) -> None:
-    call = Call(f="txn", micros=(MicroSend("a-0", 1), MicroPoll()))
+    call = Call(f=f, micros=(MicroSend("a-0", 1), MicroPoll()))
     with Recorder(tmp_path / "history.jsonl", tells_offsets=tells_offsets) as recorder:
         invoked = recorder.invoke(recorder.new_process(), "a", call, is_final=False)
         answer = {"type": "ok", "value": [["send", "a-0", [4, 1]], ["poll", {"b-0": [[7, 2]]}]]}

@@ -342,6 +342,16 @@ class TestExpiry:
         groups.expire(100 * HOUR_MS, time_ms=100 * HOUR_MS)
         assert groups.state.groups == {}
 
+    def test_s2_an_expiry_whose_entry_tells_no_time_makes_nothing_older(self, groups: Groups) -> None:
+        """The clock was found wrong after it was proposed: what was committed just now is not as old as the state."""
+        groups.claim("g")
+        groups.commit(5)
+        groups.expire(99 * HOUR_MS)
+        groups.expire(99 * HOUR_MS, time_ms=99 * HOUR_MS)
+        found = groups.committed()
+        assert found is not None
+        assert found.commit_ms == 99 * HOUR_MS
+
     def test_s2_where_no_time_is_proposed_groups_go_of_which_nothing_is_left_and_no_offset_ages(
         self, groups: Groups
     ) -> None:

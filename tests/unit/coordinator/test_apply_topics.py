@@ -239,3 +239,11 @@ class TestExpiry:
         assert cluster.partition.producers[ProducerId(7)].last_active_ms == 60
         cluster.do(ExpireProducers(cutoff_ms=Milliseconds(61)), time_ms=61)
         assert cluster.partition.producers == {}
+
+    def test_s2_an_expiry_that_tells_no_time_makes_nobody_older(self) -> None:
+        cluster = Cluster.started()
+        cluster.do(ReportTime(), time_ms=10)
+        cluster.produce(0, idempotent(0))
+        cluster.do(ExpireProducers(cutoff_ms=Milliseconds(50)))
+        cluster.do(ExpireProducers(cutoff_ms=Milliseconds(50)), time_ms=60)
+        assert cluster.partition.producers[ProducerId(7)].last_active_ms == 60

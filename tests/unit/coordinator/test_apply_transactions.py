@@ -324,6 +324,14 @@ class TestTransactionalIds:
         cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(61)), time_ms=61)
         assert cluster.state.transactional_ids == {}
 
+    def test_s2_an_expiry_that_tells_no_time_makes_nobody_older(self) -> None:
+        cluster = Cluster.started()
+        decided(cluster, begin(), time_ms=10)
+        decided(cluster, begin())
+        cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(50)))
+        cluster.do(ExpireTransactionalIds(cutoff_ms=Milliseconds(50)), time_ms=60)
+        assert cluster.state.transactional_ids[ID].updated_ms == 60
+
     def test_an_agent_that_loaded_a_snapshot_forgets_the_same(self) -> None:
         cluster = Cluster.started()
         for transactional_id in ("b", "a"):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator.state import NO_TIME
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
 from txn.producer_state import (
@@ -222,8 +223,14 @@ def test_producers_idle_since_before_the_cutoff_are_forgotten() -> None:
     assert not expire(producers, Milliseconds(10), Milliseconds(20))
 
 
+def test_what_is_not_told_is_the_same_everywhere() -> None:
+    assert NOT_TOLD == NO_TIME
+
+
 def test_s2_a_producer_that_was_active_while_nobody_told_the_time_is_as_old_as_the_expiry() -> None:
     producers = {ProducerId(0): producer((0, 1, NOT_TOLD))}
+    assert any_idle(producers, Milliseconds(10))
+    assert not expire(producers, Milliseconds(10), NOT_TOLD)
     assert any_idle(producers, Milliseconds(10))
     assert not expire(producers, Milliseconds(10), Milliseconds(20))
     assert producers[ProducerId(0)].last_active_ms == 20
