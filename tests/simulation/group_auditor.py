@@ -123,6 +123,9 @@ class GroupAuditor:
     def told_unknown(self, who: str, group_id: str, error: int) -> None:
         """A member is told that it is none, or not in this generation."""
         until_s = self._counted_until_s.pop((group_id, who), 0.0)
+        if error == ErrorCode.illegal_generation and group_id in self.entries.became_classic:
+            # The classic group begins at the consumer group's epoch, and tells so whoever was behind it, as Kafka does.
+            return
         if error in GONE and self._now_s() < until_s:
             self._history.violation(
                 f"{who} is told {ErrorCode(error).name}, though {group_id} may not give it up for another "

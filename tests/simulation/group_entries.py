@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator.commands import Done, Outcome, Proposal
+from coordinator.consumer_group_values import ConsumerGroup
 from coordinator.group_commands import (
     ClaimGroups,
     CommitOffsets,
@@ -48,6 +49,8 @@ class _Seen:
     """Or group epoch."""
     members: tuple[str, ...]
     offsets: Mapping[Place, int]
+    is_consumer: bool = False
+    """Whether it goes by the consumer protocol."""
 
 
 class GroupEntries:
@@ -71,6 +74,8 @@ class GroupEntries:
         """Since when which agent held the newest claim on a group."""
         self.generations: defaultdict[str, list[tuple[float, int]]] = defaultdict(list[tuple[float, int]])
         """When each generation, or group epoch, of a group began."""
+        self.became_classic: set[str] = set()
+        """Groups of the consumer protocol that went on under the classic one."""
 
     def before(self, state: ClusterState) -> None:
         """An entry is about to be applied."""
@@ -159,6 +164,8 @@ class GroupEntries:
         if after.generation != before.generation:
             self.generations[group_id].append((self._now_s(), after.generation))
             self._history.note(group_id, "generation", f"{after.generation}: {len(after.members)} members")
+        if before.is_consumer and not after.is_consumer and after.members:
+            self.became_classic.add(group_id)
         if before.offsets != after.offsets and not isinstance(command, CommitOffsets | EndTransaction):
             self._fault(group_id, f"forgets, or commits, offsets by {type(command).__name__}")
         self._move(group_id, before.offsets, after.offsets)
@@ -189,8 +196,14 @@ def _seen_of(state: ClusterState, group: GroupState) -> _Seen:
         for topic_id, partitions in group.offsets.items()
         for partition, found in partitions.items()
     }
-    claim = group.claimed_by, group.claim_epoch
-    return _Seen(claim=claim, version=group.version, generation=generation, members=members, offsets=offsets)
+    return _Seen(
+        claim=(group.claimed_by, group.claim_epoch),
+        version=group.version,
+        generation=generation,
+        members=members,
+        offsets=offsets,
+        is_consumer=isinstance(value, ConsumerGroup),
+    )
 
 
 def _may_go(group: _Seen, command: object) -> bool:
