@@ -105,6 +105,10 @@ class Bucket:
 
     def _fault_of_deletion(self, key: str) -> str:
         """Why this object had to stay; empty where it may go."""
+        if key.startswith(REACHED_PREFIX):
+            # An older one says nothing that the newest does not, whatever became of the ledger.
+            newest = max(found for found in self.objects if found.startswith(REACHED_PREFIX))
+            return "which says how far the ledger has come" if key == newest else ""
         state = self._truth.state
         lost_s = self._ledger.lost_s
         if lost_s is not None and self._loop.time() - lost_s > LAST_DELETION_SECONDS_MAX:
@@ -116,9 +120,6 @@ class Bucket:
             # does not begin from there, but from the newest.
             pointer = self._ledger.pointer if lost_s is None else None
             return "to which the snapshot pointer points" if pointer and pointer.object_key == key else ""
-        if key.startswith(REACHED_PREFIX):
-            newest = max(found for found in self.objects if found.startswith(REACHED_PREFIX))
-            return "which says how far the ledger has come" if key == newest else ""
         if key in state.object_ids:
             return "to which the index refers"
         session = session_of_key(key)
