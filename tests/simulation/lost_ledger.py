@@ -4,12 +4,13 @@ Rule: agents that run end, and those that are started again refuse to serve, and
 come to its end. That is the real one (`agent.recovery`), done as docs/RUNBOOK.md says, but that somebody starts agents
 meanwhile, it may be interrupted, and an agent that nobody found may be frozen and wake up later. Afterwards offsets
 that the newest snapshot, or what the ledger still has, covers are what they were, and all that was acknowledged is
-there.
+there, but for transactions: those that were committed by then stay, all others are aborted, and that is said before.
 """
 
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agent.recovery import Permissions, recover
 from coordinator.log import LedgerCorrupt, LedgerError, SessionHeld, SnapshotPointer
@@ -24,6 +25,7 @@ from tests.simulation.ledger import LedgerCopy, SimulatedLedger
 from tests.simulation.links import LATE_SECONDS_MAX, Link
 from tests.simulation.plan import LedgerLoss
 from tests.simulation.store import SimulatedStore
+from tests.simulation.transaction_programs import TransactionWorld
 
 COVERED_SECONDS_MAX = 300.0
 REFUSAL_SECONDS_MAX = 15.0
@@ -39,12 +41,18 @@ class LostLedger:
     """One loss, and the recovery from it."""
 
     def __init__(
-        self, around: Surroundings, agents: Sequence[AgentInWorld], auditor: Auditor, consumers: Sequence[Consumer]
+        self,
+        around: Surroundings,
+        agents: Sequence[AgentInWorld],
+        auditor: Auditor,
+        consumers: Sequence[Consumer],
+        transactions: TransactionWorld,
     ) -> None:
         self._around = around
         self._agents = agents
         self._auditor = auditor
         self._consumers = consumers
+        self._transactions = transactions
         self._chance: random.Random = around.chance
         self._clock = AgentClock(around.loop, around.wall_ms, started_s=0.0)
         self._frozen: AgentInWorld | None = None
@@ -160,12 +168,17 @@ class LostLedger:
                 limit_s = None
                 await self._clock.sleep(2.0)
             else:
-                break
+                lost = [*report.missing, *(key for key, _ in report.damaged)]
+                if lost or report.is_carried_out:
+                    break
+                # Transactions are lost, or may be; that is known, as docs/RUNBOOK.md says.
+                permissions = replace(permissions, is_loss_accepted=True)
             finally:
                 somebody.cancel()
-        lost = [*report.missing, *(key for key, _ in report.damaged)]
-        if lost or not report.is_carried_out:
+        if lost:
             self._around.history.violation(f"the recovery lacks {lost[:3]}: somebody deleted it (S9)")
+        if self._transactions.lost_count and not permissions.is_loss_accepted:
+            self._around.history.violation("the recovery drops transactions that were committed, and says nothing (S9)")
 
     def _keep_newest_snapshot(self) -> None:
         """Whoever deletes it deletes what a recovery begins from. Of a lost ledger it is the one before the loss."""
@@ -195,6 +208,7 @@ class LostLedger:
         if any(now.get(place, 0) < end for place, end in kept.items()):
             around.history.violation(f"logs ended at {kept} at {covered}, and at {now} after the recovery (S9)")
         self._auditor.recovered(kept)
+        self._transactions.recovered(truth.state, Position(covered), kept)
         for consumer in self._consumers:
             for place, position in consumer.positions.items():
                 consumer.positions[place] = min(position, kept[place])

@@ -21,6 +21,10 @@ GROUPS_SHARE: Final = 0.3
 """Of the worlds whose ledger is not lost."""
 TRANSACTIONS_SHARE: Final = 0.3
 """Of the worlds without groups whose ledger is not lost."""
+LOST_TRANSACTIONS_SHARE: Final = 0.5
+"""Of the worlds whose ledger is lost."""
+LATER_SALT: Final = 4
+"""Of the stream from which is drawn what came to the worlds later."""
 MEMBERS_SHARE: Final = 0.25
 """Of the worlds with neither groups, transactions nor probers whose ledger is not lost."""
 MONITORED_SHARE: Final = 0.5
@@ -249,7 +253,17 @@ def draw(chance: random.Random) -> Plan:
         has_operator=chance.random() < 0.3,
     )
     plan = _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
-    return _with_transacting_members(plan, chance)
+    return _with_later(_with_transacting_members(plan, chance), chance)
+
+
+def _with_later(plan: Plan, chance: random.Random) -> Plan:
+    """What else some worlds have, drawn from a stream of its own, so that all others stay as they are."""
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    own = random.Random(copied.getrandbits(64) + LATER_SALT)
+    if plan.ledger_loss is not None and own.random() < LOST_TRANSACTIONS_SHARE:
+        plan = _transacting(plan, own)
+    return plan
 
 
 def _with_transacting_members(plan: Plan, chance: random.Random) -> Plan:
@@ -295,18 +309,22 @@ def _with_transactions(plan: Plan, chance: random.Random) -> Plan:
     share = [copied.random() for _ in range(5)][-1]
     if plan.ledger_loss is not None or plan.groups or share >= TRANSACTIONS_SHARE:
         return plan
-    placements = copied.choice(((False,), (True,), (False, True)))
-    late_chance, rests_chance = copied.choice((0.0, 0.03, 0.1)), copied.choice((0.0, 0.3))
+    return _transacting(plan, copied)
+
+
+def _transacting(plan: Plan, chance: random.Random) -> Plan:
+    placements = chance.choice(((False,), (True,), (False, True)))
+    late_chance, rests_chance = chance.choice((0.0, 0.03, 0.1)), chance.choice((0.0, 0.3))
     producers = tuple(
-        replace(_draw_producer(copied), late_chance=late_chance, rests_chance=rests_chance)
-        for _ in range(copied.choice((1, 2, 3)))
+        replace(_draw_producer(chance), late_chance=late_chance, rests_chance=rests_chance)
+        for _ in range(chance.choice((1, 2, 3)))
     )
     transactions = TransactionPlan(
         producers=producers,
         placements=placements,
-        readers=copied.choice((1, 2)),
-        is_shared=copied.random() < 0.3,
-        epoch_last=copied.choice((EPOCH_EXHAUSTED, EPOCH_EXHAUSTED, 4)),
+        readers=chance.choice((1, 2)),
+        is_shared=chance.random() < 0.3,
+        epoch_last=chance.choice((EPOCH_EXHAUSTED, EPOCH_EXHAUSTED, 4)),
     )
     return replace(plan, transactions=transactions, producers=1, consumers=1, probers=0, has_topic_churn=False)
 

@@ -13,8 +13,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from coordinator.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_SESSION_SECONDS
+from protocol.types import Position
 from tests.simulation.history import History
 from tests.simulation.transaction_entries import Key, Told, TransactionEntries
 from tests.simulation.truth import Truth
@@ -47,6 +49,8 @@ class Value:
     is_acknowledged: bool = False
     offset: int = -1
     """Where it is, once anybody knows."""
+    is_left_out: bool = False
+    """A recovery did not know whether it was committed."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -66,6 +70,9 @@ class Transaction:
     is_abort_asked: bool = False
     outcome: Outcome = Outcome.OPEN
     truth: Outcome = Outcome.OPEN
+    ended_at: Position = Position(0)
+    is_lost: bool = False
+    """It was committed, by an entry that was lost."""
 
     @property
     def name(self) -> str:
@@ -102,6 +109,8 @@ class TransactionAuditor(Told):
         self._read_from: dict[tuple[str, Place], int] = {}
         self._read_to: defaultdict[tuple[str, Place], int] = defaultdict(int)
         self._last_stable_known: defaultdict[Place, int] = defaultdict(int)
+        self.lost_count = 0
+        """Transactions that were committed by entries which are lost."""
 
     # What the ledger decides.
 
@@ -118,9 +127,33 @@ class TransactionAuditor(Told):
             self._history.violation(f"a transaction of {transactional_id} under {key} ends, and nobody began it")
             return
         transaction.truth = Outcome.COMMITTED if is_commit else Outcome.ABORTED
+        transaction.ended_at = self.entries.position
         was_asked = transaction.is_commit_asked if is_commit else transaction.is_abort_asked
         if is_asked and not was_asked:
             self._history.violation(f"{transaction.name} is {transaction.truth}, and nobody asked for that (S7)")
+
+    def recovered(self, state: ClusterState, covered: Position, kept: Mapping[Place, int]) -> None:
+        """A recovery began another incarnation with `state`. What ended up to the position `covered` stays as it was,
+        everything else is aborted; of each log what is below an offset `kept` stays where it was, and of transactions
+        nothing else does.
+        """
+        self.entries.restart(state, covered)
+        for transaction in self._transactions:
+            if transaction.truth is Outcome.OPEN or transaction.ended_at > covered:
+                transaction.is_lost = transaction.truth is Outcome.COMMITTED
+                transaction.truth = Outcome.ABORTED
+                self.lost_count += transaction.is_lost
+        for value in self._values.values():
+            if value.offset >= kept[value.place]:
+                value.offset, value.is_left_out = -1, value.transaction is not None
+                for (_, place), seen in self._seen.items():
+                    if place == value.place:
+                        seen.discard(value.text)
+        for place, log in self._log.items():
+            self._log[place] = {offset: text for offset, text in log.items() if offset < kept[place]}
+            self._last_stable_known[place] = min(self._last_stable_known[place], kept[place])
+        for row in (self._read_from, self._read_to):
+            row.update({(who, place): min(offset, kept[place]) for (who, place), offset in row.items()})
 
     # What producers report.
 
@@ -172,7 +205,7 @@ class TransactionAuditor(Told):
         """It was answered without an error."""
         transaction.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
         self._history.note(transaction.who, transaction.outcome.value, transaction.name)
-        if is_commit and transaction.truth is not Outcome.COMMITTED:
+        if is_commit and transaction.truth is not Outcome.COMMITTED and not transaction.is_lost:
             self._history.violation(f"{transaction.name} is told to be committed, and is {transaction.truth}")
         if not is_commit and transaction.truth is Outcome.COMMITTED:
             self._history.violation(f"{transaction.name} is told to be aborted, and is committed")
@@ -197,6 +230,10 @@ class TransactionAuditor(Told):
         newest = self.entries.newest(transactional_id)
         is_another_id = newest is not None and newest[0] != key[0] and error == ErrorCode.invalid_producer_id_mapping
         is_fencing = is_another_id or error in {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
+        if newest is None:
+            # It was forgotten; a partition that knows a later epoch says so first.
+            forgotten = {ErrorCode.invalid_producer_id_mapping, ErrorCode.invalid_producer_epoch}
+            is_fencing = key[0] >= 0 and error in forgotten
         if not is_fencing or newest == key:
             self._history.violation(
                 f"{who} of {key} is told {ErrorCode(error).name} for {what}, where {newest} is the newest"
@@ -272,6 +309,8 @@ class TransactionAuditor(Told):
         if value is None or value.place != place:
             self._history.violation(f"{who} read {text!r} in {place}, where nobody sent it")
             return
+        if value.is_left_out:
+            self._history.violation(f"{who} sees {text!r} at {offset}, which the recovery left out (S9)")
         self._place(value, offset)
         transaction = value.transaction
         if transaction is not None:
@@ -328,7 +367,7 @@ class TransactionAuditor(Told):
     def _judge_transaction(self, transaction: Transaction) -> None:
         known = {Outcome.COMMITTED: Outcome.COMMITTED, Outcome.ABORTED: Outcome.ABORTED}.get(transaction.outcome)
         is_written = any(value.is_acknowledged for value in transaction.values)
-        if known is Outcome.COMMITTED and transaction.truth is not known:
+        if known is Outcome.COMMITTED and transaction.truth is not known and not transaction.is_lost:
             self._history.violation(f"{transaction.name} was told to be committed, and is {transaction.truth}")
         if known is Outcome.ABORTED and transaction.truth is Outcome.COMMITTED:
             self._history.violation(f"{transaction.name} was told to be aborted, and is committed")

@@ -25,7 +25,7 @@ from coordinator.transaction_commands import (
     TransactionDecided,
 )
 from protocol.errors import ErrorCode
-from protocol.types import ProducerId
+from protocol.types import Position, ProducerId
 from tests.simulation.history import History
 from tests.simulation.wire import Place
 
@@ -93,6 +93,10 @@ class TransactionEntries:
             lambda: [(0.0, NOTHING_COMMITTED)]
         )
         self._last_stable: defaultdict[Place, list[tuple[float, int]]] = defaultdict(lambda: [(0.0, 0)])
+        self.position = Position(0)
+        """Of the newest entry."""
+        self.offsets_at: dict[Position, dict[tuple[str, Place], int]] | None = None
+        """How far groups had come at each position; kept where somebody wants to know."""
 
     # What others ask.
 
@@ -131,6 +135,7 @@ class TransactionEntries:
 
     def after(self, state: ClusterState, proposal: Proposal | None, outcome: Outcome | None) -> None:
         """It was applied."""
+        self.position = state.position
         command = None if proposal is None else proposal.command
         if isinstance(outcome, TransactionDecided | TransactionalOffsetsPending) and outcome.is_stale:
             self._history.note("ledger", "stale", type(command).__name__)
@@ -140,6 +145,21 @@ class TransactionEntries:
             self._look_at_offsets(state, command, outcome)
         elif isinstance(outcome, TransactionDecided) and not outcome.error_code:
             self._look_at_decision(state, command, outcome)
+        self._compare(state)
+        if self.offsets_at is not None:
+            self.offsets_at[self.position] = {key: moved[-1][1] for key, moved in self._offsets.items()}
+
+    def restart(self, state: ClusterState, covered: Position) -> None:
+        """A recovery begins another incarnation with `state`, of what was true at `covered`: nothing is open, nobody
+        has a transactional id, and groups are where they were (safety rule S9).
+        """
+        assert self.offsets_at is not None, "they are kept"
+        if state.transactional_ids or state.producers_of_transactions or state.open_transactions:
+            self._history.violation(f"after the recovery somebody has {sorted(state.transactional_ids)} (S9)")
+        for forgotten in (self._held, self._open, self._waiting, self._pending, self._last_stable, self._offsets):
+            forgotten.clear()
+        self._offsets.update({key: [(0.0, offset)] for key, offset in self.offsets_at.get(covered, {}).items()})
+        self.before(state)
         self._compare(state)
 
     def _look_at_decision(self, state: ClusterState, command: object, outcome: TransactionDecided) -> None:
@@ -179,6 +199,8 @@ class TransactionEntries:
         held = self._held.get(transactional_id)
         if held is None:
             held = self._held[transactional_id] = Held(key=key, timeout_ms=command.timeout_ms)
+            if key[0] in self._owners:
+                self._fault(transactional_id, f"is given {key}, whose producer id {self._owners[key[0]]} had before")
         else:
             if held.is_open:
                 self._end(transactional_id, held, is_commit=False, is_asked=False)
@@ -202,7 +224,10 @@ class TransactionEntries:
 
     def _opened(self, transactional_id: str, key: Key) -> Held:
         """Something becomes part of a transaction, which begins where none is open."""
-        held = self._held[transactional_id]
+        held = self._held.get(transactional_id)
+        if held is None:
+            self._fault(transactional_id, f"is written to by {key}, and nobody has it")
+            held = self._held[transactional_id] = Held(key=key, timeout_ms=0)
         if held.key != key:
             self._fault(transactional_id, f"of {held.key} is written to by {key}, who is fenced")
         if not held.is_open:
@@ -253,8 +278,8 @@ class TransactionEntries:
         expected = self._expected_ends[place]
         if version:
             transactional_id = self._owners.get(key[0], "")
-            held = self._held[transactional_id]
-            if version < V2 and not (held.is_open and place in held.places):
+            held = self._held.get(transactional_id)
+            if version < V2 and not (held is not None and held.is_open and place in held.places):
                 self._fault(transactional_id, f"is written to in {place}, which is no part of it")
             held = self._opened(transactional_id, key)
             held.places.add(place)

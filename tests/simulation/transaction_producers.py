@@ -163,6 +163,9 @@ class TransactionalProducer(Client):
     async def rewind(self) -> None:
         """What was done in this transaction is void."""
 
+    def recovered(self, kept: Mapping[Place, int]) -> None:
+        """Logs ended at `kept`, as far as a recovery knew them."""
+
     # Requests to the coordinators.
 
     async def _initialise(self) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from agent.ledger_writer import OutcomeUnknown
 from coordinator.log import LedgerError
+from coordinator.state import ClusterState
 from coordinator.transaction_commands import TerminateTransaction
-from protocol.types import ProducerEpoch, ProducerId
+from protocol.types import Position, ProducerEpoch, ProducerId
 from tests.simulation import transaction_wire as wire
 from tests.simulation.clients import NONE, RETRY_SECONDS, ClientWorld, Consumer
 from tests.simulation.connections import ConnectionLost
@@ -90,6 +91,10 @@ class Flow(TransactionalProducer):
     async def rewind(self) -> None:
         self._is_sought = False
 
+    def recovered(self, kept: Mapping[Place, int]) -> None:
+        for place, position in self._input.positions.items():
+            self._input.positions[place] = min(position, kept[place])
+
     async def _seek(self) -> None:
         """Begin where the group has come to."""
         places = sorted(self._input.positions)
@@ -147,6 +152,11 @@ class TransactionProgram:
         self.is_stopping = True
         for producer, _ in self._lives:
             producer.is_stopping = True
+
+    def recovered(self, kept: Mapping[Place, int]) -> None:
+        """Logs ended at `kept`, as far as a recovery knew them."""
+        for producer, _ in self._lives:
+            producer.recovered(kept)
 
     async def run(self) -> None:
         """Until it is stopped, and all its producers are through."""
@@ -275,6 +285,22 @@ class TransactionWorld:
             who.is_stopping = True
         for program in self.programs:
             program.stop()
+
+    def recovered(self, state: ClusterState, covered: Position, kept: Mapping[Place, int]) -> None:
+        """A recovery began another incarnation: `TransactionAuditor.recovered`."""
+        if self._world.transactions is None:
+            return
+        self._world.transactions.recovered(state, covered, kept)
+        for program in self.programs:
+            program.recovered(kept)
+        for reader in self.readers:
+            for place, position in reader.positions.items():
+                reader.positions[place] = min(position, kept[place])
+
+    @property
+    def lost_count(self) -> int:
+        """How many transactions were committed by entries that are lost."""
+        return 0 if self._world.transactions is None else self._world.transactions.lost_count
 
     async def until_decided(self) -> None:
         """Until no transaction is open."""

@@ -60,10 +60,11 @@ class TransactionReader(Client):
 
     async def last_stable(self, place: Place) -> int | None:
         """ListOffsets at read_committed; None where nobody says it now."""
+        connection = await self.connection()
         at_least = self._auditor.last_stable_known(place)
         body = wire.list_last_stable(place)
         try:
-            told = await self.ask(wire.LIST_OFFSETS, wire.LIST_OFFSETS_VERSION, body)
+            told = await connection.ask(wire.LIST_OFFSETS, wire.LIST_OFFSETS_VERSION, body, REQUEST_SECONDS)
         except ConnectionLost:
             self.move()
             return None
@@ -76,9 +77,9 @@ class TransactionReader(Client):
 
     async def poll(self, wait_ms: int = FETCH_WAIT_MS, bytes_max: int = FETCH_BYTES) -> bool:
         """Fetch once; whether anything came."""
+        connection = await self.connection()
         wanted, asked_s = list(self.positions.items()), self.world.around.loop.time()
         body = wire.fetch(wanted, max_wait_ms=wait_ms, bytes_max=bytes_max, is_committed=self._is_committed)
-        connection = await self.connection()
         try:
             told = wire.read_fetched(await connection.ask(wire.FETCH, wire.FETCH_VERSION, body, REQUEST_SECONDS))
         except ConnectionLost:

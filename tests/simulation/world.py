@@ -159,6 +159,8 @@ class _World:
             group_ids=flow_ids(self.plan),
         )
         truth.transactions = auditor.entries
+        if self.plan.ledger_loss is not None:
+            auditor.entries.offsets_at = {}
         return auditor
 
     def _wall_ms(self) -> int:
@@ -286,7 +288,9 @@ class _World:
             task.cancel()
         self._faults.heal()
         try:
-            await LostLedger(self._around, self._agents, self._auditor, consumers).run(self._topics_at)
+            await LostLedger(self._around, self._agents, self._auditor, consumers, self._transactions).run(
+                self._topics_at
+            )
         except (LedgerCorrupt, TimeoutError) as error:
             self.history.violation(f"the cluster cannot be recovered: {type(error).__name__}: {error}")
             raise Violation from error
