@@ -43,6 +43,7 @@ DRAIN_SECONDS_MAX = 20.0
 RETENTION_CHECK_MS = 2_000
 GROUP_SESSION_MS_MIN = 1_000
 TRANSACTION_CHECK_MS = 1_000
+EXPIRY_CHECK_MS = 1_000
 
 
 class ServerEnd(Protocol):
@@ -334,6 +335,9 @@ def _broker_configs(plan: Plan) -> dict[str, str]:
         configs["group.consumer.min.heartbeat.interval.ms"] = "1"
     if plan.transactions is not None:
         configs["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = str(TRANSACTION_CHECK_MS)
+        if plan.transactions.expiration_ms:
+            configs["transactional.id.expiration.ms"] = str(plan.transactions.expiration_ms)
+            configs["transaction.remove.expired.transaction.cleanup.interval.ms"] = str(EXPIRY_CHECK_MS)
     for group in plan.groups:
         if group.kind in {GroupKind.CONSUMER, GroupKind.MIXED}:
             configs["group.consumer.session.timeout.ms"] = str(group.session_ms)

@@ -209,6 +209,8 @@ class LostLedger:
             around.history.violation(f"logs ended at {kept} at {covered}, and at {now} after the recovery (S9)")
         self._auditor.recovered(kept)
         self._transactions.recovered(truth.state, Position(covered), kept)
+        if self._transactions.lost_count:
+            around.history.note("operator", "loses transactions", str(self._transactions.lost_count))
         for consumer in self._consumers:
             for place, position in consumer.positions.items():
                 consumer.positions[place] = min(position, kept[place])

@@ -44,6 +44,7 @@ from tests.simulation import group_mutations as _of_groups  # noqa: F401
 from tests.simulation import loss_mutations as _entered  # noqa: F401
 from tests.simulation import transacting_member_mutations as _of_members  # noqa: F401
 from tests.simulation import transaction_mutations as _of_transactions  # noqa: F401
+from tests.simulation import transaction_upkeep_mutations as _of_upkeep  # noqa: F401
 from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.loop import NODE
 from tests.simulation.mutation import LEASE_LOST, MUTATIONS, archives_soon, mutation

@@ -23,7 +23,10 @@ TRANSACTIONS_SHARE: Final = 0.3
 """Of the worlds without groups whose ledger is not lost."""
 LOST_TRANSACTIONS_SHARE: Final = 0.5
 """Of the worlds whose ledger is lost."""
-LATER_SALT: Final = 4
+LATER_SHARE: Final = 0.12
+"""Of the worlds in which nothing is special, which have transactions whose ids expire, or whose version changes."""
+EXPIRATIONS_MS: Final = (3_000, 8_000)
+LATER_SALT: Final = 83
 """Of the stream from which is drawn what came to the worlds later."""
 MEMBERS_SHARE: Final = 0.25
 """Of the worlds with neither groups, transactions nor probers whose ledger is not lost."""
@@ -160,6 +163,10 @@ class TransactionPlan:
     """Whether somebody writes to the same partitions without transactions."""
     epoch_last: int = EPOCH_EXHAUSTED
     """The last epoch that a producer id is given to clients with."""
+    expiration_ms: int = 0
+    """When transactional ids that nobody uses are forgotten; 0 for never."""
+    has_version_changes: bool = False
+    """Whether transaction.version is lowered and raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,8 +269,17 @@ def _with_later(plan: Plan, chance: random.Random) -> Plan:
     copied.setstate(chance.getstate())
     own = random.Random(copied.getrandbits(64) + LATER_SALT)
     if plan.ledger_loss is not None and own.random() < LOST_TRANSACTIONS_SHARE:
-        plan = _transacting(plan, own)
-    return plan
+        return _transacting(plan, own)
+    is_special = plan.ledger_loss is not None or plan.groups or plan.transactions is not None or plan.probers
+    if is_special or own.random() >= LATER_SHARE:
+        return plan
+    plan = _transacting(plan, own)
+    expiration_ms, has_version_changes = own.choice(
+        ((0, True), (own.choice(EXPIRATIONS_MS), False), (own.choice(EXPIRATIONS_MS), True))
+    )
+    assert plan.transactions is not None, "it was just given some"
+    transactions = replace(plan.transactions, expiration_ms=expiration_ms, has_version_changes=has_version_changes)
+    return replace(plan, transactions=transactions)
 
 
 def _with_transacting_members(plan: Plan, chance: random.Random) -> Plan:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from coordinator.state import ClusterState
+from coordinator.state import NO_POSITION, ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import Position
@@ -70,7 +70,7 @@ class Transaction:
     is_abort_asked: bool = False
     outcome: Outcome = Outcome.OPEN
     truth: Outcome = Outcome.OPEN
-    ended_at: Position = Position(0)
+    ended_at: Position = NO_POSITION
     is_lost: bool = False
     """It was committed, by an entry that was lost."""
 
@@ -90,13 +90,19 @@ class TransactionAuditor(Told):
         *,
         placements: Mapping[str, bool],
         group_ids: Collection[str],
+        expiration_ms: int = 0,
     ) -> None:
         self._history = history
         self._truth = truth
         self._now_s = now_s
         self._placements = placements
         self.entries = TransactionEntries(
-            history=history, now_s=now_s, placements=placements, group_ids=group_ids, told=self
+            history=history,
+            now_s=now_s,
+            placements=placements,
+            group_ids=group_ids,
+            told=self,
+            expiration_ms=expiration_ms,
         )
         self._transactions: list[Transaction] = []
         self._newest: dict[Key, Transaction] = {}
@@ -248,6 +254,12 @@ class TransactionAuditor(Told):
                 self._history.violation(
                     f"{who} is told that {group_id} has come to {offset} of {place}, where {sorted(true)} is true (S4)"
                 )
+
+    def told_level(self, who: str, epoch: int, level: int) -> None:
+        """The level of transaction.version, with the epoch of the features."""
+        self._history.note(who, "level", f"{level} of epoch {epoch}")
+        if self.entries.levels.get(epoch) != level:
+            self._history.violation(f"{who} is told level {level} of epoch {epoch}, by entries {self.entries.levels}")
 
     # What readers report.
 

@@ -12,14 +12,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator.commands import ChunksCommitted, CommitChunks, Outcome, Proposal
+from coordinator.commands import ChunksCommitted, CommitChunks, Done, Outcome, Proposal
 from coordinator.state import ClusterState, PartitionState
 from coordinator.transaction_commands import (
     AddToTransaction,
     CommitTransactionalOffsets,
     EndTransaction,
     ExpireTransaction,
+    ExpireTransactionalIds,
     InitTransactionalProducer,
+    SetTransactionVersion,
     TerminateTransaction,
     TransactionalOffsetsPending,
     TransactionDecided,
@@ -43,6 +45,8 @@ class Held:
 
     key: Key
     timeout_ms: int
+    used_ms: int | None
+    """When it was used last, at the earliest, as the state tells the time; None where nobody told it."""
     is_open: bool = False
     serial: int = 0
     since_s: float = 0.0
@@ -69,8 +73,16 @@ class TransactionEntries:
         placements: Mapping[str, bool],
         group_ids: Collection[str],
         told: Told,
+        expiration_ms: int = 0,
     ) -> None:
-        """`placements`: the topics, and whether each is placed at commit. `group_ids`: whose offsets are looked at."""
+        """`placements`: the topics, and whether each is placed at commit. `group_ids`: whose offsets are looked at.
+        `expiration_ms`: when transactional ids that nobody uses are forgotten; 0 for never.
+        """
+        self.expiration_ms = expiration_ms
+        self._told_ms: int | None = None
+        """What time the entry tells that is looked at."""
+        self.levels: dict[int, int] = {}
+        """Of transaction.version, by the epoch of features."""
         self._history = history
         self._now_s = now_s
         self._placements = placements
@@ -98,6 +110,8 @@ class TransactionEntries:
         self.offsets_at: dict[Position, dict[tuple[str, Place], int]] | None = None
         """How far groups had come at each position; kept where somebody wants to know."""
 
+        self.levels[0] = V2
+
     # What others ask.
 
     def newest(self, transactional_id: str) -> Key | None:
@@ -108,6 +122,10 @@ class TransactionEntries:
     def open_ids(self) -> list[str]:
         """Who has a transaction open."""
         return [transactional_id for transactional_id, held in self._held.items() if held.is_open]
+
+    def overdue(self, state: ClusterState) -> str:
+        """Who is not forgotten, though nobody used it for long."""
+        return f"nobody forgets {sorted(state.transactional_ids)}" if self.expiration_ms and self._held else ""
 
     def last_stable(self, place: Place, at_s: float | None = None) -> int:
         """How far a partition was decided at a time, or is now."""
@@ -136,6 +154,8 @@ class TransactionEntries:
     def after(self, state: ClusterState, proposal: Proposal | None, outcome: Outcome | None) -> None:
         """It was applied."""
         self.position = state.position
+        is_timed = proposal is not None and proposal.time_ms is not None
+        self._told_ms = int(state.time_ms) if is_timed else None
         command = None if proposal is None else proposal.command
         if isinstance(outcome, TransactionDecided | TransactionalOffsetsPending) and outcome.is_stale:
             self._history.note("ledger", "stale", type(command).__name__)
@@ -143,6 +163,10 @@ class TransactionEntries:
             self._look_at_batches(state, command, outcome)
         elif isinstance(command, CommitTransactionalOffsets) and isinstance(outcome, TransactionalOffsetsPending):
             self._look_at_offsets(state, command, outcome)
+        elif isinstance(command, ExpireTransactionalIds) and isinstance(outcome, Done):
+            self._look_at_expiry(state)
+        elif isinstance(command, SetTransactionVersion) and isinstance(outcome, Done):
+            self._look_at_level(command)
         elif isinstance(outcome, TransactionDecided) and not outcome.error_code:
             self._look_at_decision(state, command, outcome)
         self._compare(state)
@@ -174,6 +198,7 @@ class TransactionEntries:
             case EndTransaction(transactional_id=transactional_id):
                 held = self._held[transactional_id]
                 key = command.producer_id, command.epoch
+                self._touch(held, is_certain=held.is_open)
                 if held.is_open:
                     if key != held.key:
                         self._fault(transactional_id, f"of {held.key} is ended by {key}")
@@ -189,7 +214,8 @@ class TransactionEntries:
                 self._fenced(state, transactional_id)
             case TerminateTransaction():
                 transactional_id = self._owners.get(command.producer_id, "")
-                if transactional_id and self._held[transactional_id].key == (command.producer_id, command.epoch):
+                terminated = self._held.get(transactional_id)
+                if terminated is not None and terminated.key == (command.producer_id, command.epoch):
                     self._fenced(state, transactional_id)
             case _:
                 pass
@@ -198,9 +224,10 @@ class TransactionEntries:
         transactional_id = command.transactional_id
         held = self._held.get(transactional_id)
         if held is None:
-            held = self._held[transactional_id] = Held(key=key, timeout_ms=command.timeout_ms)
+            held = self._held[transactional_id] = Held(key=key, timeout_ms=command.timeout_ms, used_ms=None)
             if key[0] in self._owners:
                 self._fault(transactional_id, f"is given {key}, whose producer id {self._owners[key[0]]} had before")
+            self._touch(held, is_certain=True)
         else:
             if held.is_open:
                 self._end(transactional_id, held, is_commit=False, is_asked=False)
@@ -208,6 +235,7 @@ class TransactionEntries:
                 self._fault(transactional_id, f"of {held.key} is given to another instance as {key}")
             if key < held.key:
                 self._fault(transactional_id, f"goes back from {held.key} to {key}")
+            self._touch(held, is_certain=held.key != key)
             held.key, held.timeout_ms = key, command.timeout_ms
         self._owners[key[0]] = transactional_id
 
@@ -216,6 +244,7 @@ class TransactionEntries:
         held, following = self._held[transactional_id], state.transactional_ids[transactional_id].metadata
         if held.is_open:
             key = held.key
+            self._touch(held, is_certain=True)
             self._end(transactional_id, held, is_commit=False, is_asked=False)
             held.key = following.producer_id, following.epoch
             self._owners[following.producer_id] = transactional_id
@@ -227,7 +256,7 @@ class TransactionEntries:
         held = self._held.get(transactional_id)
         if held is None:
             self._fault(transactional_id, f"is written to by {key}, and nobody has it")
-            held = self._held[transactional_id] = Held(key=key, timeout_ms=0)
+            held = self._held[transactional_id] = Held(key=key, timeout_ms=0, used_ms=None)
         if held.key != key:
             self._fault(transactional_id, f"of {held.key} is written to by {key}, who is fenced")
         if not held.is_open:
@@ -236,7 +265,38 @@ class TransactionEntries:
             held.since_s = self._now_s()
             self._history.note(transactional_id, "transaction", f"begins {key} {held.serial}")
             self._told.began(transactional_id, key)
+            self._touch(held, is_certain=True)
+        self._touch(held, is_certain=False)
         return held
+
+    def _touch(self, held: Held, *, is_certain: bool) -> None:
+        """It is used by this entry. `is_certain`: apply has to know, for something changes."""
+        if is_certain or held.used_ms is None:
+            held.used_ms = self._told_ms
+
+    def _touch_id(self, transactional_id: str) -> None:
+        if transactional_id in self._held:
+            self._touch(self._held[transactional_id], is_certain=False)
+
+    def _look_at_expiry(self, state: ClusterState) -> None:
+        """Who is forgotten has nothing open, and was not used for long, by times that somebody told (S2)."""
+        for transactional_id in [one for one in self._held if one not in state.transactional_ids]:
+            held = self._held.pop(transactional_id)
+            self._history.note(transactional_id, "expires", f"{held.key} used at {held.used_ms} by {state.time_ms}")
+            if held.is_open:
+                self._fault(transactional_id, f"of {held.key} is forgotten while it is open")
+            if held.used_ms is None or held.used_ms > state.time_ms - self.expiration_ms:
+                when = "while nobody told the time" if held.used_ms is None else f"at {held.used_ms}"
+                self._fault(transactional_id, f"was used {when}, and is forgotten at {state.time_ms} (S2)")
+        for transactional_id, held in self._held.items():
+            if held.used_ms is None:
+                self._history.note(transactional_id, "used untimed", f"counts as used at {state.time_ms}")
+                held.used_ms = int(state.time_ms)
+
+    def _look_at_level(self, command: SetTransactionVersion) -> None:
+        epoch = max(self.levels)
+        if self.levels[epoch] != command.level:
+            self.levels[epoch + 1] = command.level
 
     def _end(self, transactional_id: str, held: Held, *, is_commit: bool, is_asked: bool) -> None:
         producer_id = held.key[0]
@@ -267,6 +327,8 @@ class TransactionEntries:
                 if outcome.error_codes[at] in REFUSED_LATER and batches.is_transactional[at] >= V2:
                     self._opened(self._owners.get(key[0], ""), key).places.add(place)
                 elif not outcome.error_codes[at]:
+                    if batches.is_transactional[at] and key[0] in self._owners:
+                        self._touch_id(self._owners[key[0]])
                     is_known = key[0] >= 0 and (place, key, batches.base_sequence[at]) in self._batches
                     if not is_known:
                         self._batches.add((place, key, batches.base_sequence[at]))
@@ -340,6 +402,8 @@ class TransactionEntries:
             known_producers = {int(one): int(offset) for one, offset in _open_in(partition).items()}
             if known_producers != self._open[place]:
                 self._history.violation(f"{place} has {known_producers} open, and by its entries {self._open[place]}")
+        if state.transactional_ids.keys() != self._held.keys():
+            self._history.violation(f"{sorted(state.transactional_ids)} are held, by entries {sorted(self._held)}")
         for group_id in self._group_ids:
             self._compare_offsets(state, group_id)
 

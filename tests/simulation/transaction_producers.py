@@ -19,6 +19,7 @@ from tests.simulation.group_auditor import Commit
 from tests.simulation.group_members import CoordinatorLink
 from tests.simulation.plan import ProducerPlan
 from tests.simulation.transaction_auditor import Transaction, TransactionAuditor, Value
+from tests.simulation.transaction_versions import LevelWatcher
 from tests.simulation.wire import Place
 
 REQUEST_SECONDS = 5.0
@@ -29,6 +30,8 @@ DELIVERY_SECONDS = 10.0
 """delivery.timeout.ms: batches without an answer after that abort their transaction."""
 GIVES_UP_CHANCE = 0.05
 """How often a client's patience with a batch is shorter."""
+ASKS_CHANCE = 0.5
+"""How often a client hears of the level of transaction.version before a transaction, where it changes."""
 RESTS = 3.0
 """How much longer a producer rests within a transaction than between two."""
 VALUES_MAX = 3
@@ -98,6 +101,9 @@ class TransactionalProducer(Client):
         self._must_bump = False
         """A batch was given up: its sequence may be taken, or not (KIP-360)."""
         self._paused_until_s = 0.0
+        drawn = world.around.plan.transactions
+        is_told_levels = plan.version > 1 and drawn is not None and drawn.has_version_changes
+        self._levels = LevelWatcher(world, f"{name} asks", auditor) if is_told_levels else None
         self.is_stopping = False
         self.is_over = False
         self.committed_count = 0
@@ -138,6 +144,8 @@ class TransactionalProducer(Client):
 
     async def _one(self) -> None:
         """One transaction."""
+        if self._levels is not None and self.chance.random() < ASKS_CHANCE:
+            self._version = await self._levels.version()
         transaction = self.auditor.begins(self.name, self.transactional_id, self._key)
         is_begun = [False]
         try:

@@ -21,6 +21,7 @@ from tests.simulation.plan import Plan, ProducerFate, ProducerPlan, group_ids
 from tests.simulation.transaction_auditor import Transaction, TransactionAuditor
 from tests.simulation.transaction_producers import REQUEST_SECONDS, TransactionalProducer
 from tests.simulation.transaction_readers import Bystander, TransactionReader
+from tests.simulation.transaction_versions import VersionOperator
 from tests.simulation.wire import Place
 
 PLACED_AT_PRODUCE, PLACED_AT_COMMIT = "paid", "placed"
@@ -258,6 +259,7 @@ class TransactionWorld:
         self.programs: list[TransactionProgram] = []
         self.readers: list[TransactionReader] = []
         self.bystanders: list[Bystander] = []
+        self.operators: list[VersionOperator] = []
         self.monitors: list[LagMonitor] = []
         if drawn is None or world.transactions is None:
             return
@@ -271,6 +273,8 @@ class TransactionWorld:
         ] + [TransactionReader(world, "uncommitted", self.places, auditor, is_committed=False)]
         if any(producer.rests_chance for producer in drawn.producers):
             self.monitors = [LagMonitor(world, each, sources, auditor.told_offsets) for each in flow_ids(plan)]
+        if drawn.has_version_changes:
+            self.operators = [VersionOperator(world)]
         if drawn.is_shared:
             self.bystanders = [Bystander(world, "bystander", self.places, auditor)]
 

@@ -157,6 +157,7 @@ class _World:
             self.loop.time,
             placements=placements_of(self.plan),
             group_ids=flow_ids(self.plan),
+            expiration_ms=self.plan.transactions.expiration_ms,
         )
         truth.transactions = auditor.entries
         if self.plan.ledger_loss is not None:
@@ -232,6 +233,7 @@ class _World:
             senders: list[IdempotentProducer | PlainProducer] = [*producers, *plain]
             for_ever += [tasks.create_task(reader.run()) for reader in self._transactions.readers]
             for_ever += [tasks.create_task(monitor.run()) for monitor in self._transactions.monitors]
+            for_ever += [tasks.create_task(operator.run()) for operator in self._transactions.operators]
             transacting = [tasks.create_task(each.run()) for each in self._transactions.programs]
             transacting += [tasks.create_task(each.run()) for each in self._transactions.bystanders]
             for_ever_in_groups = [tasks.create_task(program.run()) for program in self._groups.programs]
@@ -322,7 +324,7 @@ class _World:
             await self._clock.sleep(1.0)
         overdue = self._overdue()
         if overdue:
-            self.history.violation(f"{overdue} keeps what retention should have dropped")
+            self.history.violation(overdue)
         orphans = self._orphans()
         if orphans:
             self.history.violation(f"{len(orphans)} objects are left that nobody refers to, as {orphans[0]} (S6)")
@@ -332,7 +334,10 @@ class _World:
 
     def _overdue(self) -> str:
         truth = self._ledger.truth
-        return "" if truth.log_starts is None else truth.log_starts.overdue(truth.state)
+        kept = "" if truth.log_starts is None else truth.log_starts.overdue(truth.state)
+        if kept:
+            return f"{kept} keeps what retention should have dropped"
+        return "" if truth.transactions is None else truth.transactions.overdue(truth.state)
 
     def _orphans(self) -> list[str]:
         """Objects that nobody refers to: of sessions that are over, or referred to before and not known as released."""
