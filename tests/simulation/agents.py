@@ -335,6 +335,8 @@ def _broker_configs(plan: Plan) -> dict[str, str]:
         configs["group.consumer.min.heartbeat.interval.ms"] = "1"
     if plan.transactions is not None:
         configs["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = str(TRANSACTION_CHECK_MS)
+        if plan.transactions.producer_expiration_ms:
+            configs["producer.id.expiration.ms"] = str(plan.transactions.producer_expiration_ms)
         if plan.transactions.expiration_ms:
             configs["transactional.id.expiration.ms"] = str(plan.transactions.expiration_ms)
             configs["transaction.remove.expired.transaction.cleanup.interval.ms"] = str(EXPIRY_CHECK_MS)

@@ -26,6 +26,7 @@ LOST_TRANSACTIONS_SHARE: Final = 0.5
 LATER_SHARE: Final = 0.12
 """Of the worlds in which nothing is special, which have transactions whose ids expire, or whose version changes."""
 EXPIRATIONS_MS: Final = (3_000, 8_000)
+PRODUCER_EXPIRATION_MS: Final = 20_000
 LATER_SALT: Final = 83
 """Of the stream from which is drawn what came to the worlds later."""
 MEMBERS_SHARE: Final = 0.25
@@ -165,6 +166,9 @@ class TransactionPlan:
     """The last epoch that a producer id is given to clients with."""
     expiration_ms: int = 0
     """When transactional ids that nobody uses are forgotten; 0 for never."""
+    producer_expiration_ms: int = 0
+    """When partitions forget idle producers; 0 for never. Longer than any batch is sent again, which would count as new
+    then."""
     has_version_changes: bool = False
     """Whether transaction.version is lowered and raised."""
 
@@ -279,7 +283,11 @@ def _with_later(plan: Plan, chance: random.Random) -> Plan:
     )
     assert plan.transactions is not None, "it was just given some"
     transactions = replace(plan.transactions, expiration_ms=expiration_ms, has_version_changes=has_version_changes)
-    return replace(plan, transactions=transactions)
+    if not expiration_ms:
+        return replace(plan, transactions=transactions)
+    # An idempotent producer sends its batches again for as long as it takes.
+    transactions = replace(transactions, producer_expiration_ms=PRODUCER_EXPIRATION_MS)
+    return replace(plan, transactions=transactions, producers=0, plain_producers=1)
 
 
 def _with_transacting_members(plan: Plan, chance: random.Random) -> Plan:

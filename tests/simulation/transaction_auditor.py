@@ -227,7 +227,8 @@ class TransactionAuditor(Told):
         """InitProducerId was answered. `is_newer`: no other instance asked meanwhile, so it must be the newest."""
         self._history.note(who, "initialised", f"{transactional_id} {key}")
         newest = self.entries.newest(transactional_id)
-        if newest is None or newest < key:
+        is_forgotten = newest is None and self.entries.was_of(transactional_id, key)  # since it was answered
+        if not is_forgotten and (newest is None or newest < key):
             self._history.violation(f"{who} is given {key} of {transactional_id}, where {newest} is the newest")
 
     def told_error(self, who: str, transactional_id: str, key: Key, error: int, what: str) -> None:

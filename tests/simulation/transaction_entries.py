@@ -119,6 +119,10 @@ class TransactionEntries:
         held = self._held.get(transactional_id)
         return None if held is None else held.key
 
+    def was_of(self, transactional_id: str, key: Key) -> bool:
+        """Whether a transactional id ever had such a producer."""
+        return self._owners.get(key[0]) == transactional_id
+
     def open_ids(self) -> list[str]:
         """Who has a transaction open."""
         return [transactional_id for transactional_id, held in self._held.items() if held.is_open]

@@ -4,13 +4,14 @@ transaction.version is lowered and raised, switched off.
 Rule: as `tests.simulation.mutations`, which has them from here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from typing import Any
 
+from agent.producer_expiry import ProducerExpiry
 from agent.recovery import RecoveryReport
 from agent.transactional_id_expiry import TransactionalIdExpiry
-from coordinator import apply_chunks, apply_transactions
+from coordinator import apply_chunks, apply_topics, apply_transactions
 from coordinator import recovery as recovery_module
 from coordinator.commands import CommitChunks, Done, Outcome
 from coordinator.recovery import Recovery
@@ -21,8 +22,10 @@ from protocol.types import Milliseconds, ProducerEpoch, ProducerId, SessionId
 from tests.simulation.loss_mutations import loses_ledger
 from tests.simulation.mutation import mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import FaultName, Plan, ProducerFate
+from tests.simulation.plan import PRODUCER_EXPIRATION_MS, FaultName, Plan, ProducerFate
 from tests.simulation.transaction_mutations import deciding, has
+from txn import producer_state
+from txn.producer_state import NOT_TOLD, ProducerState
 from txn.transaction import Decision
 
 Recover = Callable[[Recovery], None]
@@ -231,6 +234,54 @@ def the_producer_id_of_an_expired_id_is_given_again() -> Iterator[None]:
 
     expire_right = apply_transactions.expire_transactional_ids
     with patched(apply_transactions, "expire_transactional_ids", expire):
+        yield
+
+
+def forgetting(change: Callable[[dict[ProducerId, ProducerState], Milliseconds], Milliseconds], **others: Any) -> Any:
+    """Partitions forget producers by what `change` returns for the time before which they were active, and after what
+    it did to them; `others` of the arguments are what they are here."""
+
+    def expire(
+        producers: dict[ProducerId, ProducerState],
+        before_ms: Milliseconds,
+        now_ms: Milliseconds,
+        kept: Container[ProducerId] = (),
+    ) -> bool:
+        return right(producers, change(producers, before_ms), now_ms, **{"kept": kept, **others})
+
+    right = producer_state.expire
+    return patched(apply_topics, "expire", expire)
+
+
+@mutation(*(FaultName.CLOCK, FaultName.STORE_CUT, FaultName.STORE_SHAKY), where=expires)
+def s2_a_producer_that_wrote_untimed_is_forgotten_at_once() -> Iterator[None]:
+    """What nobody told the time of is as old as time."""
+
+    def change(producers: dict[ProducerId, ProducerState], before_ms: Milliseconds) -> Milliseconds:
+        for producer in producers.values():
+            if producer.last_active_ms == NOT_TOLD:
+                producer.last_active_ms = Milliseconds(NOT_TOLD + 1)
+        return before_ms
+
+    with forgetting(change):
+        yield
+
+
+@mutation(where=lambda plan: expires(plan) and has(plan, lambda one: one.timeout_ms > PRODUCER_EXPIRATION_MS))
+def a_producer_is_forgotten_while_its_transaction_is_open() -> Iterator[None]:
+    """Where it is idle for long enough."""
+    with forgetting(lambda producers, before_ms: before_ms, kept=()):
+        yield
+
+
+@mutation(where=expires)
+def no_producer_is_ever_forgotten() -> Iterator[None]:
+    """The housekeeper never looks."""
+
+    async def expire(self: ProducerExpiry) -> bool:
+        return False
+
+    with patched(ProducerExpiry, "expire", expire):
         yield
 
 

@@ -16,6 +16,7 @@ from protocol.types import PartitionIndex, Position, SessionId, TopicId
 from tests.simulation.group_entries import GroupEntries
 from tests.simulation.history import History
 from tests.simulation.log_starts import LogStarts
+from tests.simulation.producer_entries import ProducerEntries
 from tests.simulation.transaction_entries import TransactionEntries
 
 
@@ -45,6 +46,8 @@ class Truth:
         """Who judges what is written about groups."""
         self.transactions: TransactionEntries | None = None
         """Who judges what is written about transactions."""
+        self.producers: ProducerEntries | None = None
+        """Who judges whether producers are forgotten; none is while there is nobody."""
 
     def receive(self, records: Sequence[LedgerRecord], now_s: float) -> None:
         """Apply one revision."""
@@ -55,6 +58,8 @@ class Truth:
                 self.groups.before(self.state)
             if self.transactions is not None:
                 self.transactions.before(self.state)
+            if self.producers is not None:
+                self.producers.before(self.state)
             proposal, outcome = apply(self.state, record)
             self._note_releases(now_s, is_timed=proposal is not None and proposal.time_ms is not None)
             if self.log_starts is not None:
@@ -63,6 +68,8 @@ class Truth:
                 self.groups.after(self.state, record, proposal, outcome)
             if self.transactions is not None:
                 self.transactions.after(self.state, proposal, outcome)
+            if self.producers is not None:
+                self.producers.after(self.state, proposal, outcome)
             kind = "repeat" if proposal is None else type(proposal.command).__name__
             self._history.note("ledger", kind, f"{record.position} {record.session}/{record.number} {outcome}"[:200])
             if proposal is not None:

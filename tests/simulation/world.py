@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from warnings import catch_warnings, simplefilter
 
-from agent import cleaner
+from agent import cleaner, producer_expiry
 from agent.clock import SystemClock
 from coordinator.log import LedgerCorrupt
 from coordinator.topic_configs import TABLE_RETENTION
+from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S
 from protocol.records import warm_kernels
 from storage.refs import session_of_key
 from tests.simulation.administrators import Administrator, Deleter, Operator
@@ -36,6 +37,7 @@ from tests.simulation.loop import OutOfSteps, SimulatedLoop
 from tests.simulation.lost_ledger import LostLedger
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, draw
+from tests.simulation.producer_entries import CHECK_SECONDS, ProducerEntries
 from tests.simulation.store import Bucket
 from tests.simulation.transaction_auditor import TransactionAuditor
 from tests.simulation.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
@@ -160,6 +162,12 @@ class _World:
             expiration_ms=self.plan.transactions.expiration_ms,
         )
         truth.transactions = auditor.entries
+        if self.plan.transactions.producer_expiration_ms:
+            truth.producers = ProducerEntries(
+                history=self.history,
+                topics=placements_of(self.plan),
+                expiration_ms=self.plan.transactions.producer_expiration_ms,
+            )
         if self.plan.ledger_loss is not None:
             auditor.entries.offsets_at = {}
         return auditor
@@ -170,8 +178,12 @@ class _World:
     def run(self) -> Verdict:
         drawn = self.plan.transactions
         epoch_last = EPOCH_EXHAUSTED if drawn is None else drawn.epoch_last
+        check_s = PRODUCER_EXPIRY_CHECK_INTERVAL_S if self._ledger.truth.producers is None else CHECK_SECONDS
         try:
-            with patched(transitions, "EPOCH_EXHAUSTED", epoch_last):
+            with (
+                patched(transitions, "EPOCH_EXHAUSTED", epoch_last),
+                patched(producer_expiry, "PRODUCER_EXPIRY_CHECK_INTERVAL_S", check_s),
+            ):
                 self.loop.run(self._main())
         except Violation:
             pass
@@ -337,7 +349,8 @@ class _World:
         kept = "" if truth.log_starts is None else truth.log_starts.overdue(truth.state)
         if kept:
             return f"{kept} keeps what retention should have dropped"
-        return "" if truth.transactions is None else truth.transactions.overdue(truth.state)
+        kept = "" if truth.producers is None else truth.producers.overdue(truth.state)
+        return kept or ("" if truth.transactions is None else truth.transactions.overdue(truth.state))
 
     def _orphans(self) -> list[str]:
         """Objects that nobody refers to: of sessions that are over, or referred to before and not known as released."""
