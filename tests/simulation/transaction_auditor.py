@@ -237,10 +237,10 @@ class TransactionAuditor(Told):
         newest = self.entries.newest(transactional_id)
         is_another_id = newest is not None and newest[0] != key[0] and error == ErrorCode.invalid_producer_id_mapping
         is_fencing = is_another_id or error in {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
-        if newest is None:
-            # It was forgotten; a partition that knows a later epoch says so first.
-            forgotten = {ErrorCode.invalid_producer_id_mapping, ErrorCode.invalid_producer_epoch}
-            is_fencing = key[0] >= 0 and error in forgotten
+        if newest is None:  # it was forgotten, perhaps since it was answered
+            was_fenced = self.entries.was_fenced(transactional_id, key)
+            is_another_id = key[0] >= 0 and error == ErrorCode.invalid_producer_id_mapping
+            is_fencing = is_another_id or (is_fencing and was_fenced)
         if not is_fencing or newest == key:
             self._history.violation(
                 f"{who} of {key} is told {ErrorCode(error).name} for {what}, where {newest} is the newest"

@@ -37,6 +37,7 @@ REFUSED_LATER: Final = frozenset({int(ErrorCode.out_of_order_sequence_number), i
 """Errors of batches that have made their partitions part of the transaction all the same, as in Kafka."""
 Key = tuple[int, int]
 """Producer id and epoch."""
+NOBODY: Final[Key] = (-1, -1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +82,8 @@ class TransactionEntries:
         self.expiration_ms = expiration_ms
         self._told_ms: int | None = None
         """What time the entry tells that is looked at."""
+        self._forgotten: dict[str, Key] = {}
+        """The newest producers of transactional ids when they were forgotten."""
         self.levels: dict[int, int] = {}
         """Of transaction.version, by the epoch of features."""
         self._history = history
@@ -122,6 +125,10 @@ class TransactionEntries:
     def was_of(self, transactional_id: str, key: Key) -> bool:
         """Whether a transactional id ever had such a producer."""
         return self._owners.get(key[0]) == transactional_id
+
+    def was_fenced(self, transactional_id: str, key: Key) -> bool:
+        """Whether a transactional id that is forgotten was another one's by then, as partitions may know."""
+        return transactional_id not in self._held and self._forgotten.get(transactional_id, key) != key
 
     def open_ids(self) -> list[str]:
         """Who has a transaction open."""
@@ -184,6 +191,7 @@ class TransactionEntries:
         assert self.offsets_at is not None, "they are kept"
         if state.transactional_ids or state.producers_of_transactions or state.open_transactions:
             self._history.violation(f"after the recovery somebody has {sorted(state.transactional_ids)} (S9)")
+        self._forgotten.update(dict.fromkeys(self._held, NOBODY))
         for forgotten in (self._held, self._open, self._waiting, self._pending, self._last_stable, self._offsets):
             forgotten.clear()
         self._offsets.update({key: [(0.0, offset)] for key, offset in self.offsets_at.get(covered, {}).items()})
@@ -286,6 +294,7 @@ class TransactionEntries:
         """Who is forgotten has nothing open, and was not used for long, by times that somebody told (S2)."""
         for transactional_id in [one for one in self._held if one not in state.transactional_ids]:
             held = self._held.pop(transactional_id)
+            self._forgotten[transactional_id] = held.key
             self._history.note(transactional_id, "expires", f"{held.key} used at {held.used_ms} by {state.time_ms}")
             if held.is_open:
                 self._fault(transactional_id, f"of {held.key} is forgotten while it is open")
