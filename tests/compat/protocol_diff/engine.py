@@ -116,6 +116,9 @@ class Run:
         return answers[0] | {"Groups": [group for answer in answers for group in answer["Groups"]]}
 
     def _once(self, step: Step, body: Any, address: str) -> Any:
+        if step.api == "Fetch" and self._is_any_leader:
+            # What another agent was told is here a moment later; this request makes sure that it is.
+            self._connection("barrier", address).call("DescribeProducers", 0, {"Topics": []})
         connection = self._connection(step.conn, address)
         try:
             if isinstance(body, bytes):
