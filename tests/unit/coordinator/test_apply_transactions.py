@@ -209,6 +209,15 @@ class TestStamps:
         assert cluster.state.transactional_ids[ID].metadata.is_ongoing
 
 
+def test_a_known_producer_of_v1_that_goes_on_without_having_added_the_partition_is_refused() -> None:
+    cluster = started()
+    decided(cluster, add(0))
+    assert cluster.produce(0, transactional(0, version=V1)).error_codes == [0]
+    decided(cluster, end(version=V1))
+    outcome = cluster.produce(1, transactional(1, version=V1))
+    assert (outcome.error_codes, outcome.base_offsets) == ([ErrorCode.transaction_abortable], [-1])
+
+
 def test_a_producer_that_writes_outside_its_open_transaction_is_refused() -> None:
     cluster = started()
     written(cluster, transactional(0))
