@@ -2,10 +2,10 @@
 
 Rule: what a group does is decided by its live copy (`coordinator.consumer_group`) in one go; what it changes is in the
 ledger, under this agent's claim (safety rule S13), before anybody is told: also whoever changed nothing itself, but
-waits for what was changed before it; who was taken out again meanwhile is told that. A change that was refused, or of
-which nothing is known, and a claim that is over, end the copy: whoever waits is told NOT_COORDINATOR, and finds the
-coordinator, which goes on from the ledger. A group that has members is taken up as soon as it falls to this agent,
-although nobody asks: its members may be gone.
+waits for what was changed before it; who was taken out again meanwhile is told that. What costs a member its place is
+told behind a barrier (safety rule S4). A change that was refused, or of which nothing is known, and a claim that is
+over, end the copy: whoever waits is told NOT_COORDINATOR, and finds the coordinator, which goes on from the ledger. A
+group that has members is taken up as soon as it falls to this agent, although nobody asks: its members may be gone.
 Heartbeats that change nothing cost no entry. Regular expressions are looked up in a thread, all of a group at once.
 """
 
@@ -19,6 +19,7 @@ from agent.cpu import run_in_thread
 from agent.group_ledger import GroupLedger, NotCoordinator, heard_until_s
 from agent.group_migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
 from agent.group_news import tell_given_up, tell_taken_up
+from agent.group_refusals import check_confirmed
 from agent.held_consumer_group import HeldConsumerGroup, until_applied
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -139,7 +140,7 @@ class ConsumerGroups:
             self._regexes_wanted.set()
         await live.settled()
         if request.epoch >= JOIN_EPOCH:
-            live.check_stays(self._metadata.state, answer.member_id)
+            await live.check_stays(self._metadata.state, answer.member_id)
         return answer
 
     # Requests of members that speak the classic protocol still
@@ -159,7 +160,7 @@ class ConsumerGroups:
             if classic is None:
                 await live.settled()
                 if answer.error_code is ErrorCode.none:
-                    live.check_stays(self._metadata.state, answer.member_id)
+                    await live.check_stays(self._metadata.state, answer.member_id)
             else:
                 await until_applied(self._clock, self._downgrade(live, classic))
         except (GroupRefusal, NotCoordinator) as error:
@@ -171,9 +172,9 @@ class ConsumerGroups:
         try:
             live = await self._find_of_classic(group_id)
             answer = classic_member.sync(live.group, request, self._name_of, self._clock.monotonic_s())
-            await live.settled()
+            await live.settled(answer.error_code)
             if answer.error_code is ErrorCode.none:
-                live.check_stays(self._metadata.state, request.member_id)
+                await live.check_stays(self._metadata.state, request.member_id)
         except (GroupRefusal, NotCoordinator) as error:
             return SyncAnswer(error_code=error.error_code)
         return answer
@@ -184,7 +185,7 @@ class ConsumerGroups:
             live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
             error_code = classic_member.heartbeat(live.group, member_id, group_instance_id, generation, now_s)
-            await live.settled()
+            await live.settled(error_code)
         except (GroupRefusal, NotCoordinator) as error:
             return error.error_code
         return error_code
@@ -197,7 +198,7 @@ class ConsumerGroups:
                 error_codes, change = classic_member.leave(live.group, leavers, self._topics)
             if change is not None:
                 live.write(change)
-            await live.settled()
+            await live.settled(*error_codes)
         except (GroupRefusal, NotCoordinator) as error:
             return error.error_code, ()
         return ErrorCode.none, error_codes
@@ -281,7 +282,11 @@ class ConsumerGroups:
         group = await self._ledger.claim(group_id)
         if self._is_stopped:
             raise NotCoordinator(ErrorCode.not_coordinator)
-        return self._hold(group, may_begin=may_begin)
+        try:
+            return self._hold(group, may_begin=may_begin)
+        except GroupRefusal:
+            await check_confirmed(self._ledger, self._clock, group_id, group.claim_epoch)
+            raise
 
     async def _find_of_classic(self, group_id: str) -> HeldConsumerGroup:
         """The group of a member that speaks the classic protocol; it may have become a classic one meanwhile."""

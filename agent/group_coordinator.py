@@ -1,10 +1,11 @@
 """Coordinates the classic groups that are this agent's: claims them, keeps their live part, and minds their time-outs.
 
 Rule: what a group does is decided by its machine (`coordinator.classic_group`), one call after the other without
-awaiting between; what is durable of it is in the ledger, under this agent's claim (safety rule S13). A group is held
-here for as long as the claim is: then whoever waits is told NOT_COORDINATOR, and finds the next coordinator, which goes
-on from the ledger. A group that has members is taken up as soon as it falls to this agent, although nobody asks: its
-members may be gone. Time is the injected monotonic clock's; a heartbeat costs no entry, an idle group none.
+awaiting between; what is durable of it is in the ledger, under this agent's claim (safety rule S13). What costs a
+member its place is told behind a barrier (safety rule S4). A group is held here for as long as the claim is: then
+whoever waits is told NOT_COORDINATOR, and finds the next coordinator, which goes on from the ledger. A group that has
+members is taken up as soon as it falls to this agent, although nobody asks: its members may be gone. Time is the
+injected monotonic clock's; a heartbeat costs no entry, an idle group none.
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorService (Kafka 4.3).
 """
 
@@ -160,7 +161,7 @@ class GroupCoordinator:
                 return error
             return await consumers.beat(group_id, member_id, group_instance_id, generation)
         answer = live.machine.heartbeat(member_id, group_instance_id, generation, self._clock.monotonic_s())
-        error = await live.settled()
+        error = await live.settled(answer)
         return answer if error is ErrorCode.none else error
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
@@ -174,7 +175,7 @@ class GroupCoordinator:
             return (ErrorCode.none, (error,) * len(leavers)) if is_unknown else (error, ())
         answers = live.leave(leavers, self._clock.monotonic_s())
         self._changed(live)
-        error = await live.settled()
+        error = await live.settled(*answers)
         return (ErrorCode.none, answers) if error is ErrorCode.none else (error, ())
 
     def check_commit(
@@ -320,7 +321,7 @@ class GroupCoordinator:
             raise NotCoordinator(ErrorCode.not_coordinator)
         others = self.consumer_groups
         if others is not None and others.is_live(group_id):
-            # This agent speaks for it: no barrier is needed, as none is where the group is held here.
+            # This agent speaks for it, and takes a barrier where it refuses a member, as where the group is held here.
             return None
         if not is_made:
             known = await self._ledger.check_readable(group_id)

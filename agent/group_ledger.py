@@ -44,7 +44,7 @@ from protocol.limits import (
     OFFSET_METADATA_CHARS_PER_ENTRY_MAX,
     OFFSETS_PER_COMMIT_ENTRY_MAX,
 )
-from protocol.types import Offset, PartitionIndex, ProducerEpoch, ProducerId, SessionId, TopicId
+from protocol.types import Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId, TopicId
 from txn.transaction import TransactionVersion
 
 NO_RETENTION = -1
@@ -423,6 +423,24 @@ class GroupLedger:
         held = self._versions.get(group_id)
         if held is not None and held[0] == claim_epoch:
             del self._versions[group_id]
+
+    def confirmed(self, group_id: str, claim_epoch: int) -> asyncio.Future[ErrorCode]:
+        """NONE once a barrier that begins now finds neither a newer claim on the group nor another coordinator (S4).
+
+        Else NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE. It may take for ever; cancelling it changes nothing.
+        """
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def tell(done: asyncio.Future[Position]) -> None:
+            error_code = ErrorCode.coordinator_not_available if done.exception() else self._claim_error(group_id)
+            group = self._metadata.state.groups.get(group_id)
+            if error_code is ErrorCode.none and group is not None and group.claim_epoch != claim_epoch:
+                error_code = ErrorCode.not_coordinator
+            if not future.done():
+                future.set_result(error_code)
+
+        self._metadata.begin_barrier().add_done_callback(tell)
+        return future
 
     async def check_readable(self, group_id: str) -> GroupState | None:
         """The group as the ledger has it now (safety rule S4); None where there is none, or nothing but a claim.

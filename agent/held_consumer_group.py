@@ -1,8 +1,8 @@
 """One consumer group on its coordinator: its live copy, and the changes of it that are on their way to the ledger.
 
-Rule: nobody is told anything of the copy, no refusal either, before all that was changed by then is applied; a refusal
-takes a barrier besides (safety rule S4), for another agent may have gone on with the group. Where a change was refused,
-or nothing is known of it, the group is lost: nothing of this object is used again.
+Rule: nobody is told anything of the copy, no refusal either, before all that was changed by then is applied; what costs
+a member its place takes a barrier besides (safety rule S4), for another agent may have gone on with the group. Where a
+change was refused, or nothing is known of it, the group is lost: nothing of this object is used again.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from agent.clock import Clock
 from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.group_news import tell_changes, tell_instance_refused
+from agent.group_refusals import check_confirmed, costs_place
 from coordinator.commands import Done, Outcome, Refused
 from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_messages import GroupRefusal
@@ -92,14 +93,18 @@ class HeldConsumerGroup:
             )
             self._lose(self)
 
-    async def settled(self) -> None:
-        """Return once all that was changed by now is applied. Raises `NotCoordinator` where it was not."""
+    async def settled(self, *told: ErrorCode) -> None:
+        """Return once all that was changed by now is applied, and the claim confirmed where any of `told` costs a
+        member its place. Raises `NotCoordinator` where that is not so.
+        """
         if self._newest is not None:
             await until_applied(self._clock, self._newest)
+        if any(map(costs_place, told)):
+            await check_confirmed(self._ledger, self._clock, self.group_id, self.claim_epoch)
         if self.is_lost:
             raise NotCoordinator(ErrorCode.not_coordinator)
 
-    def check_stays(self, state: ClusterState, member_id: str) -> None:
+    async def check_stays(self, state: ClusterState, member_id: str) -> None:
         """Raise `GroupRefusal` where the member was taken out again while its answer waited for the ledger: what it
         would be told to read may be another one's by now.
 
@@ -108,7 +113,9 @@ class HeldConsumerGroup:
         group = state.groups.get(self.group_id)
         value = None if group is None else group.value
         if not isinstance(value, ConsumerGroup) or member_id not in value.members:
-            raise self.group.unknown(member_id)
+            refusal = self.group.unknown(member_id)
+            await self.settled(refusal.error_code)
+            raise refusal
 
     @asynccontextmanager
     async def refusing(self, instance_id: str | None = None, client_id: str = "") -> AsyncIterator[None]:
@@ -122,18 +129,10 @@ class HeldConsumerGroup:
             if self.group.copy.is_new:
                 self._lose(self)
             else:
-                await self._check_claim()
-                await self.settled()
+                await self.settled(refusal.error_code)
             if refusal.error_code in _INSTANCE_TAKEN and instance_id is not None:
                 self._tell_refused(instance_id, client_id, refusal.message)
             raise
-
-    async def _check_claim(self) -> None:
-        """Raise `NotCoordinator` where the ledger has another claim by now, behind a barrier (safety rule S4): an agent
-        that is cut off does not know who has joined elsewhere."""
-        group = await self._ledger.check_readable(self.group_id)
-        if group is not None and group.claim_epoch != self.claim_epoch:
-            raise NotCoordinator(ErrorCode.not_coordinator)
 
     def _tell_refused(self, instance_id: str, client_id: str, reason: str) -> None:
         if instance_id not in self._refused_instances:

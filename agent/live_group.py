@@ -1,8 +1,9 @@
 """One classic group on its coordinator: the machine that decides, what it has to write, and whoever waits for answers.
 
 Rule: nothing that the machine says is told before all that was written by then is applied (the machine is ahead of the
-ledger). When an entry was refused, or nothing is known of it, or the claim is over, the group is lost: whoever waits is
-told, and nothing of this object is used again.
+ledger); what costs a member its place is told behind a barrier besides (safety rule S4), for another agent may have
+gone on with the group. When an entry was refused, or nothing is known of it, or the claim is over, the group is lost:
+whoever waits is told, and nothing of this object is used again.
 """
 
 import asyncio
@@ -10,8 +11,12 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from agent.group_ledger import GroupLedger
+from agent.group_refusals import costs_place
 from coordinator.classic_group import LiveClassicGroup
 from coordinator.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer, Ticket
 from coordinator.commands import Done, Outcome, Refused
@@ -25,6 +30,15 @@ _tickets = itertools.count()
 def next_ticket() -> Ticket:
     """A ticket that nobody has had."""
     return Ticket(next(_tickets))
+
+
+class _Held(NamedTuple):
+    """An answer that does not leave before so many entries are applied."""
+
+    entries: int
+    costs_place: bool
+    tell: Callable[[ErrorCode], None]
+    """Takes NONE, or why this agent may not tell it."""
 
 
 class LiveGroup:
@@ -41,9 +55,8 @@ class LiveGroup:
         self._syncs: dict[Ticket, asyncio.Future[SyncAnswer]] = {}
         self._written_count = 0
         self._applied_count = 0
-        self._held: deque[tuple[int, Callable[[], None]]] = deque()
-        """Answers, each with the number of entries that have to be applied before it leaves."""
-        self._settling: dict[asyncio.Future[ErrorCode], ErrorCode] = {}
+        self._held: deque[_Held] = deque()
+        self._settling: dict[asyncio.Future[ErrorCode], None] = {}
         self._lost_with: ErrorCode | None = None
         self.generations_count = 0
         """How many were begun here."""
@@ -93,13 +106,17 @@ class LiveGroup:
         self.machine.expire(now_s)
         self._carry_out()
 
-    async def settled(self) -> ErrorCode:
-        """NONE once all that was written by now is applied; else why this agent does not speak for the group."""
-        if self._lost_with is not None or not self._is_ahead:
+    async def settled(self, *told: ErrorCode) -> ErrorCode:
+        """NONE once all that was written by now is applied, and the claim confirmed where any of `told` costs a member
+        its place; else why this agent does not speak for the group.
+        """
+        is_final = any(map(costs_place, told))
+        if self._lost_with is not None or not (self._is_ahead or is_final):
             return self._lost_with or ErrorCode.none
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._settling[future] = ErrorCode.none
-        self._held.append((self._written_count, lambda: self._settle(future, ErrorCode.none)))
+        self._settling[future] = None
+        self._held.append(_Held(self._written_count, is_final, partial(self._settle, future)))
+        self._release()
         return await future
 
     def lose(self, error_code: ErrorCode) -> None:
@@ -122,15 +139,19 @@ class LiveGroup:
             self._written_count += 1
             self._ledger.write(self.group_id, work.write).add_done_callback(self._written)
         for ticket, told in work.answers:
-            self._held.append((self._written_count, self._telling(ticket, told)))
+            is_final = costs_place(told.error_code)
+            self._held.append(_Held(self._written_count, is_final, partial(self._tell, ticket, told)))
         for what in work.told:
             log.info("a group changes", extra={"group": self.group_id, "what": what})
         self._release()
 
-    def _telling(self, ticket: Ticket, told: JoinAnswer | SyncAnswer) -> Callable[[], None]:
+    def _tell(self, ticket: Ticket, told: JoinAnswer | SyncAnswer, error_code: ErrorCode) -> None:
+        if error_code is not ErrorCode.none:
+            told = replace(told, error_code=error_code)
         if isinstance(told, JoinAnswer):
-            return lambda: self._tell_join(ticket, told)
-        return lambda: self._tell_sync(ticket, told)
+            self._tell_join(ticket, told)
+        else:
+            self._tell_sync(ticket, told)
 
     def _tell_join(self, ticket: Ticket, told: JoinAnswer) -> None:
         _, future = self._joins.pop(ticket)
@@ -163,9 +184,17 @@ class LiveGroup:
         self._release()
 
     def _release(self) -> None:
-        while self._held and self._held[0][0] <= self._applied_count:
-            _, tell = self._held.popleft()
-            tell()
+        while self._held and self._held[0].entries <= self._applied_count:
+            held = self._held.popleft()
+            if held.costs_place:
+                confirmed = self._ledger.confirmed(self.group_id, self.claim_epoch)
+                confirmed.add_done_callback(partial(self._confirmed, held.tell))
+            else:
+                held.tell(ErrorCode.none)
+
+    def _confirmed(self, tell: Callable[[ErrorCode], None], done: asyncio.Future[ErrorCode]) -> None:
+        if self._lost_with is None:  # else it was told by then
+            tell(done.result())
 
 
 def _told_of(refused: Refused) -> ErrorCode:

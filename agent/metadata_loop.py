@@ -142,14 +142,18 @@ class MetadataLoop:
 
         Raises `LedgerUnavailable` when the ledger does not answer in time.
         """
+        try:
+            async with self._clock.timeout(BARRIER_SECONDS_MAX):
+                return await self.begin_barrier()
+        except TimeoutError as error:
+            raise LedgerUnavailable(f"the ledger did not answer a barrier within {BARRIER_SECONDS_MAX} s") from error
+
+    def begin_barrier(self) -> asyncio.Future[Position]:
+        """What `barrier` waits for: for whom it is not known in time is told by others."""
         future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self._barrier_waiters.append(future)
         self._barrier_wanted.set()
-        try:
-            async with self._clock.timeout(BARRIER_SECONDS_MAX):
-                return await future
-        except TimeoutError as error:
-            raise LedgerUnavailable(f"the ledger did not answer a barrier within {BARRIER_SECONDS_MAX} s") from error
+        return future
 
     async def reach(self, position: Position) -> None:
         """Return once `position` is applied."""

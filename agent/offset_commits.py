@@ -2,7 +2,8 @@
 
 Rule: whether they may be committed is judged in the same turn of the loop in which they are handed over (safety rule
 S13 holds what was judged wrongly by then, where the entry is applied). The coordinator judges ahead of the ledger, so a
-refusal is told once all that it may follow from is applied. Many rows go as several entries, and others have their turn
+refusal is told once all that it may follow from is applied, and behind a barrier (safety rule S4): members that are
+told that they are none give up what they have. Many rows go as several entries, and others have their turn
 in between; every row has its own answer.
 """
 
@@ -12,6 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent.group_ledger import OffsetRow
+from agent.group_refusals import costs_place
 from agent.services import Services
 from coordinator.broker_configs import broker_value
 from coordinator.consumer_group_values import ConsumerGroup
@@ -105,12 +107,20 @@ async def refusal(services: Services, group_id: str, rows_count: int, error_code
 
 def _refused(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> _Share:
     future: asyncio.Future[Sequence[ErrorCode]] = asyncio.get_running_loop().create_future()
+    ledger, group = services.group_ledger, services.state.groups.get(group_id)
+    claim_epoch = None if group is None else group.claim_epoch
 
-    def tell(settled: asyncio.Future[ErrorCode]) -> None:
-        told_code = error_code if settled.result() is ErrorCode.none else settled.result()
+    def tell(confirmed: asyncio.Future[ErrorCode]) -> None:
+        told_code = error_code if confirmed.result() is ErrorCode.none else confirmed.result()
         future.set_result([told_code] * rows_count)
 
-    services.group_ledger.settled(group_id).add_done_callback(tell)
+    def confirm(settled: asyncio.Future[ErrorCode]) -> None:
+        if claim_epoch is not None and costs_place(error_code) and settled.result() is ErrorCode.none:
+            ledger.confirmed(group_id, claim_epoch).add_done_callback(tell)
+        else:
+            tell(settled)
+
+    ledger.settled(group_id).add_done_callback(confirm)
     return _Share(rows_count, future)
 
 

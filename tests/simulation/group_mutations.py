@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from agent import consumer_groups
+from agent import consumer_groups, held_consumer_group, live_group, offset_commits
 from agent.consumer_groups import ConsumerGroups
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
@@ -194,7 +194,7 @@ def a_generation_is_told_before_it_is_applied() -> Iterator[None]:
 
     def release(self: LiveGroup) -> None:
         while self._held:
-            self._held.popleft()[1]()
+            self._held.popleft().tell(ErrorCode.none)
 
     with patched(LiveGroup, "_release", release):
         yield
@@ -249,16 +249,30 @@ def members_of_consumer_groups_are_forgotten_with_their_coordinator() -> Iterato
 @mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, where=has_consumer)
 def s4_a_member_is_given_what_it_lost_while_its_answer_waited() -> Iterator[None]:
     """A coordinator that was cut off tells what was true before."""
-    with patched(HeldConsumerGroup, "check_stays", lambda self, state, member_id: None):
+
+    async def check_stays(self: HeldConsumerGroup, state: ClusterState, member_id: str) -> None:
+        return
+
+    with patched(HeldConsumerGroup, "check_stays", check_stays):
         yield
 
 
 @mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=has_consumer)
 def s4_a_coordinator_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
     """They have joined elsewhere, and give up what they have."""
+    with patched(held_consumer_group, "costs_place", lambda error_code: False):
+        yield
 
-    async def check_claim(self: HeldConsumerGroup) -> None:
-        return
 
-    with patched(HeldConsumerGroup, "_check_claim", check_claim):
+@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=has_classic)
+def s4_a_coordinator_that_is_cut_off_calls_classic_members_unknown() -> Iterator[None]:
+    """The same of classic groups, and of their generations."""
+    with patched(live_group, "costs_place", lambda error_code: False):
+        yield
+
+
+@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=commits_often)
+def s4_a_coordinator_that_is_cut_off_refuses_commits_of_members_that_it_does_not_know() -> Iterator[None]:
+    """Members of classic groups give up what they have when a commit is refused."""
+    with patched(offset_commits, "costs_place", lambda error_code: False):
         yield

@@ -14,6 +14,7 @@ from coordinator.groups import ClassicGroup, ClassicMember
 from protocol.consumer_protocol import write_assignment
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
+from protocol.types import Position
 from tests.made_consumer_groups import beat, subscription
 from tests.unit.agent.test_consumer_groups import Agent, one_agent, problems
 from tests.unit.coordinator.test_consumer_group_classic import ask
@@ -92,10 +93,13 @@ async def test_members_of_both_protocols_cost_no_barrier_while_their_group_is_he
         assert (await agent.say(beat("a"))).epoch == 6
         barriers: list[str] = []
 
-        async def barrier() -> None:
-            barriers.append("barrier")
+        begin_right = agent.parts.metadata.begin_barrier
 
-        monkeypatch.setattr(agent.parts.metadata, "barrier", barrier)
+        def begin_barrier() -> asyncio.Future[Position]:
+            barriers.append("barrier")
+            return begin_right()
+
+        monkeypatch.setattr(agent.parts.metadata, "begin_barrier", begin_barrier)
         assert await agent.classic.heartbeat("g", "m", None, 5) is ErrorCode.rebalance_in_progress
         joined = await (await agent.classic.join("g", ask("m", has={"t": [0]})))
         synced = await (await agent.classic.sync("g", SYNC))

@@ -52,6 +52,8 @@ from tests.unit.agent.handlers.group_offsets import (
 )
 from tests.unit.agent.ledger_parts import ManualClock
 
+AWAY = ErrorCode.coordinator_not_available
+
 
 class TestCommit:
     async def test_partitions_have_their_own_errors_and_the_last_offset_of_one_counts(self) -> None:
@@ -211,6 +213,20 @@ class TestARefusalThatFollowsFromAChangeOnItsWay:
 
 
 class TestALedgerThatIsAway:
+    @pytest.mark.parametrize("kind", ["classic", "consumer"])
+    async def test_s4_a_member_is_not_told_that_it_is_none(self, kind: str) -> None:
+        """It may have joined elsewhere, and would give up what it has."""
+        async with serving() as services:
+            if kind == "classic":
+                await write(services, generation(3, SUBSCRIBED))
+            else:
+                await services.group_ledger.claim("g")
+                await services.group_ledger.write_consumer("g", JOINED)
+            unknown = ErrorCode.unknown_member_id
+            assert await commit(services, {0: 1}, generation=3, member="m2") == [(0, unknown)]
+            ledger_of(services).is_reachable = False
+            assert await commit(services, {0: 1}, generation=3, member="m2") == [(0, AWAY)]
+
     async def test_nothing_is_said_of_what_no_barrier_confirmed(self) -> None:
         async with serving() as services:
             await services.group_ledger.claim("g")
