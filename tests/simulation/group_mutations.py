@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from agent import consumer_groups, held_consumer_group, live_group, offset_commits
+from agent import consumer_groups, held_consumer_group
 from agent.consumer_groups import ConsumerGroups
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
@@ -261,18 +261,4 @@ def s4_a_member_is_given_what_it_lost_while_its_answer_waited() -> Iterator[None
 def s4_a_coordinator_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
     """They have joined elsewhere, and give up what they have."""
     with patched(held_consumer_group, "costs_place", lambda error_code: False):
-        yield
-
-
-@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=has_classic)
-def s4_a_coordinator_that_is_cut_off_calls_classic_members_unknown() -> Iterator[None]:
-    """The same of classic groups, and of their generations."""
-    with patched(live_group, "costs_place", lambda error_code: False):
-        yield
-
-
-@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=commits_often)
-def s4_a_coordinator_that_is_cut_off_refuses_commits_of_members_that_it_does_not_know() -> Iterator[None]:
-    """Members of classic groups give up what they have when a commit is refused."""
-    with patched(offset_commits, "costs_place", lambda error_code: False):
         yield
