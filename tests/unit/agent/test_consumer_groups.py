@@ -10,11 +10,8 @@ import pytest
 from agent.consumer_groups import ConsumerGroups
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger, NotCoordinator
-from agent.group_refusals import check_confirmed
 from agent.ids import SystemIds
-from agent.live_group import next_ticket
 from coordinator.admin_commands import CreatePartitions
-from coordinator.classic_messages import Leaver, Sync
 from coordinator.commands import Command, DeleteTopic, Done, ReportTime, StartDrain
 from coordinator.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from coordinator.consumer_group_values import (
@@ -32,7 +29,6 @@ from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import PartitionIndex, TopicId
 from tests.made_commands import TOPIC, create, start
 from tests.made_consumer_groups import beat
-from tests.made_groups import GENERATION
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
 SECONDS_MAX = 20.0
@@ -300,65 +296,6 @@ async def test_s4_who_is_unknown_to_a_coordinator_that_is_cut_off_looks_for_anot
         assert await agent.refused(beat("b", 3)) is ErrorCode.unknown_member_id
         ledger.is_reachable = False
         assert await agent.refused(beat("b", 3)) is ErrorCode.coordinator_not_available
-
-
-async def test_s4_so_does_one_of_the_classic_protocol() -> None:
-    ledger = MemoryLedger()
-    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.submit(create(partitions=2))
-        agent = Agent(parts)
-        await agent.say(beat("a"))
-        b = Leaver(member_id="b", group_instance_id=None)
-        unknown, away = ErrorCode.unknown_member_id, ErrorCode.coordinator_not_available
-        assert await told_by_classic_requests(agent, "b") == [unknown, unknown]
-        assert await agent.classic.leave("g", [b]) == (ErrorCode.none, (unknown,))
-        ledger.is_reachable = False
-        assert await told_by_classic_requests(agent, "b") == [away, away]
-        assert await agent.classic.leave("g", [b]) == (away, ())
-
-
-async def told_by_classic_requests(agent: Agent, member_id: str) -> list[ErrorCode]:
-    """By Heartbeat and SyncGroup."""
-    sync = Sync(
-        ticket=next_ticket(),
-        member_id=member_id,
-        group_instance_id=None,
-        generation=2,
-        protocol_type=None,
-        protocol=None,
-        assignments=(),
-    )
-    synced = await (await agent.classic.sync("g", sync))
-    return [await agent.classic.heartbeat("g", member_id, None, 2), synced.error_code]
-
-
-async def test_s4_a_group_that_a_consumer_may_not_begin_is_looked_up_before_it_is_told_so() -> None:
-    """It may be one of consumers by now."""
-    ledger = MemoryLedger()
-    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.submit(create(partitions=2))
-        agent = Agent(parts, **{"group.consumer.migration.policy": "disabled"})
-        await agent.ledger.claim("g")
-        await agent.ledger.write("g", GENERATION)
-        assert await agent.refused(beat("a")) is ErrorCode.group_id_not_found
-        ledger.is_reachable = False
-        assert await agent.refused(beat("a")) is ErrorCode.coordinator_not_available
-
-
-async def test_s4_who_is_unknown_under_a_claim_that_is_over_looks_for_another() -> None:
-    async with two_agents() as (first, second):
-        await first.say(beat("a"))
-        claim_epoch = first.parts.metadata.state.groups["g"].claim_epoch
-        await check_confirmed(first.ledger, first.parts.clock, "g", claim_epoch)
-        await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
-        await second.parts.metadata.barrier()
-        await second.parts.writer.submit(ClaimGroups(group_ids=("g",)))
-        with pytest.raises(NotCoordinator) as caught:
-            await check_confirmed(first.ledger, first.parts.clock, "g", claim_epoch)
-        assert caught.value.error_code is ErrorCode.not_coordinator
-        with pytest.raises(NotCoordinator) as caught:
-            await check_confirmed(second.ledger, second.parts.clock, "g", claim_epoch)
-        assert caught.value.error_code is ErrorCode.not_coordinator
 
 
 async def test_a_change_that_is_refused_ends_the_copy() -> None:

@@ -17,13 +17,10 @@ from agent.ids import SystemIds
 from agent.live_group import next_ticket
 from coordinator.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer
 from coordinator.commands import EndSession
-from coordinator.group_commands import ClaimGroups
 from coordinator.groups import ClassicGroup, GroupState
-from coordinator.log import Head
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_SESSION_SECONDS, MEMBER_ID_PREFIX_CHARS_MAX
-from protocol.types import Position
 from tests.made_commands import start
 from tests.made_groups import GENERATION, JOINED
 from tests.unit.agent.ledger_parts import Parts, running_parts
@@ -403,111 +400,6 @@ class TestNextCoordinator:
                     "g", member_id=member_id, group_instance_id=None, generation=1, api_version=9
                 )
                 assert told is ErrorCode.not_coordinator
-
-
-class TestRefusals:
-    """What costs a member its place is told behind a barrier (safety rule S4)."""
-
-    async def told(self, groups: GroupCoordinator, member_id: str) -> list[ErrorCode]:
-        """By every request of a member of a generation that is over."""
-        left, leaver_codes = await groups.leave("g", [Leaver("nobody", None)])
-        return [
-            await groups.heartbeat("g", "nobody", None, 1),
-            await groups.heartbeat("g", member_id, None, 7),
-            (await sync(groups, "nobody")).error_code,
-            (await sync(groups, member_id, generation=7)).error_code,
-            (await join(groups, "nobody")).error_code,
-            left or leaver_codes[0],
-        ]
-
-    async def test_s4_a_coordinator_that_is_cut_off_calls_nobody_unknown(self) -> None:
-        """They may have joined elsewhere."""
-        ledger = MemoryLedger()
-        async with (
-            running_parts(ledger) as parts,
-            asyncio.timeout(SECONDS_MAX),
-            running(coordinator_of(parts)) as groups,
-        ):
-            member_id = await stable(groups)
-            unknown, illegal = ErrorCode.unknown_member_id, ErrorCode.illegal_generation
-            assert await self.told(groups, member_id) == [unknown, illegal, unknown, illegal, unknown, unknown]
-            ledger.is_reachable = False
-            assert await self.told(groups, member_id) == [ErrorCode.coordinator_not_available] * 6
-            assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
-            ledger.is_reachable = True
-            assert await groups.heartbeat("g", "nobody", None, 1) is unknown
-            assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
-
-    async def test_s4_nor_does_one_whose_claim_is_over_by_then(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async with one_agent() as (parts, groups):
-            await stable(groups)
-            begun = gated_barriers(parts, monkeypatch)
-            joining = await groups.join("g", a_join(groups, "nobody"))
-            beating = asyncio.ensure_future(groups.heartbeat("g", "nobody", None, 1))
-            while len(begun) < 2:
-                await _turn()
-            await parts.writer.submit(ClaimGroups(group_ids=("g",)))
-            for each in begun:
-                each.set_result(parts.metadata.state.position)
-            assert (await joining).error_code is ErrorCode.not_coordinator
-            assert await beating is ErrorCode.not_coordinator
-
-    async def test_many_of_them_share_barriers_and_other_answers_take_none(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ledger = MemoryLedger()
-        async with (
-            running_parts(ledger) as parts,
-            asyncio.timeout(SECONDS_MAX),
-            running(coordinator_of(parts)) as groups,
-        ):
-            asked: list[str] = []
-            head_right = ledger.head
-
-            async def head() -> Head:
-                asked.append("head")
-                return await head_right()
-
-            await parts.metadata.barrier()
-            monkeypatch.setattr(ledger, "head", head)
-            member_id = (await join(groups)).member_id
-            heads_count = len(asked)
-            await sync(groups, member_id, (member_id, b"part"))
-            assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
-            needs_id = await (await groups.join("g", replace(a_join(groups), needs_known_id=True)))
-            assert needs_id.error_code is ErrorCode.member_id_required
-            assert len(asked) == heads_count
-            told = await asyncio.gather(*(groups.heartbeat("g", "nobody", None, 1) for _ in range(100)))
-            assert set(told) == {ErrorCode.unknown_member_id}
-            assert len(asked) <= heads_count + 2
-
-    async def test_who_waits_for_one_is_told_when_the_claim_is_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async with one_agent() as (parts, groups):
-            await stable(groups)
-            begun = gated_barriers(parts, monkeypatch)
-            joining = await groups.join("g", a_join(groups, "nobody"))
-            beating = asyncio.ensure_future(groups.heartbeat("g", "nobody", None, 1))
-            while len(begun) < 2:
-                await _turn()
-            assert [joining.done(), beating.done()] == [False, False]
-            groups.stop()
-            assert (await joining).error_code is ErrorCode.not_coordinator
-            assert await beating is ErrorCode.not_coordinator
-            for each in begun:
-                each.set_result(parts.metadata.state.position)
-            await _turn()
-
-
-def gated_barriers(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Future[Position]]:
-    """Those that begin from now on, which the test answers."""
-    begun: list[asyncio.Future[Position]] = []
-
-    def begin_barrier() -> asyncio.Future[Position]:
-        begun.append(asyncio.get_running_loop().create_future())
-        return begun[-1]
-
-    monkeypatch.setattr(parts.metadata, "begin_barrier", begin_barrier)
-    return begun
 
 
 def _owns(parts: Parts, group_id: str) -> bool:

@@ -1,15 +1,28 @@
 """What costs a member of a group its place, and when it may be told (safety rule S4)."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.group_refusals import check_confirmed, costs_place
+from agent.live_group import next_ticket
+from coordinator.classic_messages import Leaver, Sync
+from coordinator.commands import StartDrain
+from coordinator.group_commands import ClaimGroups
+from coordinator.log import Head
+from coordinator.memory_log import MemoryLedger
 from protocol.errors import ErrorCode
 from protocol.types import Position
+from tests.made_commands import create
+from tests.made_consumer_groups import beat
+from tests.made_groups import GENERATION
 from tests.unit.agent.handlers.group_offsets import Impatient
-from tests.unit.agent.ledger_parts import running_parts
+from tests.unit.agent.ledger_parts import Parts, running_parts
+from tests.unit.agent.test_consumer_groups import SECONDS_MAX, Agent, two_agents
+from tests.unit.agent.test_group_coordinator import a_join, coordinator_of, join, one_agent, running, stable, sync
 
 
 @pytest.mark.parametrize(
@@ -56,3 +69,171 @@ async def test_s4_a_barrier_that_does_not_come_is_not_waited_for_without_end(mon
         assert caught.value.error_code is ErrorCode.coordinator_not_available
         begun.set_result(parts.metadata.state.position)
         await asyncio.sleep(0)
+
+
+class TestClassicGroups:
+    """What costs a member its place is told behind a barrier (safety rule S4)."""
+
+    async def told(self, groups: GroupCoordinator, member_id: str) -> list[ErrorCode]:
+        """By every request of a member of a generation that is over."""
+        left, leaver_codes = await groups.leave("g", [Leaver("nobody", None)])
+        return [
+            await groups.heartbeat("g", "nobody", None, 1),
+            await groups.heartbeat("g", member_id, None, 7),
+            (await sync(groups, "nobody")).error_code,
+            (await sync(groups, member_id, generation=7)).error_code,
+            (await join(groups, "nobody")).error_code,
+            left or leaver_codes[0],
+        ]
+
+    async def test_s4_a_coordinator_that_is_cut_off_calls_nobody_unknown(self) -> None:
+        """They may have joined elsewhere."""
+        ledger = MemoryLedger()
+        async with (
+            running_parts(ledger) as parts,
+            asyncio.timeout(SECONDS_MAX),
+            running(coordinator_of(parts)) as groups,
+        ):
+            member_id = await stable(groups)
+            unknown, illegal = ErrorCode.unknown_member_id, ErrorCode.illegal_generation
+            assert await self.told(groups, member_id) == [unknown, illegal, unknown, illegal, unknown, unknown]
+            ledger.is_reachable = False
+            assert await self.told(groups, member_id) == [ErrorCode.coordinator_not_available] * 6
+            assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
+            ledger.is_reachable = True
+            assert await groups.heartbeat("g", "nobody", None, 1) is unknown
+            assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
+
+    async def test_s4_nor_does_one_whose_claim_is_over_by_then(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with one_agent() as (parts, groups):
+            await stable(groups)
+            begun = gated_barriers(parts, monkeypatch)
+            joining = await groups.join("g", a_join(groups, "nobody"))
+            beating = asyncio.ensure_future(groups.heartbeat("g", "nobody", None, 1))
+            while len(begun) < 2:
+                await turn()
+            await parts.writer.submit(ClaimGroups(group_ids=("g",)))
+            for each in begun:
+                each.set_result(parts.metadata.state.position)
+            assert (await joining).error_code is ErrorCode.not_coordinator
+            assert await beating is ErrorCode.not_coordinator
+
+    async def test_many_of_them_share_barriers_and_other_answers_take_none(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ledger = MemoryLedger()
+        async with (
+            running_parts(ledger) as parts,
+            asyncio.timeout(SECONDS_MAX),
+            running(coordinator_of(parts)) as groups,
+        ):
+            asked: list[str] = []
+            head_right = ledger.head
+
+            async def head() -> Head:
+                asked.append("head")
+                return await head_right()
+
+            await parts.metadata.barrier()
+            monkeypatch.setattr(ledger, "head", head)
+            member_id = (await join(groups)).member_id
+            heads_count = len(asked)
+            await sync(groups, member_id, (member_id, b"part"))
+            assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
+            needs_id = await (await groups.join("g", replace(a_join(groups), needs_known_id=True)))
+            assert needs_id.error_code is ErrorCode.member_id_required
+            assert len(asked) == heads_count
+            told = await asyncio.gather(*(groups.heartbeat("g", "nobody", None, 1) for _ in range(100)))
+            assert set(told) == {ErrorCode.unknown_member_id}
+            assert len(asked) <= heads_count + 2
+
+    async def test_who_waits_for_one_is_told_when_the_claim_is_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with one_agent() as (parts, groups):
+            await stable(groups)
+            begun = gated_barriers(parts, monkeypatch)
+            joining = await groups.join("g", a_join(groups, "nobody"))
+            beating = asyncio.ensure_future(groups.heartbeat("g", "nobody", None, 1))
+            while len(begun) < 2:
+                await turn()
+            assert [joining.done(), beating.done()] == [False, False]
+            groups.stop()
+            assert (await joining).error_code is ErrorCode.not_coordinator
+            assert await beating is ErrorCode.not_coordinator
+            for each in begun:
+                each.set_result(parts.metadata.state.position)
+            await turn()
+
+
+def gated_barriers(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Future[Position]]:
+    """Those that begin from now on, which the test answers."""
+    begun: list[asyncio.Future[Position]] = []
+
+    def begin_barrier() -> asyncio.Future[Position]:
+        begun.append(asyncio.get_running_loop().create_future())
+        return begun[-1]
+
+    monkeypatch.setattr(parts.metadata, "begin_barrier", begin_barrier)
+    return begun
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_s4_who_speaks_the_classic_protocol_is_not_unknown_to_a_consumer_group_that_is_cut_off() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
+        await parts.writer.submit(create(partitions=2))
+        agent = Agent(parts)
+        await agent.say(beat("a"))
+        b = Leaver(member_id="b", group_instance_id=None)
+        unknown, away = ErrorCode.unknown_member_id, ErrorCode.coordinator_not_available
+        assert await told_by_classic_requests(agent, "b") == [unknown, unknown]
+        assert await agent.classic.leave("g", [b]) == (ErrorCode.none, (unknown,))
+        ledger.is_reachable = False
+        assert await told_by_classic_requests(agent, "b") == [away, away]
+        assert await agent.classic.leave("g", [b]) == (away, ())
+
+
+async def told_by_classic_requests(agent: Agent, member_id: str) -> list[ErrorCode]:
+    """By Heartbeat and SyncGroup."""
+    sync = Sync(
+        ticket=next_ticket(),
+        member_id=member_id,
+        group_instance_id=None,
+        generation=2,
+        protocol_type=None,
+        protocol=None,
+        assignments=(),
+    )
+    synced = await (await agent.classic.sync("g", sync))
+    return [await agent.classic.heartbeat("g", member_id, None, 2), synced.error_code]
+
+
+async def test_s4_a_group_that_a_consumer_may_not_begin_is_looked_up_before_it_is_told_so() -> None:
+    """It may be one of consumers by now."""
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
+        await parts.writer.submit(create(partitions=2))
+        agent = Agent(parts, **{"group.consumer.migration.policy": "disabled"})
+        await agent.ledger.claim("g")
+        await agent.ledger.write("g", GENERATION)
+        assert await agent.refused(beat("a")) is ErrorCode.group_id_not_found
+        ledger.is_reachable = False
+        assert await agent.refused(beat("a")) is ErrorCode.coordinator_not_available
+
+
+async def test_s4_who_is_unknown_under_a_claim_that_is_over_looks_for_another() -> None:
+    async with two_agents() as (first, second):
+        await first.say(beat("a"))
+        claim_epoch = first.parts.metadata.state.groups["g"].claim_epoch
+        await check_confirmed(first.ledger, first.parts.clock, "g", claim_epoch)
+        await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
+        await second.parts.metadata.barrier()
+        await second.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        with pytest.raises(NotCoordinator) as caught:
+            await check_confirmed(first.ledger, first.parts.clock, "g", claim_epoch)
+        assert caught.value.error_code is ErrorCode.not_coordinator
+        with pytest.raises(NotCoordinator) as caught:
+            await check_confirmed(second.ledger, second.parts.clock, "g", claim_epoch)
+        assert caught.value.error_code is ErrorCode.not_coordinator
