@@ -35,6 +35,8 @@ class LiveMember:
     protocols: Protocols
     deadline_s: float
     """When it counts as gone, unless it is heard of before."""
+    silent_from_s: float = float("-inf")
+    """Until then the coordinator before may hear it: its silence begins no earlier."""
     assignment: bytes = NO_ASSIGNMENT
     is_new: bool = False
     """It has joined no generation yet, and so cannot send heartbeats."""
@@ -57,7 +59,7 @@ class LiveMember:
         return None if is_heard_of and not self.is_new else self.deadline_s
 
     def heard_of(self, now_s: float) -> None:
-        self.deadline_s = now_s + self.session_timeout_ms / 1000
+        self.deadline_s = max(now_s, self.silent_from_s) + self.session_timeout_ms / 1000
 
     def still_heard_of(self, now_s: float) -> None:
         """Like `heard_of`, where nobody looks whether the deadline comes earlier by it than it was."""
@@ -133,6 +135,7 @@ class Members:
                 protocols=member.protocols,
                 assignment=member.assignment,
                 deadline_s=0.0,
+                silent_from_s=now_s,
             )
             live.heard_of(now_s)
             self._keep(live)

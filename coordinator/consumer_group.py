@@ -4,7 +4,7 @@ Rule: pure; time comes in as seconds of the coordinator's monotonic clock. A req
 `GroupRefusal` and leaves the group as it was, the session time-outs too: so does one whose rows, or whose target
 assignment, do not fit into a ledger entry. Otherwise the group changes at once, and the
 rows of that are what the ledger has to take before the answer may be given. Who was heard of when is not durable: a new
-coordinator gives every member a whole session time-out.
+coordinator gives every member a whole session time-out, from the time on from which nobody but itself hears it.
 
 A heartbeat does, in this order: find or make the member; note what it says of itself; raise the group epoch where the
 subscribed topics are others, or look different; make a target assignment where the epoch was raised; take the member
@@ -55,7 +55,8 @@ class LiveConsumerGroup:
     def __init__(self, group_id: str, group: ConsumerGroup | None, now_s: float, *, is_new: bool = False) -> None:
         """Of the group in the state; or of one that the ledger has nothing of yet, empty where it is None.
 
-        Members that nobody was heard of have a whole time-out from `now_s` on.
+        Until `now_s`, which may be in the future, the coordinator before may hear its members: whatever they are heard
+        of here, their silence begins no earlier.
         """
         self.group_id = group_id
         self.copy = GroupCopy(group, is_new=is_new)
@@ -80,6 +81,7 @@ class LiveConsumerGroup:
         self._before_request: list[Callable[[], None]] = []
         """What puts deadlines back as they were before a request."""
         self._loaded_s = now_s
+        self._loaded_members = frozenset(self.group.members)
         self.due_s = now_s
         """`expired` has nothing to tell before."""
 
@@ -430,8 +432,9 @@ class LiveConsumerGroup:
         return gone
 
     def reset_session(self, member_id: str, timeout_ms: int, now_s: float) -> None:
-        """The member was heard of."""
-        self._set_deadline(self.sessions, member_id, now_s + timeout_ms / 1000)
+        """The member was heard of; it may be heard of elsewhere still."""
+        silent_from_s = max(now_s, self._loaded_s) if member_id in self._loaded_members else now_s
+        self._set_deadline(self.sessions, member_id, silent_from_s + timeout_ms / 1000)
 
     def await_join(self, member: ConsumerMember, now_s: float) -> None:
         """The member of the classic protocol is asked to join again; its time begins when it is first asked."""

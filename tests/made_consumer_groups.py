@@ -133,9 +133,9 @@ class Coordinated:
             self.changes_count += 1
         assert self.written == self.live.group
 
-    def move_coordinator(self) -> None:
-        """Go on from what the ledger has, as the next coordinator does."""
-        self.live = LiveConsumerGroup("g", self.written, self.now_s)
+    def move_coordinator(self, heard_s: float = 0.0) -> None:
+        """Go on from what the ledger has, as the next coordinator does; the one before may hear members so long."""
+        self.live = LiveConsumerGroup("g", self.written, self.now_s + heard_s)
 
     def has(self, member: str) -> Partitions:
         """What a member may use now."""

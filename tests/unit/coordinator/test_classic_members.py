@@ -149,3 +149,14 @@ def test_what_the_ledger_keeps_is_in_the_order_of_ids_and_comes_back() -> None:
     assert again.leader == "b"
     assert again.static_ids == {"i": "b"}
     assert again.deadline_s == 110.0
+
+
+def test_who_may_be_heard_by_the_coordinator_before_is_not_silent_yet() -> None:
+    kept = Members([each.value() for each in members(("a", join())).by_id.values()], "a", 10.0)
+    member = kept.by_id["a"]
+    member.still_heard_of(1.0)
+    assert member.expires_s == 20.0
+    member.heard_of(1.0)
+    assert member.expires_s == 20.0
+    member.heard_of(11.0)
+    assert member.expires_s == 21.0

@@ -341,6 +341,20 @@ class TestTime:
         group.now_s = 160
         assert group.expire() == ["a"]
 
+    def test_who_may_be_heard_by_the_coordinator_before_is_not_silent_yet(self) -> None:
+        group = two()
+        group.move_coordinator(heard_s=10)
+        group.now_s = 1
+        group.say(beat("a", 3))  # and goes back to the one before, which answers it until 10
+        group.say(beat("c"))
+        group.now_s = 46
+        assert group.expire() == ["c"]
+        group.say(beat("b", 3))
+        group.now_s = 54.9
+        assert group.expire() == []
+        group.now_s = 55
+        assert group.expire() == ["a"]
+
     def test_the_next_coordinator_fences_who_never_comes(self) -> None:
         group = two()
         group.now_s = 100
