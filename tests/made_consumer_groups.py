@@ -159,3 +159,21 @@ def subscription(*topics: str, has: Mapping[str, Iterable[int]] | None = None) -
         rows = list(indexes)
         parts += [text(topic), number(len(rows)), *map(number, rows)]
     return b"".join(parts)
+
+
+def one(partitions: int = 2) -> Coordinated:
+    """The member `a` alone with the topic `t`."""
+    group = Coordinated({"t": partitions, "u": 2})
+    group.say(beat("a"))
+    return group
+
+
+def two() -> Coordinated:
+    """The members `a` and `b`, each with two partitions of `t`."""
+    group = one(4)
+    group.say(beat("b"))
+    group.say(beat("a", 2))
+    group.say(beat("a", 2, said=owned(t=[0, 1])))
+    group.say(beat("b", 3))
+    assert (group.has("a"), group.has("b")) == (owned(t=[0, 1]), owned(t=[2, 3]))
+    return group
