@@ -52,10 +52,7 @@ class LiveClassicGroup:
     """One group on its coordinator. `value` is what the ledger has of it, or `NO_GROUP`."""
 
     def __init__(self, value: ClassicGroup, limits: GroupLimits, now_s: float) -> None:
-        """Go on where the last coordinator stopped: every member has a whole session time-out from `now_s` on.
-
-        That may be in the future: until then the last coordinator may hear it.
-        """
+        """Go on where the last coordinator stopped, which may hear members until `now_s`: their silence begins then."""
         self._limits = limits
         self._work = Work()
         self.generation = value.generation
