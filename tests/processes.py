@@ -6,6 +6,7 @@ the test failed. Blocking; an asyncio test calls it in a thread.
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -20,6 +21,10 @@ import pytest
 START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.005
+PORTS = range(15_000, 30_000)
+PORTS_TRIED_MAX = 100
+_ENTROPY = random.SystemRandom()
+"""Not the seeded one: tests that run side by side would all choose the same ports."""
 
 
 class ProcessFailed(AssertionError):
@@ -149,11 +154,16 @@ def provided(place: Path | None) -> Path:
 
 
 def free_port() -> int:
-    """A loopback port that was free a moment ago: for servers that cannot be asked to choose one themselves."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that was free a moment ago: for servers that cannot be asked to choose one themselves.
+
+    None of those that connections are given, and servers that ask for any: of them it could be gone a moment later.
+    """
+    for _ in range(PORTS_TRIED_MAX):
+        port = _ENTROPY.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ProcessFailed(f"none of {PORTS_TRIED_MAX} loopback ports tried from {PORTS.start} to {PORTS.stop} is free")
 
 
 def is_listening(port: int) -> bool:
