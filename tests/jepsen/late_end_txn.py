@@ -128,7 +128,7 @@ class Scene:
         self.proxy.release(paused)
         ended = second.result(CALL_SECONDS_MAX)
         last = self._call(Call(f="txn", micros=(MicroSend(self.keys[0], 2),)))
-        self._read_up_to(last)
+        self._read_up_to([op for op in (first, ended, last) if op.type == "ok"])
         version = late.request.version
         return Outcome(
             history=History.read(self._path),
@@ -138,19 +138,21 @@ class Scene:
             second=ended,
         )
 
-    def _read_up_to(self, last: Op) -> None:
-        """Read both keys from the beginning, as another process, until the last record is there."""
+    def _read_up_to(self, acknowledged: Sequence[Op]) -> None:
+        """Read both keys from the beginning, as another process, until the last record of each is there."""
         self._process += 1
-        wanted = last.sends()[0].value
+        missing = {send.key: send.value for op in acknowledged for send in op.sends()}
         self._call(Call(f="assign", keys=self.keys), is_final=True)
         deadline_s = time.monotonic() + READ_SECONDS_MAX
         while time.monotonic() < deadline_s:
             polled = self._call(Call(f="poll", micros=(MicroPoll(),)), is_final=True)
             for micro in polled.micros:
-                pairs = micro.records.get(self.keys[0], ()) if isinstance(micro, MicroPoll) else ()
-                if any(value == wanted for _, value in pairs):
-                    return
-        raise AssertionError(f"{last} is not read within {READ_SECONDS_MAX} s")
+                if isinstance(micro, MicroPoll):
+                    read = {(key, value) for key, pairs in micro.records.items() for _, value in pairs}
+                    missing = {key: value for key, value in missing.items() if (key, value) not in read}
+            if not missing:
+                return
+        raise AssertionError(f"{missing} is not read within {READ_SECONDS_MAX} s")
 
     def _rule(self, api: Api, *, act: Act = Act.HOLD, body: Callable[[Request], bool] | None = None) -> Rule:
         """Hold one request of this transactional id, or a copy of it, from now on."""
