@@ -16,7 +16,7 @@ from functools import partial
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
-from agent.group_ledger import GroupLedger, NotCoordinator, heard_until_s
+from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.group_migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
 from agent.group_news import tell_given_up, tell_taken_up
 from agent.group_refusals import check_confirmed
@@ -47,7 +47,7 @@ from coordinator.consumer_group_values import (
     ConsumerGroup,
 )
 from coordinator.group_configs import group_value
-from coordinator.groups import ClassicGroup, GroupState
+from coordinator.groups import ClassicGroup, GroupState, heard_until_s
 from coordinator.state import NO_POSITION
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -285,7 +285,7 @@ class ConsumerGroups:
         try:
             return self._hold(group, may_begin=may_begin)
         except GroupRefusal:
-            await check_confirmed(self._ledger, self._clock, group_id, group.claim_epoch)
+            await check_confirmed(self._ledger, group_id, group.claim_epoch)
             raise
 
     async def _find_of_classic(self, group_id: str) -> HeldConsumerGroup:
@@ -346,7 +346,7 @@ class ConsumerGroups:
         return written
 
     def _lose(self, live: HeldConsumerGroup) -> None:
-        live.is_lost = True
+        live.end()
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
             self._is_take_up_due = self._is_take_up_due or not live.is_idle
@@ -428,7 +428,7 @@ class ConsumerGroups:
             change = group.assign(self._config(live.group_id), self._topics, now_s)
             if change is not None:
                 live.write(change)
-        if live.is_idle:
+        if live.is_idle and not live.is_awaited:
             self._lose(live)
 
     def _tell_problems(self, live: HeldConsumerGroup) -> None:

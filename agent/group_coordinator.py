@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from agent.clock import Clock
 from agent.consumer_groups import ConsumerGroups
-from agent.group_ledger import GroupLedger, NotCoordinator, heard_until_s
+from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.group_news import tell_given_up, tell_taken_up
 from agent.ids import Ids
 from agent.ledger_writer import LedgerWriter
@@ -39,7 +39,7 @@ from coordinator.classic_messages import (
     SyncAnswer,
     is_of_nobody,
 )
-from coordinator.groups import NO_GROUP, ClassicGroup, GroupState
+from coordinator.groups import NO_GROUP, ClassicGroup, GroupState, heard_until_s
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CLASSIC_MEMBERS_MAX,
@@ -436,7 +436,7 @@ class GroupCoordinator:
         turns = Turns(self._clock)
         for group_id in tuple(self._live):
             live = self._current(group_id)
-            if live is not None and live.is_idle:
+            if live is not None and live.is_idle and not live.is_awaited:
                 self._lose(live, ErrorCode.not_coordinator)
             await turns.row()
 

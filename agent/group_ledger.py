@@ -36,11 +36,11 @@ from coordinator.state import NO_POSITION
 from coordinator.transaction_commands import CommitTransactionalOffsets, Stamp
 from protocol.errors import ErrorCode
 from protocol.limits import (
+    BARRIER_SECONDS_MAX,
     COORDINATORS_CACHED_MAX,
     GROUP_ID_BYTES_MAX,
     GROUP_IDS_PER_CLAIM_MAX,
     GROUP_LEDGER_SECONDS_MAX,
-    LEDGER_SESSION_SECONDS,
     OFFSET_METADATA_CHARS_PER_ENTRY_MAX,
     OFFSETS_PER_COMMIT_ENTRY_MAX,
 )
@@ -427,11 +427,20 @@ class GroupLedger:
     def confirmed(self, group_id: str, claim_epoch: int) -> asyncio.Future[ErrorCode]:
         """NONE once a barrier that begins now finds neither a newer claim on the group nor another coordinator (S4).
 
-        Else NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE. It may take for ever; cancelling it changes nothing.
+        Else NOT_COORDINATOR, or, also where the ledger does not answer in time, COORDINATOR_NOT_AVAILABLE. Cancelling
+        it changes nothing.
         """
-        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[ErrorCode] = loop.create_future()
+
+        def give_up() -> None:
+            if not future.done():
+                future.set_result(ErrorCode.coordinator_not_available)
+
+        timer = loop.call_later(BARRIER_SECONDS_MAX, give_up)
 
         def tell(done: asyncio.Future[Position]) -> None:
+            timer.cancel()
             error_code = ErrorCode.coordinator_not_available if done.exception() else self._claim_error(group_id)
             group = self._metadata.state.groups.get(group_id)
             if error_code is ErrorCode.none and group is not None and group.claim_epoch != claim_epoch:
@@ -467,15 +476,6 @@ class GroupLedger:
 def _notes(rows: Sequence[OffsetRow]) -> tuple[str, ...]:
     """Nothing where all rows have none."""
     return tuple(row.metadata for row in rows) if any(row.metadata for row in rows) else ()
-
-
-def heard_until_s(now_s: float) -> float:
-    """Until when members of a group that is taken up `now_s` may be heard by the coordinator before.
-
-    That one goes on while its watch lags and has not told it of the new claim, at most for a lease (safety rule S4). So
-    the silence of members begins then: the next coordinator would else take for gone who was never silent.
-    """
-    return now_s + LEDGER_SESSION_SECONDS
 
 
 def _is_too_long(group_id: str) -> bool:

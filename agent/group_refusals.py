@@ -5,10 +5,8 @@ off does not know who has joined elsewhere since, and would make them give up wh
 many refusals at once cost few; other answers cost none.
 """
 
-from agent.clock import Clock
 from agent.group_ledger import GroupLedger, NotCoordinator
 from protocol.errors import ErrorCode
-from protocol.limits import BARRIER_SECONDS_MAX
 
 _KEEPS_PLACE = frozenset(
     {
@@ -33,12 +31,8 @@ def costs_place(error_code: ErrorCode) -> bool:
     return error_code not in _KEEPS_PLACE
 
 
-async def check_confirmed(ledger: GroupLedger, clock: Clock, group_id: str, claim_epoch: int) -> None:
+async def check_confirmed(ledger: GroupLedger, group_id: str, claim_epoch: int) -> None:
     """Return once the claim is confirmed. Raises `NotCoordinator` where it is over, or the ledger does not answer."""
-    try:
-        async with clock.timeout(BARRIER_SECONDS_MAX):
-            error_code = await ledger.confirmed(group_id, claim_epoch)
-    except TimeoutError:
-        error_code = ErrorCode.coordinator_not_available
+    error_code = await ledger.confirmed(group_id, claim_epoch)
     if error_code is not ErrorCode.none:
         raise NotCoordinator(error_code)

@@ -43,7 +43,8 @@ class HeldConsumerGroup:
         self.group_id = state.group_id
         self.claim_epoch = state.claim_epoch
         self.group = group
-        self.is_lost = False
+        self._lost: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._waiting_count = 0
         self.names_seen = -1
         """The number of the set of topic names that its expressions were held against."""
         self._ledger = ledger
@@ -55,6 +56,20 @@ class HeldConsumerGroup:
         """The group's, and that of its target assignment, which the log has."""
         self._refused_instances: set[str] = set()
         """Those that the log has."""
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost.done()
+
+    def end(self) -> None:
+        """Whoever waits is told NOT_COORDINATOR."""
+        if not self._lost.done():
+            self._lost.set_result(ErrorCode.not_coordinator)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an answer waits for the ledger."""
+        return self._waiting_count > 0
 
     @property
     def is_idle(self) -> bool:
@@ -94,13 +109,21 @@ class HeldConsumerGroup:
             self._lose(self)
 
     async def settled(self, *told: ErrorCode) -> None:
-        """Return once all that was changed by now is applied, and the claim confirmed where any of `told` costs a
-        member its place. Raises `NotCoordinator` where that is not so.
+        """Return once all that was changed by now is applied, and behind a barrier where any of `told` costs a place.
+
+        Raises `NotCoordinator` where that is not so.
         """
-        if self._newest is not None:
-            await until_applied(self._clock, self._newest)
-        if any(map(costs_place, told)):
-            await check_confirmed(self._ledger, self._clock, self.group_id, self.claim_epoch)
+        self._waiting_count += 1
+        try:
+            if self._newest is not None:
+                await until_applied(self._clock, self._newest)
+            if any(map(costs_place, told)) and not self.is_lost:
+                confirmed = self._ledger.confirmed(self.group_id, self.claim_epoch)
+                await asyncio.wait([confirmed, self._lost], return_when=asyncio.FIRST_COMPLETED)
+                if confirmed.done() and confirmed.result() is not ErrorCode.none:
+                    raise NotCoordinator(confirmed.result())
+        finally:
+            self._waiting_count -= 1
         if self.is_lost:
             raise NotCoordinator(ErrorCode.not_coordinator)
 
@@ -128,6 +151,9 @@ class HeldConsumerGroup:
         except GroupRefusal as refusal:
             if self.group.copy.is_new:
                 self._lose(self)
+                if costs_place(refusal.error_code):
+                    # Of a classic group with members, which may have gone on elsewhere.
+                    await check_confirmed(self._ledger, self.group_id, self.claim_epoch)
             else:
                 await self.settled(refusal.error_code)
             if refusal.error_code in _INSTANCE_TAKEN and instance_id is not None:

@@ -71,6 +71,11 @@ class LiveGroup:
         return self.machine.is_idle and not self._joins and not self._syncs and not self._is_ahead
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether an answer waits for the ledger."""
+        return bool(self._settling)
+
+    @property
     def _is_ahead(self) -> bool:
         return self._applied_count < self._written_count
 
@@ -107,15 +112,16 @@ class LiveGroup:
         self._carry_out()
 
     async def settled(self, *told: ErrorCode) -> ErrorCode:
-        """NONE once all that was written by now is applied, and the claim confirmed where any of `told` costs a member
-        its place; else why this agent does not speak for the group.
+        """NONE once all that was written by now is applied, and behind a barrier where any of `told` costs a place.
+
+        Else why this agent does not speak for the group.
         """
-        is_final = any(map(costs_place, told))
-        if self._lost_with is not None or not (self._is_ahead or is_final):
+        is_costly = any(map(costs_place, told))
+        if self._lost_with is not None or not (self._is_ahead or is_costly):
             return self._lost_with or ErrorCode.none
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._settling[future] = None
-        self._held.append(_Held(self._written_count, is_final, partial(self._settle, future)))
+        self._held.append(_Held(self._written_count, is_costly, partial(self._settle, future)))
         self._release()
         return await future
 
@@ -139,8 +145,8 @@ class LiveGroup:
             self._written_count += 1
             self._ledger.write(self.group_id, work.write).add_done_callback(self._written)
         for ticket, told in work.answers:
-            is_final = costs_place(told.error_code)
-            self._held.append(_Held(self._written_count, is_final, partial(self._tell, ticket, told)))
+            is_costly = costs_place(told.error_code)
+            self._held.append(_Held(self._written_count, is_costly, partial(self._tell, ticket, told)))
         for what in work.told:
             log.info("a group changes", extra={"group": self.group_id, "what": what})
         self._release()

@@ -381,7 +381,7 @@ class LiveClassicGroup:
         elif self.members.have_all_joined:
             self._complete_join(now_s)
         else:
-            self._join_deadline_s = now_s + self.members.rebalance_timeout_s
+            self._join_deadline_s = self.members.rebalance_ends_s(now_s)
 
     def _complete_if_all_joined(self, now_s: float) -> None:
         if self.state is State.PREPARING and self._first_delay is None and self.members.have_all_joined:
@@ -421,7 +421,7 @@ class LiveClassicGroup:
 
     def _await_syncs(self, now_s: float) -> None:
         self._unsynced = dict.fromkeys(self.members.by_id)
-        self._sync_deadline_s = now_s + self.members.rebalance_timeout_s
+        self._sync_deadline_s = self.members.rebalance_ends_s(now_s)
 
     # What is common
 

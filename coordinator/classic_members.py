@@ -250,6 +250,11 @@ class Members:
         """How long the slowest member may take to join again, or to ask for its assignment."""
         return max((member.rebalance_timeout_ms for member in self.by_id.values()), default=0) / 1000
 
+    def rebalance_ends_s(self, now_s: float) -> float:
+        """By when all have to do what they are asked to now; who is heard of elsewhere still need not know of it."""
+        begins_s = max((member.silent_from_s for member in self.by_id.values()), default=now_s)
+        return max(begins_s, now_s) + self.rebalance_timeout_s
+
     @property
     def deadline_s(self) -> float | None:
         """When the next session ends."""

@@ -25,6 +25,7 @@ from coordinator.consumer_group_messages import (
     HeartbeatAnswer,
     Problems,
     too_large,
+    updated_member,
 )
 from coordinator.consumer_group_reconciliation import Aim, has_only, reconcile
 from coordinator.consumer_group_regexes import GroupRegexes
@@ -106,7 +107,7 @@ class LiveConsumerGroup:
         if request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(request, find_topic)
         before, standing, replaced = self._find_member(request, config)
-        member = _updated(before, request)
+        member = updated_member(before, request)
         is_same_regex = before is not None and before.subscribed_regex == member.subscribed_regex
         if member.subscribed_regex and not is_same_regex and not self.copy.regex_count(member.subscribed_regex):
             problem = check_regex(member.subscribed_regex)
@@ -350,7 +351,7 @@ class LiveConsumerGroup:
         if after != self.group.assignment(member_id):
             self.copy.put_assignment(member_id, after)
             if member.classic is None and after.state is MemberState.UNREVOKED_PARTITIONS:
-                deadline_s = now_s + member.rebalance_timeout_ms / 1000
+                deadline_s = self._begins_s(member_id, now_s) + member.rebalance_timeout_ms / 1000
                 self.revocations[member_id] = after.epoch, deadline_s
                 self.due_s = min(self.due_s, deadline_s)
             else:
@@ -432,19 +433,26 @@ class LiveConsumerGroup:
         return gone
 
     def reset_session(self, member_id: str, timeout_ms: int, now_s: float) -> None:
-        """The member was heard of; it may be heard of elsewhere still."""
-        silent_from_s = max(now_s, self._loaded_s) if member_id in self._loaded_members else now_s
-        self._set_deadline(self.sessions, member_id, silent_from_s + timeout_ms / 1000)
+        """The member was heard of."""
+        self._set_deadline(self.sessions, member_id, self._begins_s(member_id, now_s) + timeout_ms / 1000)
 
     def await_join(self, member: ConsumerMember, now_s: float) -> None:
         """The member of the classic protocol is asked to join again; its time begins when it is first asked."""
         if member.member_id not in self.joins:
-            self._set_deadline(self.joins, member.member_id, now_s + member.rebalance_timeout_ms / 1000)
+            self._await(self.joins, member, now_s)
 
     def await_sync(self, member: ConsumerMember, now_s: float) -> None:
         """It has joined, and has to ask for its assignment."""
         self.joins.pop(member.member_id, None)
-        self._set_deadline(self.syncs, member.member_id, now_s + member.rebalance_timeout_ms / 1000)
+        self._await(self.syncs, member, now_s)
+
+    def _await(self, deadlines: dict[str, float], member: ConsumerMember, now_s: float) -> None:
+        ends_s = self._begins_s(member.member_id, now_s) + member.rebalance_timeout_ms / 1000
+        self._set_deadline(deadlines, member.member_id, ends_s)
+
+    def _begins_s(self, member_id: str, now_s: float) -> float:
+        """When a time begins that the member has: not while the coordinator before may tell it that all is well."""
+        return max(now_s, self._loaded_s) if member_id in self._loaded_members else now_s
 
     def _set_deadline(self, deadlines: dict[str, float], member_id: str, deadline_s: float) -> None:
         deadlines[member_id] = deadline_s
@@ -465,35 +473,6 @@ def _putting_back(deadlines: dict[str, T], member_id: str) -> Callable[[], None]
             deadlines[member_id] = before
 
     return put_back
-
-
-def _updated(before: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMember:
-    """The member as the request says that it is now; what it does not say stays."""
-    names = None if request.names is None else tuple(sorted(set(request.names)))
-    if before is None:
-        return ConsumerMember(
-            member_id=request.member_id,
-            instance_id=request.instance_id,
-            rack_id=request.rack_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            subscribed_names=names or (),
-            subscribed_regex=request.regex or "",
-            server_assignor=request.server_assignor,
-        )
-    is_timeout_said = request.rebalance_timeout_ms != NOT_SAID
-    return ConsumerMember(
-        member_id=request.member_id,
-        instance_id=request.instance_id if request.instance_id is not None else before.instance_id,
-        rack_id=request.rack_id if request.rack_id is not None else before.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        rebalance_timeout_ms=request.rebalance_timeout_ms if is_timeout_said else before.rebalance_timeout_ms,
-        subscribed_names=before.subscribed_names if names is None else names,
-        subscribed_regex=before.subscribed_regex if request.regex is None else request.regex,
-        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
-    )
 
 
 def _session_timeout_ms(member: ConsumerMember, config: ConsumerGroupConfig) -> int:

@@ -7,7 +7,13 @@ Source: org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestData, Group
 from dataclasses import dataclass
 
 from coordinator.assignors import RANGE, UNIFORM
-from coordinator.consumer_group_values import JOIN_EPOCH, LEAVE_STATIC_EPOCH, OwnedPartitions, Partitions
+from coordinator.consumer_group_values import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+    OwnedPartitions,
+    Partitions,
+)
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX
 
@@ -127,3 +133,32 @@ def check_heartbeat(request: ConsumerHeartbeat, assignors: tuple[str, ...], *, i
 
 def _invalid(message: str) -> GroupRefusal:
     return GroupRefusal(ErrorCode.invalid_request, message)
+
+
+def updated_member(before: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMember:
+    """The member as the request says that it is now; what it does not say stays."""
+    names = None if request.names is None else tuple(sorted(set(request.names)))
+    if before is None:
+        return ConsumerMember(
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            subscribed_names=names or (),
+            subscribed_regex=request.regex or "",
+            server_assignor=request.server_assignor,
+        )
+    is_timeout_said = request.rebalance_timeout_ms != NOT_SAID
+    return ConsumerMember(
+        member_id=request.member_id,
+        instance_id=request.instance_id if request.instance_id is not None else before.instance_id,
+        rack_id=request.rack_id if request.rack_id is not None else before.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if is_timeout_said else before.rebalance_timeout_ms,
+        subscribed_names=before.subscribed_names if names is None else names,
+        subscribed_regex=before.subscribed_regex if request.regex is None else request.regex,
+        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coordinator.consumer_group_values import ConsumerGroup
+from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId, SessionId, TopicId
 
 NO_COMMITTED_EPOCH = -1
@@ -129,3 +130,12 @@ def group_key(group_id: str) -> bytes:
 def count_offsets(groups: Iterable[GroupState]) -> int:
     """Committed offsets of all of them."""
     return sum(len(partitions) for group in groups for partitions in group.offsets.values())
+
+
+def heard_until_s(now_s: float) -> float:
+    """Until when members of a group that is taken up `now_s` may be heard by the coordinator before.
+
+    That one goes on while its watch lags and has not told it of the new claim, at most for a lease (safety rule S4). So
+    the silence of members begins then: the next coordinator would else take for gone who was never silent.
+    """
+    return now_s + LEDGER_SESSION_SECONDS

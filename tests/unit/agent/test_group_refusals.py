@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent import group_ledger
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger, NotCoordinator
 from agent.group_refusals import check_confirmed, costs_place
@@ -17,11 +18,11 @@ from coordinator.memory_log import MemoryLedger
 from protocol.errors import ErrorCode
 from protocol.types import Position
 from tests.made_commands import create
-from tests.made_consumer_groups import beat
-from tests.made_groups import GENERATION
-from tests.unit.agent.handlers.group_offsets import Impatient
+from tests.made_consumer_groups import beat, subscription
+from tests.made_groups import GENERATION, generation, member
 from tests.unit.agent.ledger_parts import Parts, running_parts
 from tests.unit.agent.test_consumer_groups import SECONDS_MAX, Agent, two_agents
+from tests.unit.agent.test_consumer_groups import one_agent as one_agent_of_consumers
 from tests.unit.agent.test_group_coordinator import a_join, coordinator_of, join, one_agent, running, stable, sync
 
 
@@ -64,8 +65,9 @@ async def test_s4_a_barrier_that_does_not_come_is_not_waited_for_without_end(mon
         claimed = await ledger.claim("g")
         begun: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         monkeypatch.setattr(parts.metadata, "begin_barrier", lambda: begun)
+        monkeypatch.setattr(group_ledger, "BARRIER_SECONDS_MAX", 0.01)
         with pytest.raises(NotCoordinator) as caught:
-            await check_confirmed(ledger, Impatient(), "g", claimed.claim_epoch)
+            await check_confirmed(ledger, "g", claimed.claim_epoch)
         assert caught.value.error_code is ErrorCode.coordinator_not_available
         begun.set_result(parts.metadata.state.position)
         await asyncio.sleep(0)
@@ -163,6 +165,68 @@ class TestClassicGroups:
                 each.set_result(parts.metadata.state.position)
             await turn()
 
+    async def test_who_waits_for_a_barrier_is_told_also_where_the_group_is_over_by_then(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """That the last member left is in the ledger, so nobody is told that this agent could not do it."""
+        async with one_agent() as (parts, groups):
+            member_id = await stable(groups)
+            begun = gated_barriers(parts, monkeypatch)
+            leaving = asyncio.ensure_future(groups.leave("g", [Leaver(member_id, None), Leaver("nobody", None)]))
+            while not begun:
+                await turn()
+            await groups._give_up_lost()
+            begun[0].set_result(parts.metadata.state.position)
+            assert await leaving == (ErrorCode.none, (ErrorCode.none, ErrorCode.unknown_member_id))
+            await groups._give_up_lost()
+            assert groups.groups_count == 0
+
+
+class TestConsumerGroups:
+    async def test_who_waits_for_a_barrier_is_told_also_where_the_group_is_over_by_then(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with one_agent_of_consumers() as agent:
+            await agent.say(beat("a"))
+            await agent.say(beat("a", -1))
+            begun = gated_barriers(agent.parts, monkeypatch)
+            asked = asyncio.ensure_future(agent.refused(beat("a", 2)))
+            while not begun:
+                await turn()
+            await agent.groups.look_after()
+            for each in begun:
+                each.set_result(agent.parts.metadata.state.position)
+            assert await asked is ErrorCode.unknown_member_id
+            await agent.groups.look_after()
+            assert agent.groups.groups_count == 0
+
+    async def test_who_waits_for_a_barrier_is_told_at_once_when_the_claim_is_over(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with one_agent_of_consumers() as agent:
+            await agent.say(beat("a"))
+            begun = gated_barriers(agent.parts, monkeypatch)
+            asked = asyncio.ensure_future(agent.refused(beat("nobody", 2)))
+            while not begun:
+                await turn()
+            agent.groups.stop()
+            assert await asked is ErrorCode.not_coordinator
+            for each in begun:
+                each.set_result(agent.parts.metadata.state.position)
+
+    async def test_s4_a_classic_group_that_is_cut_off_is_not_called_full(self) -> None:
+        """A consumer that is told so ends; members may have left elsewhere."""
+        ledger = MemoryLedger()
+        async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
+            await parts.writer.submit(create(partitions=2))
+            agent = Agent(parts, **{"group.consumer.max.size": "1"})
+            await agent.ledger.claim("g")
+            kept = replace(member(), protocols=(("range", subscription("t")),), assignment=b"")
+            await agent.ledger.write("g", generation(1, kept))
+            assert await agent.refused(beat("a")) is ErrorCode.group_max_size_reached
+            ledger.is_reachable = False
+            assert await agent.refused(beat("a")) is ErrorCode.coordinator_not_available
+
 
 def gated_barriers(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Future[Position]]:
     """Those that begin from now on, which the test answers."""
@@ -227,13 +291,16 @@ async def test_s4_who_is_unknown_under_a_claim_that_is_over_looks_for_another() 
     async with two_agents() as (first, second):
         await first.say(beat("a"))
         claim_epoch = first.parts.metadata.state.groups["g"].claim_epoch
-        await check_confirmed(first.ledger, first.parts.clock, "g", claim_epoch)
+        await check_confirmed(first.ledger, "g", claim_epoch)
         await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
         await second.parts.metadata.barrier()
+        with pytest.raises(NotCoordinator) as caught:  # nobody has claimed it yet
+            await check_confirmed(first.ledger, "g", claim_epoch)
+        assert caught.value.error_code is ErrorCode.not_coordinator
         await second.parts.writer.submit(ClaimGroups(group_ids=("g",)))
         with pytest.raises(NotCoordinator) as caught:
-            await check_confirmed(first.ledger, first.parts.clock, "g", claim_epoch)
+            await check_confirmed(first.ledger, "g", claim_epoch)
         assert caught.value.error_code is ErrorCode.not_coordinator
         with pytest.raises(NotCoordinator) as caught:
-            await check_confirmed(second.ledger, second.parts.clock, "g", claim_epoch)
+            await check_confirmed(second.ledger, "g", claim_epoch)
         assert caught.value.error_code is ErrorCode.not_coordinator

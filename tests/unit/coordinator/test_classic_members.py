@@ -151,6 +151,13 @@ def test_what_the_ledger_keeps_is_in_the_order_of_ids_and_comes_back() -> None:
     assert again.deadline_s == 110.0
 
 
+def test_who_may_be_heard_by_the_coordinator_before_has_time_to_join_again() -> None:
+    kept = Members([each.value() for each in members(("a", join())).by_id.values()], "a", 10.0)
+    assert kept.rebalance_ends_s(1.0) == 70.0
+    assert kept.rebalance_ends_s(11.0) == 71.0
+    assert members().rebalance_ends_s(11.0) == 11.0
+
+
 def test_who_may_be_heard_by_the_coordinator_before_is_not_silent_yet() -> None:
     kept = Members([each.value() for each in members(("a", join())).by_id.values()], "a", 10.0)
     member = kept.by_id["a"]

@@ -82,6 +82,19 @@ class TestTime:
         group.now_s = 55
         assert group.expire() == ["a"]
 
+    def test_nor_late_with_what_it_was_asked_to_do(self) -> None:
+        group = two()
+        group.move_coordinator(heard_s=10)
+        group.now_s = 0.5
+        group.say(beat("c", rebalance_timeout_ms=5_000))
+        for name in ("a", "b"):
+            group.say(beat(name, 3, rebalance_timeout_ms=5_000))
+        assert group.live.revocations
+        group.now_s = 14.9
+        assert group.expire() == []
+        group.now_s = 15
+        assert group.expire()
+
     def test_the_next_coordinator_fences_who_never_comes(self) -> None:
         group = two()
         group.now_s = 100
