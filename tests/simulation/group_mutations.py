@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from agent import consumer_groups, group_coordinator, held_consumer_group, live_group
+from agent import consumer_groups, held_consumer_group
 from agent.consumer_groups import ConsumerGroups
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
@@ -264,18 +264,8 @@ def s4_a_coordinator_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=has_classic)
-def s4_a_coordinator_of_a_classic_group_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
-    """As above."""
-    with patched(live_group, "costs_place", lambda error_code: False):
-        yield
-
-
 @mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_LAG, where=has_consumer)
 def s4_who_is_heard_by_the_coordinator_before_counts_as_silent() -> Iterator[None]:
     """It goes on while its watch lags, and tells members that all is well whom the next one takes for gone."""
-    with (
-        patched(consumer_groups, "heard_until_s", lambda now_s: now_s),
-        patched(group_coordinator, "heard_until_s", lambda now_s: now_s),
-    ):
+    with patched(LiveConsumerGroup, "_begins_s", lambda self, member_id, now_s: now_s):
         yield
