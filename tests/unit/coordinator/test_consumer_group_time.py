@@ -1,5 +1,7 @@
 """Who counts as gone in a consumer group, and when: silence, revocations that come late, and the next coordinator."""
 
+from coordinator.groups import heard_until_s
+from protocol.limits import LEDGER_SESSION_SECONDS
 from tests.made_consumer_groups import beat, one, owned, two
 
 
@@ -104,3 +106,7 @@ class TestTime:
         assert group.expire() == ["a", "b"]
         group.now_s = 500
         assert group.expire() == []
+
+
+def test_s4_the_coordinator_before_may_hear_members_for_a_lease() -> None:
+    assert heard_until_s(5.0) == 5.0 + LEDGER_SESSION_SECONDS
