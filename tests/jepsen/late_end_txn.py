@@ -128,6 +128,7 @@ class Scene:
         self.proxy.release(paused)
         ended = second.result(CALL_SECONDS_MAX)
         last = self._call(Call(f="txn", micros=(MicroSend(self.keys[0], 2),)))
+        assert last.type == "ok", f"the last transaction, by which one sees how far all is read: {last}"
         self._read_up_to([op for op in (first, ended, last) if op.type == "ok"])
         version = late.request.version
         return Outcome(

@@ -46,6 +46,8 @@ class Value:
     """Counts the values of one transactional id in one partition."""
     transaction: "Transaction | None"
     """None outside of any."""
+    recoveries_count: int
+    """How many recoveries there had been when it was written."""
     is_acknowledged: bool = False
     offset: int = -1
     """Where it is, once anybody knows."""
@@ -115,6 +117,7 @@ class TransactionAuditor(Told):
         self._read_from: dict[tuple[str, Place], int] = {}
         self._read_to: defaultdict[tuple[str, Place], int] = defaultdict(int)
         self._last_stable_known: defaultdict[Place, int] = defaultdict(int)
+        self._recoveries_count = 0
         self.lost_count = 0
         """Transactions that were committed by entries which are lost."""
 
@@ -144,6 +147,7 @@ class TransactionAuditor(Told):
         nothing else does.
         """
         self.entries.restart(state, covered)
+        self._recoveries_count += 1
         for transaction in self._transactions:
             if transaction.truth is Outcome.OPEN or transaction.ended_at > covered:
                 transaction.is_lost = transaction.truth is Outcome.COMMITTED
@@ -175,7 +179,7 @@ class TransactionAuditor(Told):
         number = self._numbers[writer, place]
         self._numbers[writer, place] += 1
         text = f"{writer}:{place[0]}-{place[1]}:{number}".encode()
-        value = self._values[text] = Value(text, place, number, transaction)
+        value = self._values[text] = Value(text, place, number, transaction, self._recoveries_count)
         if transaction is not None:
             transaction.values.append(value)
         return value
@@ -191,6 +195,8 @@ class TransactionAuditor(Told):
             self._history.violation(f"{first.text!r} is acknowledged with offset {base_offset}")
         if was_fenced:
             self._history.violation(f"{first.text!r} is acknowledged, and its producer was fenced before it was sent")
+        if first.recoveries_count < self._recoveries_count:
+            return  # what was told before the ledger was lost may be read after it, and need not be so any more
         for row, value in enumerate(values):
             value.is_acknowledged = True
             if base_offset >= 0:

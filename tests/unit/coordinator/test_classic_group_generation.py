@@ -150,6 +150,19 @@ class TestHeartbeat:
         assert room.heartbeat("b") is ErrorCode.rebalance_in_progress
         assert room.joined[room.join("b")].generation == 2
 
+    def test_who_may_be_heard_by_the_coordinator_before_has_a_whole_time_to_join_again(self) -> None:
+        kept = stable("a", "b").written[-1]
+        room = Room(kept, now_s=1_010.0)
+        room.now_s = 1_001.0
+        room.join("a")
+        for _ in range(7):
+            room.wait(SESSION_S - 1)
+            assert room.heartbeat("b") is ErrorCode.rebalance_in_progress
+        room.wait(10 + REBALANCE_S - 1 - 7 * (SESSION_S - 1) - 0.1)
+        assert room.is_in(State.PREPARING)
+        room.wait(0.2)
+        assert list(room.group.members.by_id) == ["a"]
+
     def test_the_last_silent_member_leaves_an_empty_group(self) -> None:
         room = stable("a")
         room.wait(SESSION_S)
