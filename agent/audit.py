@@ -123,6 +123,7 @@ class Audit:
             released=state.released,
             sessions_live=state.sessions,
             sessions_ended=state.sessions_ended,
+            topics=state.topics,
             time_ms=state.time_ms,
             grace_ms=self._grace_ms,
         )

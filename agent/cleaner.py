@@ -148,6 +148,7 @@ class Cleaner:
             released=state.released,
             sessions_live=state.sessions,
             sessions_ended=state.sessions_ended,
+            topics=state.topics,
             time_ms=state.time_ms,
             grace_ms=self._grace_ms,
         )

@@ -25,6 +25,7 @@ from coordinator.apply_sessions import (
     start_drain,
     start_session,
 )
+from coordinator.apply_tables import commit_table
 from coordinator.apply_topics import allocate_producer_ids, create_topic, delete_topic, expire_producers
 from coordinator.apply_transactions import apply_transaction_command
 from coordinator.command_codec import decode
@@ -35,6 +36,7 @@ from coordinator.commands import (
     ClaimHousekeeper,
     Command,
     CommitChunks,
+    CommitTable,
     CompareDigest,
     CreateTopic,
     DeleteTopic,
@@ -163,6 +165,8 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             return allocate_producer_ids(state, command)
         case ReplaceChunks():
             return replace_chunks(state, session_id, command)
+        case CommitTable():
+            return commit_table(state, session_id, command)
         case ForgetObjects():
             return forget_objects(state, command)
         case ForgetSessions():

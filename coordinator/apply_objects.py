@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from coordinator.chunk_index import NO_OBJECT
 from coordinator.state import NO_TIME, ClusterState, ObjectState
 from protocol.types import ObjectId
-from storage.refs import ObjectKind
+from storage.refs import ObjectKind, topic_of_parquet_key
 
 
 def is_key_known(state: ClusterState, key: str) -> bool:
@@ -44,6 +44,21 @@ def release_references(state: ClusterState, object_ids: Iterable[int]) -> None:
             del objects[object_id]
             del state.object_ids[released.key]
             _release(state, released.key)
+        elif released.references == 1 and released.kind is ObjectKind.PARQUET:
+            _note_unneeded(state, object_id, released.key)
+
+
+def release_key(state: ClusterState, key: str) -> None:
+    """Let the cleaner delete what no entry ever named, but may be there: a copy of a table's metadata."""
+    _release(state, key)
+
+
+def _note_unneeded(state: ClusterState, object_id: ObjectId, key: str) -> None:
+    """Of the file's last two references one is gone: if the other one is the table's, no chunk needs the file."""
+    topic_id = topic_of_parquet_key(key)
+    topic = None if topic_id is None else state.topics.get(topic_id)
+    if topic is not None and topic.table is not None and object_id in topic.table.objects:
+        topic.table.unneeded.add(object_id)
 
 
 def stamp_untimed(state: ClusterState) -> None:

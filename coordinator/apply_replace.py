@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from coordinator.apply_objects import add_object, is_key_known, release_references
 from coordinator.apply_retention import forget_markers
+from coordinator.apply_tables import change_table, table_difference
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import Done, ForgetObjects, Outcome, PartitionReplacement, Refused, ReplaceChunks
 from coordinator.state import ClusterState, PartitionState
@@ -45,6 +46,8 @@ def replace_chunks(state: ClusterState, session_id: SessionId, command: ReplaceC
         object_bytes=command.object_bytes,
         references=sum(len(swap.chunks) for swap in swaps),
     )
+    if command.table is not None:
+        change_table(state, state.topics[command.topic_id], command.table)
     return Done()
 
 
@@ -68,6 +71,10 @@ def _check(state: ClusterState, session_id: SessionId, command: ReplaceChunks) -
         if partition is None:
             raise _Different(f"there is no partition {replacement.partition}")
         swaps.append(_check_partition(state, partition, replacement))
+    if command.table is not None:
+        difference = table_difference(state, session_id, topic, command.table, new_file=command.object_key)
+        if difference is not None:
+            raise _Different(difference)
     return swaps
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from coordinator.admin_commands import AssignReplicas, CreatePartitions, Replicas
 from coordinator.apply_groups import forget_topic
 from coordinator.apply_objects import release_references
+from coordinator.apply_tables import release_table
 from coordinator.apply_transactions import forget_topic_in_transactions, release_waiting
 from coordinator.commands import (
     AllocateProducerIds,
@@ -188,6 +189,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     forget_topic_in_transactions(state, command.topic_id)
     release_references(state, chain.from_iterable(partition.index.object_ids() for partition in topic.partitions))
     release_waiting(state, topic.partitions)
+    release_table(state, topic)
     return Done()
 
 

@@ -20,6 +20,7 @@ from coordinator.commands import (
     ClaimHousekeeper,
     Command,
     CommitChunks,
+    CommitTable,
     CompareDigest,
     CreateTopic,
     DeleteTopic,
@@ -28,6 +29,7 @@ from coordinator.commands import (
     ExpireProducers,
     ForgetObjects,
     ForgetSessions,
+    NewObject,
     PartitionReplacement,
     RaiseRules,
     ReplaceChunks,
@@ -36,6 +38,7 @@ from coordinator.commands import (
     ReportTime,
     StartDrain,
     StartSession,
+    TableCommit,
 )
 from coordinator.config_types import LONG_MAX
 from coordinator.group_commands import GroupCommand
@@ -182,12 +185,35 @@ class WireReplacement(Struct, array_like=True):
         )
 
 
+class WireTableCommit(Struct, array_like=True):
+    replaces: str
+    metadata: tuple[str, Natural]
+    added: list[tuple[str, Natural]]
+    data_files: list[str]
+    released: list[str]
+
+    def commit(self) -> TableCommit:
+        return TableCommit(
+            replaces=self.replaces,
+            metadata=_new_object(self.metadata),
+            added=tuple(map(_new_object, self.added)),
+            data_files=tuple(self.data_files),
+            released=tuple(self.released),
+        )
+
+
+def _new_object(wire: tuple[str, int]) -> NewObject:
+    key, object_bytes = wire
+    return NewObject(key=key, object_bytes=object_bytes)
+
+
 class WireReplaceChunks(Struct, array_like=True, tag=8):
     topic_id: Uuid
     object_session: Natural
     object_key: str
     object_bytes: Natural
     partitions: list[WireReplacement]
+    table: WireTableCommit | None = None
 
     def command(self) -> ReplaceChunks:
         return ReplaceChunks(
@@ -196,6 +222,20 @@ class WireReplaceChunks(Struct, array_like=True, tag=8):
             object_key=self.object_key,
             object_bytes=self.object_bytes,
             partitions=tuple(partition.replacement() for partition in self.partitions),
+            table=None if self.table is None else self.table.commit(),
+        )
+
+
+class WireCommitTable(Struct, array_like=True, tag=39):
+    topic_id: Uuid
+    object_session: Natural
+    table: WireTableCommit
+
+    def command(self) -> CommitTable:
+        return CommitTable(
+            topic_id=TopicId(self.topic_id),
+            object_session=SessionId(self.object_session),
+            table=self.table.commit(),
         )
 
 
@@ -297,6 +337,7 @@ WireCommand = (
     | WireAllocateProducerIds
     | WireCommitChunks
     | WireReplaceChunks
+    | WireCommitTable
     | WireForgetObjects
     | WireForgetSessions
     | WireExpireProducers
@@ -352,9 +393,12 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             return WireAllocateProducerIds(command.count)
         case ReplaceChunks():
             partitions = [_replacement_to_wire(partition) for partition in command.partitions]
+            table = None if command.table is None else _table_to_wire(command.table)
             return WireReplaceChunks(
-                command.topic_id, command.object_session, command.object_key, command.object_bytes, partitions
+                command.topic_id, command.object_session, command.object_key, command.object_bytes, partitions, table
             )
+        case CommitTable():
+            return WireCommitTable(command.topic_id, command.object_session, _table_to_wire(command.table))
         case ForgetObjects():
             return WireForgetObjects(list(command.object_keys))
         case ForgetSessions():
@@ -385,6 +429,16 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             return WireReportDigest(command.position, command.digest)
         case _:
             assert_never(command)
+
+
+def _table_to_wire(commit: TableCommit) -> WireTableCommit:
+    return WireTableCommit(
+        commit.replaces,
+        (commit.metadata.key, commit.metadata.object_bytes),
+        [(added.key, added.object_bytes) for added in commit.added],
+        list(commit.data_files),
+        list(commit.released),
+    )
 
 
 def _topic_to_wire(command: CreateTopic) -> WireCreateTopic:

@@ -207,6 +207,30 @@ class PartitionReplacement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewObject:
+    """A durable object that an entry makes part of a table."""
+
+    key: str
+    object_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """The next version of a topic's Iceberg table. Any difference from the state refuses the whole command (S6)."""
+
+    replaces: str
+    """The key of the metadata that it was made of; "" where the table had none."""
+    metadata: NewObject
+    """The metadata JSON that holds from now on."""
+    added: tuple[NewObject, ...]
+    """Manifest lists and manifests that it refers to and that are new."""
+    data_files: tuple[str, ...]
+    """Keys of data files that enter the table: that of the same command, or ones that chunks refer to already."""
+    released: tuple[str, ...]
+    """Keys of what the table needs no more, the replaced metadata among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceChunks:
     """Put one Parquet file in the place of chunks. Any difference from the state refuses the whole command (S6)."""
 
@@ -215,6 +239,17 @@ class ReplaceChunks:
     object_key: str
     object_bytes: int
     partitions: tuple[PartitionReplacement, ...]
+    table: TableCommit | None = None
+    """What becomes of the table with it; None where the file holds no rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTable:
+    """Change a topic's table, and nothing of its log: files leave it, or enter it that were archived before."""
+
+    topic_id: TopicId
+    object_session: SessionId
+    table: TableCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +324,7 @@ Command = (
     | AllocateProducerIds
     | CommitChunks
     | ReplaceChunks
+    | CommitTable
     | ForgetObjects
     | ForgetSessions
     | ExpireProducers

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from coordinator.admin_wire import quota_entity
+from coordinator.apply_tables import unneeded_files
 from coordinator.chunk_index import NO_OBJECT, OFFSET_FIRST
 from coordinator.groups import ClassicGroup, GroupState, vacant_of
 from coordinator.log import LedgerCorrupt
@@ -130,9 +131,14 @@ def _objects(state: ClusterState) -> Iterator[str]:
         for runs in partition.waiting.values()
         for run in runs
     )
+    references.update(
+        object_id for topic in state.topics.values() if topic.table is not None for object_id in topic.table.objects
+    )
     counted = {int(object_id): found.references for object_id, found in state.objects.items()}
     if dict(references) != counted:
-        yield f"chunks refer to objects {dict(references)}, the objects count {counted}"
+        yield f"chunks and tables refer to objects {dict(references)}, the objects count {counted}"
+    else:
+        yield from _tables(state)
     if state.object_ids != {found.key: object_id for object_id, found in state.objects.items()}:
         yield "object_ids does not mirror objects"
     both = state.object_ids.keys() & state.released.keys()
@@ -143,6 +149,18 @@ def _objects(state: ClusterState) -> Iterator[str]:
     for key, released_ms in state.released.items():
         if released_ms > state.time_ms:
             yield f"object {key!r} was released in the future"
+
+
+def _tables(state: ClusterState) -> Iterator[str]:
+    for topic in state.topics.values():
+        table = topic.table
+        if table is None:
+            continue
+        if state.object_ids.get(table.metadata_key) not in table.objects or table.version < 1:
+            yield f"{topic.name}: version {table.version} of its table has the metadata {table.metadata_key!r}"
+        unneeded = unneeded_files(state, table)
+        if table.unneeded != unneeded:
+            yield f"{topic.name}: no chunk refers to the files {sorted(unneeded)}, noted are {sorted(table.unneeded)}"
 
 
 def _groups(state: ClusterState) -> Iterator[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from coordinator.apply_chunks import NO_ERROR, commit_chunks
-from coordinator.apply_objects import add_object
+from coordinator.apply_objects import add_object, release_references
 from coordinator.apply_retention import forget_markers
 from coordinator.apply_sessions import end_session
 from coordinator.apply_topics import create_topic
@@ -255,6 +255,7 @@ class Recovery:
         served with an empty control batch at its end. What is lost behind other records is led to an object that holds
         nothing but such batches (safety rule S5); it is returned, to put before the state is used.
         """
+        self._forget_tables(keys)
         lost = {object_id for object_id, found in self.state.objects.items() if found.key in keys}
         gaps = [
             _Gap(topic_id, PartitionIndex(number), row)
@@ -265,6 +266,13 @@ class Recovery:
         for object_id in lost:
             del self.state.object_ids[self.state.objects.pop(object_id).key]
         return self._bridge(gaps, bridge_session(incarnation)) if gaps else None
+
+    def _forget_tables(self, keys: Container[str]) -> None:
+        """A table of which something is lost begins anew, out of what the log has: nobody could read it as it is."""
+        for topic in self.state.topics.values():
+            if topic.table is not None and any(self.state.objects[held].key in keys for held in topic.table.objects):
+                release_references(self.state, sorted(topic.table.objects))
+                topic.table = None
 
     def _close_gaps(self, topic_id: TopicId, partition: PartitionState, lost: Container[int]) -> list[int]:
         """The rows that only a bridge can stand in for."""

@@ -24,6 +24,7 @@ from coordinator.admin_wire import (
     quotas_from_wire,
     quotas_to_wire,
 )
+from coordinator.apply_tables import unneeded_files
 from coordinator.chunk_index import COLUMN_TYPES, ChunkIndex
 from coordinator.commands import Endpoint
 from coordinator.group_wire import WIRE_SHAPES, WireGroup, group_to_wire
@@ -37,6 +38,7 @@ from coordinator.state import (
     ObjectState,
     PartitionState,
     SessionState,
+    TableState,
     TopicState,
 )
 from coordinator.topic_names import shape
@@ -101,6 +103,8 @@ class _Topic(Struct, array_like=True):
     created_ms: int
     partitions: list[_Partition]
     replicas: list[tuple[int, list[int]]] = []
+    table: tuple[str, int, list[int]] | None = None
+    """Key of the metadata, version, and the objects in their order."""
 
 
 _Comparison = tuple[int, bytes, list[tuple[int, bytes | None]], int]
@@ -308,7 +312,12 @@ def _from_topic(topic: TopicState) -> _Topic:
         created_ms=topic.created_ms,
         partitions=[_from_partition(partition) for partition in topic.partitions],
         replicas=[(index, list(nodes)) for index, nodes in sorted(topic.replicas.items())],
+        table=_from_table(topic.table),
     )
+
+
+def _from_table(table: TableState | None) -> tuple[str, int, list[int]] | None:
+    return None if table is None else (table.metadata_key, table.version, sorted(table.objects))
 
 
 def _from_partition(partition: PartitionState) -> _Partition:
@@ -386,6 +395,8 @@ def _to_state(wire: _Snapshot) -> ClusterState:
     )
     for topic in topics.values():
         topic.is_log_append_time = state.uses_append_time(topic)
+        if topic.table is not None:
+            topic.table.unneeded = unneeded_files(state, topic.table)
     return state
 
 
@@ -421,7 +432,12 @@ def _to_topic(wire: _Topic) -> TopicState:
         created_ms=Milliseconds(wire.created_ms),
         partitions=[_to_partition(partition) for partition in wire.partitions],
         replicas={PartitionIndex(index): tuple(nodes) for index, nodes in wire.replicas},
+        table=None if wire.table is None else _to_table(*wire.table),
     )
+
+
+def _to_table(metadata_key: str, version: int, objects: list[int]) -> TableState:
+    return TableState(metadata_key=metadata_key, version=version, objects=set(map(ObjectId, objects)))
 
 
 def _to_partition(wire: _Partition) -> PartitionState:

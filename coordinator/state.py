@@ -82,6 +82,20 @@ class PartitionState:
 
 
 @dataclass(slots=True, kw_only=True)
+class TableState:
+    """The topic's Iceberg table, since its first commit."""
+
+    metadata_key: str
+    """Of the metadata JSON that holds: the pointer that a catalog tells."""
+    version: int
+    """How many commits there were."""
+    objects: set[ObjectId]
+    """Everything that the table's snapshots need: metadata and data files. Each counts as one reference (S6)."""
+    unneeded: set[ObjectId] = field(default_factory=set[ObjectId])
+    """Derived: its data files to which no chunk refers any more; they are to leave the table."""
+
+
+@dataclass(slots=True, kw_only=True)
 class TopicState:
     topic_id: TopicId
     name: str
@@ -92,13 +106,16 @@ class TopicState:
     created_ms: Milliseconds
     replicas: dict[PartitionIndex, Replicas] = field(default_factory=dict[PartitionIndex, Replicas])
     """Of the partitions that were given some by hand."""
+    table: TableState | None = None
+    """None until the first commit: a table without rows."""
     is_log_append_time: bool = False
     """Derived: the broker stamps this topic's records (safety rule S14), as `ClusterState.uses_append_time` says."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ObjectState:
-    """An object that chunks of the index refer to. `references` counts those chunks; it is never 0 (safety rule S6)."""
+    """An object that chunks of the index, or a table, refer to. `references` counts those chunks, and the table as one;
+    it is never 0 (safety rule S6)."""
 
     key: str
     kind: ObjectKind

@@ -369,6 +369,8 @@ ARCHIVE_RETRY_SECONDS = 0.2
 """Before a pass is planned again."""
 ARCHIVE_PASSES_IN_VAIN_MAX = 10
 """How many passes in a row may be planned again before whoever asked for them is told."""
+TABLE_COPIES_KEPT = 3
+"""Copies of a table's metadata for readers without a catalog: the newest, and those that somebody may be reading."""
 ARCHIVE_FILE_MEMORY_BYTES_MAX = 32 * MIB
 """A Parquet file in the making that grows beyond this goes on in a temporary file."""
 ARCHIVE_READS_IN_FLIGHT_MAX = 4

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from protocol.limits import ENDED_SESSION_LISTED_AGAIN_MS
-from protocol.types import Milliseconds, Position, SessionId
-from storage.refs import session_of_key
+from protocol.types import Milliseconds, Position, SessionId, TopicId
+from storage.refs import session_of_key, topic_of_copy
 
 UNTIMED: Final = 0
 """The time of an object that was released while nobody knew the time: no entry has told one since."""
@@ -81,6 +81,7 @@ def judge_listed(
     released: Container[str],
     sessions_live: Container[SessionId],
     sessions_ended: Mapping[SessionId, Milliseconds],
+    topics: Container[TopicId],
     time_ms: Milliseconds,
     grace_ms: int,
 ) -> ListedVerdict:
@@ -89,7 +90,7 @@ def judge_listed(
 
     An ended session commits nothing any more, so what it wrote and the state does not name is garbage for ever; it goes
     once the grace of that very session has passed (`is_session_due`). A session that began above `position` is younger
-    than the state: its objects stay.
+    than the state: its objects stay. Copies of a table's metadata, which carry no session, belong to their topic.
     """
     deletable: list[str] = []
     waiting: list[str] = []
@@ -98,7 +99,10 @@ def judge_listed(
         if key in referenced or key in released:
             continue
         session = session_of_key(key)
-        if session is None:
+        if (topic_id := topic_of_copy(key)) is not None:
+            if topic_id not in topics:
+                deletable.append(key)
+        elif session is None:
             unknown.append(key)
         elif (ended_ms := sessions_ended.get(session)) is not None:
             is_due = is_session_due(ended_ms, time_ms=time_ms, grace_ms=grace_ms)

@@ -13,6 +13,11 @@ INTAKE_PREFIX = "intake/"
 LAKE_PREFIX = "lake/"
 SNAPSHOT_PREFIX = "ledger/snapshots/"
 REACHED_PREFIX = "ledger/reached/"
+VERSION_HINT = "version-hint.text"
+"""Names the newest copy of a table's metadata to readers without a catalog (Iceberg's `HadoopTableOperations`)."""
+METADATA_SUFFIX = ".metadata.json"
+MANIFEST_LIST_SUFFIX = ".snap.avro"
+MANIFEST_SUFFIX = ".manifest.avro"
 
 
 class ObjectKind(IntEnum):
@@ -22,6 +27,8 @@ class ObjectKind(IntEnum):
     """Record batches as producers sent them: `storage.chunk_format`."""
     PARQUET = 1
     """Archived records, a row group or a run of rows per chunk: `iceberg_export.parquet_writer`."""
+    TABLE_METADATA = 2
+    """What makes data files a table: `iceberg_export.tables`."""
 
 
 def intake_key(session: SessionId, number: ObjectNumber) -> str:
@@ -44,16 +51,53 @@ def parquet_key(topic_name: str, topic_id: TopicId, session: SessionId, number: 
     return f"{topic_folder(topic_name, topic_id)}data/{session:016x}-{number:016x}.parquet"
 
 
+def table_metadata_folder(topic_name: str, topic_id: TopicId) -> str:
+    """Where everything lies that makes a topic's data files a table."""
+    return f"{topic_folder(topic_name, topic_id)}metadata/"
+
+
+def table_metadata_key(
+    topic_name: str, topic_id: TopicId, session: SessionId, number: ObjectNumber, suffix: str
+) -> str:
+    """The key of the n-th object of a session, as metadata of a topic's table; `suffix` says of which kind."""
+    return f"{table_metadata_folder(topic_name, topic_id)}{session:016x}-{number:016x}{suffix}"
+
+
+def metadata_copy_key(topic_name: str, topic_id: TopicId, version: int) -> str:
+    """The copy of a table's metadata for readers without a catalog; its name is theirs, so it carries no session."""
+    return f"{table_metadata_folder(topic_name, topic_id)}v{version}{METADATA_SUFFIX}"
+
+
+def version_hint_key(topic_name: str, topic_id: TopicId) -> str:
+    """What such readers look at first."""
+    return f"{table_metadata_folder(topic_name, topic_id)}{VERSION_HINT}"
+
+
+def version_of_copy(key: str) -> int | None:
+    """The version of a copy that `metadata_copy_key` names; None where the key is not one of these."""
+    name = key.rpartition("/")[2]
+    digits = name.removeprefix("v").removesuffix(METADATA_SUFFIX)
+    if name == f"v{digits}{METADATA_SUFFIX}" and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return None
+
+
+def topic_of_copy(key: str) -> TopicId | None:
+    """The topic for whose readers without a catalog a key is there; None where it is not one of theirs."""
+    match key.split("/"):
+        case ["lake", folder, "metadata", name] if name == VERSION_HINT or version_of_copy(key) is not None:
+            return _topic_of_folder(folder)
+        case _:
+            return None
+
+
 def topic_of_parquet_key(key: str) -> TopicId | None:
     """The topic whose table a data file belongs to; None where the key is not one of `parquet_key`."""
     match key.split("/"):
         case ["lake", folder, "data", _]:
-            digits = folder[-_TOPIC_ID_DIGITS:]
-            if len(digits) == _TOPIC_ID_DIGITS and _is_hexadecimal(digits):
-                return TopicId(bytes.fromhex(digits))
+            return _topic_of_folder(folder)
         case _:
-            pass
-    return None
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +134,12 @@ def session_of_key(key: str) -> SessionId | None:
         case ["intake", session, number] if _is_number(session) and _is_number(number):
             return SessionId(int(session, 16))
         case ["lake", folder, "data", name] if folder and name.endswith(_PARQUET_SUFFIX):
-            session, separator, number = name.removesuffix(_PARQUET_SUFFIX).partition("-")
-            if separator and _is_number(session) and _is_number(number):
-                return SessionId(int(session, 16))
+            return _session_of_name(name.removesuffix(_PARQUET_SUFFIX))
+        case ["lake", folder, "metadata", name] if folder:
+            stem, dot, suffix = name.partition(".")
+            return _session_of_name(stem) if dot + suffix in _METADATA_SUFFIXES else None
         case _:
-            pass
-    return None
+            return None
 
 
 def number_of_intake_key(key: str) -> ObjectNumber | None:
@@ -108,8 +152,23 @@ def number_of_intake_key(key: str) -> ObjectNumber | None:
 
 
 _PARQUET_SUFFIX = ".parquet"
+_METADATA_SUFFIXES = frozenset({METADATA_SUFFIX, MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX})
 _NUMBER_DIGITS = 16
 _TOPIC_ID_DIGITS = 32
+
+
+def _topic_of_folder(folder: str) -> TopicId | None:
+    digits = folder[-_TOPIC_ID_DIGITS:]
+    if len(digits) == _TOPIC_ID_DIGITS and _is_hexadecimal(digits):
+        return TopicId(bytes.fromhex(digits))
+    return None
+
+
+def _session_of_name(stem: str) -> SessionId | None:
+    session, separator, number = stem.partition("-")
+    if separator and _is_number(session) and _is_number(number):
+        return SessionId(int(session, 16))
+    return None
 
 
 def _is_number(text: str) -> bool:

@@ -20,6 +20,7 @@ from coordinator.commands import (
     ClaimHousekeeper,
     Command,
     CommitChunks,
+    CommitTable,
     CompareDigest,
     CreateTopic,
     DeleteTopic,
@@ -28,6 +29,7 @@ from coordinator.commands import (
     ExpireProducers,
     ForgetObjects,
     ForgetSessions,
+    NewObject,
     PartitionReplacement,
     Proposal,
     RaiseRules,
@@ -37,6 +39,7 @@ from coordinator.commands import (
     ReportTime,
     StartDrain,
     StartSession,
+    TableCommit,
 )
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
 
@@ -115,6 +118,15 @@ replacements = st.builds(
         max_size=2,
     ).map(tuple),
 )
+new_objects = st.builds(NewObject, key=texts, object_bytes=ints)
+table_commits = st.builds(
+    TableCommit,
+    replaces=texts,
+    metadata=new_objects,
+    added=st.lists(new_objects, max_size=2).map(tuple),
+    data_files=st.lists(texts, max_size=2).map(tuple),
+    released=st.lists(texts, max_size=2).map(tuple),
+)
 commands: st.SearchStrategy[Command] = st.one_of(
     commits(),
     commits(),
@@ -148,7 +160,9 @@ commands: st.SearchStrategy[Command] = st.one_of(
         object_key=texts,
         object_bytes=ints,
         partitions=st.lists(replacements, max_size=2).map(tuple),
+        table=st.none() | table_commits,
     ),
+    st.builds(CommitTable, topic_id=uuids.map(TopicId), object_session=ints.map(SessionId), table=table_commits),
     st.builds(ForgetObjects, object_keys=st.lists(texts, max_size=3).map(tuple)),
     st.builds(ForgetSessions, sessions=st.lists(ints.map(SessionId), max_size=3).map(tuple)),
     st.builds(ExpireProducers, cutoff_ms=ints.map(Milliseconds)),

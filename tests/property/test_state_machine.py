@@ -37,20 +37,24 @@ from coordinator.commands import (
     ReportDigest,
     ReportTime,
     StartDrain,
+    TableCommit,
 )
 from coordinator.invariants import check
 from coordinator.log import LedgerCorrupt, LedgerRecord
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state import ClusterState
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
-from storage.refs import intake_key, parquet_key
+from storage.refs import ObjectKind, intake_key, parquet_key
 from tests.made_commands import Batch, Chunk, Cluster, commit, create, delete_before, start
+from tests.made_tables import commit_table, table_commit
 from tests.property.admin_commands import admin_commands
 from tests.property.group_commands import group_commands
 
 ROOT = Path(__file__).parents[2]
 TOPICS = [TopicId(bytes([number] * 16)) for number in range(1, 4)]
 NAMES = ["a", "a.b", "a_b"]
+UPKEEP = -1
+"""In the place of the row from which a pass begins: no pass, the table alone."""
 
 sessions = st.integers(1, 3)
 times = st.none() | st.integers(0, 1_000)
@@ -139,11 +143,12 @@ def archive_of(state: ClusterState, session: int, number: int, topic_id: TopicId
     found = list(topic.partitions[0].index.rows_from(topic.partitions[0].index.offset_first(row)))
     first, end = found[0].offset_first, found[-1].offset_end
     middle = Offset((first + end) // 2)
+    key = parquet_key(topic.name, topic_id, SessionId(session), ObjectNumber(number))
     edges = [first, middle, end] if first < middle else [first, end]
     return ReplaceChunks(
         topic_id=topic_id,
         object_session=SessionId(session),
-        object_key=parquet_key(topic.name, topic_id, SessionId(session), ObjectNumber(number)),
+        object_key=key,
         object_bytes=10,
         partitions=(
             PartitionReplacement(
@@ -172,13 +177,44 @@ def archive_of(state: ClusterState, session: int, number: int, topic_id: TopicId
                 ),
             ),
         ),
+        table=next_of_table(state, session, number, topic_id, added=(key,)) if number % 3 else None,
     )
+
+
+def next_of_table(
+    state: ClusterState, session: int, number: int, topic_id: TopicId, *, added: tuple[str, ...]
+) -> TableCommit:
+    """A commit that lets go of files without chunks, of the metadata before, and now and then of what it came with."""
+    topic = state.topics[topic_id]
+    replaces, released = "", set[str]()
+    if topic.table is not None:
+        replaces = topic.table.metadata_key
+        released = {replaces, *(state.objects[object_id].key for object_id in topic.table.unneeded)}
+        if number % 2:
+            kinds = {state.objects[object_id].key: state.objects[object_id].kind for object_id in topic.table.objects}
+            released |= {key for key, kind in kinds.items() if kind is ObjectKind.TABLE_METADATA}
+    return table_commit(
+        number,
+        replaces=replaces,
+        data_files=added,
+        released=tuple(sorted(released)),
+        session=session,
+        name=topic.name,
+        topic_id=topic_id,
+    )
+
+
+def upkeep_of(state: ClusterState, session: int, number: int, topic_id: TopicId) -> Command | None:
+    """A commit of the table alone, or None where there is no such topic."""
+    if topic_id not in state.topics:
+        return None
+    return commit_table(next_of_table(state, session, number, topic_id, added=()), session=session, topic_id=topic_id)
 
 
 steps = st.lists(
     st.tuples(
         sessions,
-        commands | st.tuples(numbers, topic_ids, st.integers(0, 3)),
+        commands | st.tuples(numbers, topic_ids, st.integers(UPKEEP, 3)),
         times,
         st.sampled_from([0, 0, 0, 0, 0, 0, 0, -1, 1]),
     ),
@@ -202,7 +238,12 @@ def run(entries: Sequence[tuple[int, Command | tuple[int, TopicId, int], int | N
     cluster.do(start("b", node=2), session=2)
     cluster.do(create("a", topic_id=TOPICS[0], partitions=2))
     for session, step, time_ms, slip in entries:
-        command = archive_of(cluster.state, session, *step) if isinstance(step, tuple) else step
+        if not isinstance(step, tuple):
+            command: Command | None = step
+        elif step[2] == UPKEEP:
+            command = upkeep_of(cluster.state, session, *step[:2])
+        else:
+            command = archive_of(cluster.state, session, *step)
         if command is None:
             continue
         number = max(0, cluster.numbers.get(session, 0) + slip)

@@ -69,6 +69,7 @@ from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId
 from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, delete_before, idempotent, retain, start
+from tests.made_tables import commit_table, table_commit
 from txn.transaction import TransactionVersion
 
 OTHER = type(TOPIC)(bytes(16 * [9]))
@@ -176,6 +177,15 @@ COMMANDS: dict[str, Command] = {
             ),
         ),
     ),
+    "replace_chunks_and_table": ReplaceChunks(
+        topic_id=TOPIC,
+        object_session=SessionId(1),
+        object_key="lake/t/data/x.parquet",
+        object_bytes=1_000,
+        partitions=(),
+        table=table_commit(9, data_files=("lake/t/data/x.parquet",)),
+    ),
+    "commit_table": commit_table(table_commit(9, replaces="lake/t/metadata/a.json", released=("a", "b"))),
     "forget_objects": ForgetObjects(object_keys=("intake/1/1", "intake/1/2")),
     "forget_sessions": ForgetSessions(sessions=(SessionId(3), SessionId(4))),
     "expire_producers": ExpireProducers(cutoff_ms=Milliseconds(1_700_000_000_000)),

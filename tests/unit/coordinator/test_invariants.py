@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.apply_objects import add_object
 from coordinator.chunk_index import ChunkIndex
 from coordinator.group_commands import ClaimGroups, WriteClassicGroup
 from coordinator.groups import ClassicGroup, GroupState
 from coordinator.invariants import check
-from coordinator.state import ClusterState, DigestComparison, PartitionState, TopicState
+from coordinator.state import ClusterState, DigestComparison, PartitionState, TableState, TopicState
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, Sequence, SessionId
+from storage.refs import ObjectKind
 from tests.made_commands import TOPIC, Cluster, idempotent, start
 from tests.made_groups import GENERATION, offsets
 from txn.producer_state import ProducerState, RememberedBatch
@@ -193,6 +195,30 @@ def wrong_references(state: ClusterState) -> None:
     state.objects[ObjectId(1)].references = 5
 
 
+def table(state: ClusterState) -> TableState:
+    """A table of one object, which is counted."""
+    found = topic(state).table = TableState(metadata_key="m", version=1, objects={state.object_id_next})
+    add_object(state, key="m", kind=ObjectKind.TABLE_METADATA, object_bytes=1, references=1)
+    return found
+
+
+def uncounted_table(state: ClusterState) -> None:
+    topic(state).table = TableState(metadata_key="m", version=1, objects={ObjectId(1)})
+
+
+def table_without_metadata(state: ClusterState) -> None:
+    table(state).metadata_key = "n"
+
+
+def table_of_no_commit(state: ClusterState) -> None:
+    table(state).version = 0
+
+
+def unneeded_without_reason(state: ClusterState) -> None:
+    held = table(state)
+    held.unneeded = set(held.objects)
+
+
 def lost_key(state: ClusterState) -> None:
     state.object_ids.clear()
 
@@ -299,6 +325,10 @@ def strange_leader(state: ClusterState) -> None:
         (wrong_next, "expects sequence 5"),
         (late_activity, "was active in the future"),
         (wrong_references, "the objects count"),
+        (uncounted_table, "the objects count"),
+        (table_without_metadata, "version 1 of its table has the metadata 'n'"),
+        (table_of_no_commit, "version 0 of its table has the metadata 'm'"),
+        (unneeded_without_reason, "no chunk refers to the files [], noted are"),
         (lost_key, "object_ids does not mirror"),
         (live_and_released, "referred to and released"),
         (id_again, "given twice"),

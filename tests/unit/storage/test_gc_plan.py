@@ -13,7 +13,7 @@ from storage.gc_plan import (
     plan_released,
     plan_sessions,
 )
-from storage.refs import intake_key, parquet_key
+from storage.refs import intake_key, metadata_copy_key, parquet_key, version_hint_key
 
 DAY_MS = 24 * 60 * 60 * 1000
 GRACE_MS = 500
@@ -37,6 +37,7 @@ def judge(*keys: str, referenced: tuple[str, ...] = (), released: tuple[str, ...
         released=set(released),
         sessions_live={LIVE},
         sessions_ended={ENDED: Milliseconds(1000), ENDED_LATER: Milliseconds(1001)},
+        topics={TopicId(bytes(16))},
         time_ms=Milliseconds(1000 + GRACE_MS),
         grace_ms=GRACE_MS,
     )
@@ -139,3 +140,10 @@ class TestSessions:
         assert sessions_plan(ended, GRACE_MS + DAY_MS) == SessionsPlan(
             first=(SessionId(6),), last=(SessionId(4), SessionId(9))
         )
+
+
+def test_copies_of_a_tables_metadata_stay_with_their_topic_and_go_without_it() -> None:
+    of_topic = (metadata_copy_key("orders", TopicId(bytes(16)), 3), version_hint_key("orders", TopicId(bytes(16))))
+    of_none = (metadata_copy_key("orders", TopicId(bytes([1] * 16)), 3),)
+    assert judge(*of_topic, *of_none) == ListedVerdict(deletable=of_none, waiting=(), unknown=())
+    assert judge(*of_none, released=of_none) == ListedVerdict(deletable=(), waiting=(), unknown=())

@@ -4,16 +4,24 @@ import pytest
 
 from protocol.types import ObjectNumber, Position, SessionId, TopicId
 from storage.refs import (
+    MANIFEST_LIST_SUFFIX,
+    MANIFEST_SUFFIX,
+    METADATA_SUFFIX,
     intake_key,
     intake_session_prefix,
+    metadata_copy_key,
     number_of_intake_key,
     parquet_key,
     position_of_key,
     reached_key,
     session_of_key,
     snapshot_key,
+    table_metadata_key,
     topic_folder,
+    topic_of_copy,
     topic_of_parquet_key,
+    version_hint_key,
+    version_of_copy,
 )
 
 SESSION = SessionId(0xABC)
@@ -64,6 +72,30 @@ def test_the_position_stands_in_the_keys_of_snapshots_and_marks() -> None:
 def test_the_session_is_read_back_from_every_key() -> None:
     assert session_of_key(intake_key(SESSION, NUMBER)) == SESSION
     assert session_of_key(parquet_key("a-b", TOPIC, SESSION, NUMBER)) == SESSION
+    for suffix in (METADATA_SUFFIX, MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX):
+        assert session_of_key(table_metadata_key("a-b", TOPIC, SESSION, NUMBER, suffix)) == SESSION
+
+
+def test_metadata_of_a_table_lies_beside_its_data() -> None:
+    folder = "lake/orders-000102030405060708090a0b0c0d0e0f/metadata/"
+    assert table_metadata_key("orders", TOPIC, SESSION, NUMBER, METADATA_SUFFIX) == (
+        f"{folder}0000000000000abc-0000000000000007.metadata.json"
+    )
+    assert metadata_copy_key("orders", TOPIC, 12) == f"{folder}v12.metadata.json"
+    assert version_hint_key("orders", TOPIC) == f"{folder}version-hint.text"
+
+
+def test_copies_for_readers_without_a_catalog_belong_to_a_topic_and_to_no_session() -> None:
+    for key in (metadata_copy_key("a-b", TOPIC, 12), version_hint_key("a-b", TOPIC)):
+        assert topic_of_copy(key) == TOPIC
+        assert session_of_key(key) is None
+    assert version_of_copy(metadata_copy_key("a", TOPIC, 12)) == 12
+    folder = f"lake/a-{TOPIC.hex()}/metadata/"
+    for name in ("v.metadata.json", "vx.metadata.json", "12.metadata.json", "v12.json", "v-1.metadata.json", ""):
+        assert version_of_copy(folder + name) is None
+        assert topic_of_copy(folder + name) is None
+    assert topic_of_copy("lake/a/metadata/version-hint.text") is None
+    assert topic_of_copy(f"lake/a-{TOPIC.hex()}/data/version-hint.text") is None
 
 
 @pytest.mark.parametrize(
@@ -75,6 +107,9 @@ def test_the_session_is_read_back_from_every_key() -> None:
         "intake/0000000000000abc",
         "intake/0000000000000abc/7",
         "intake/abc/0000000000000007",
+        "lake/t/metadata/0000000000000abc-0000000000000007.json",
+        "lake/t/metadata/0000000000000abc.metadata.json",
+        "lake//metadata/0000000000000abc-0000000000000007.metadata.json",
         "intake/0000000000000ABC/0000000000000007",
         "intake/0000000000000abc/0000000000000007/x",
         "intake/+000000000000abc/0000000000000007",
