@@ -46,7 +46,7 @@ from coordinator.state import ClusterState
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 from storage.refs import ObjectKind, intake_key, parquet_key
 from tests.made_commands import Batch, Chunk, Cluster, commit, create, delete_before, start
-from tests.made_tables import commit_table, table_commit
+from tests.made_table_commits import commit_table, table_commit
 from tests.property.admin_commands import admin_commands
 from tests.property.group_commands import group_commands
 

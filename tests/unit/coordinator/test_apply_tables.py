@@ -32,7 +32,7 @@ from storage.refs import (
     version_hint_key,
 )
 from tests.made_commands import TOPIC, Batch, Cluster
-from tests.made_tables import commit_table, metadata_key, table_commit
+from tests.made_table_commits import commit_table, metadata_key, table_commit
 
 SESSION = SessionId(1)
 

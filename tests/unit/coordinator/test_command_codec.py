@@ -69,7 +69,7 @@ from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId
 from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, delete_before, idempotent, retain, start
-from tests.made_tables import commit_table, table_commit
+from tests.made_table_commits import commit_table, table_commit
 from txn.transaction import TransactionVersion
 
 OTHER = type(TOPIC)(bytes(16 * [9]))
