@@ -23,6 +23,11 @@ class BinaryColumn:
     def __len__(self) -> int:
         return len(self.ends) - 1
 
+    @property
+    def null_count(self) -> int:
+        """How many rows are null."""
+        return 0 if self.is_null is None else int(np.count_nonzero(self.is_null))
+
     def part(self, first: int, end: int) -> "BinaryColumn":
         """Rows `[first, end)`, sharing the bytes."""
         return BinaryColumn(

@@ -21,9 +21,11 @@ import numpy as np
 
 from coordinator.commands import ArchivedChunk
 from iceberg_export.arrow_files import FileWriter
+from iceberg_export.columns import RecordRows
 from iceberg_export.files import RowGroupPlace
 from iceberg_export.kafka_rows import BatchRows, gather_rows
-from iceberg_export.schema import FILE_FORMAT_VERSION, FILE_METADATA_KEY
+from iceberg_export.schema import FILE_FORMAT_VERSION, FILE_METADATA_KEY, MICROSECONDS_PER_MILLISECOND
+from iceberg_export.tables.data_file import DataFile, RowBounds
 from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_BYTES_TARGET
 from protocol.record_batch import check_crc, walk_batches
 from protocol.records import decode_records
@@ -71,8 +73,26 @@ class ArchiveFile:
     parts: tuple[Buffer, ...]
     object_bytes: int
     row_count: int
+    bounds: RowBounds | None
+    """None where it holds no rows."""
+    null_keys: int
+    null_values: int
+    split_offsets: tuple[int, ...]
+    """The first byte of each row group."""
     partitions: tuple[tuple[PartitionIndex, tuple[ArchivedChunk, ...]], ...]
     """For each partition, in order, what stands in the place of its chunks: exactly their range of offsets."""
+
+    def data_file(self, key: str) -> DataFile:
+        """The file as its table knows it, once it lies under `key`."""
+        return DataFile(
+            key=key,
+            object_bytes=self.object_bytes,
+            record_count=self.row_count,
+            bounds=self.bounds,
+            null_keys=self.null_keys,
+            null_values=self.null_values,
+            split_offsets=self.split_offsets,
+        )
 
 
 class ArchiveWriter:
@@ -90,6 +110,9 @@ class ArchiveWriter:
         self._pending_bytes = 0
         self._runs: list[_Run] = []
         self._row_groups_count = 0
+        self._bounds: RowBounds | None = None
+        self._null_keys = 0
+        self._null_values = 0
         self._ranges: dict[PartitionIndex, tuple[Offset, Offset]] = {}
         self._partition_last = PartitionIndex(-1)
 
@@ -120,6 +143,10 @@ class ArchiveWriter:
             parts=parts,
             object_bytes=object_bytes,
             row_count=sum(place.row_count for place in places),
+            bounds=self._bounds,
+            null_keys=self._null_keys,
+            null_values=self._null_values,
+            split_offsets=tuple(place.byte_first for place in places),
             partitions=tuple(
                 (partition, _archived(offset_first, offset_end, self._runs_of(partition), places))
                 for partition, (offset_first, offset_end) in self._ranges.items()
@@ -161,6 +188,9 @@ class ArchiveWriter:
         self._pending.clear()
         self._pending_bytes = 0
         self._file.write_row_group(rows)
+        self._bounds = _bounds(rows) if self._bounds is None else self._bounds.with_also(_bounds(rows))
+        self._null_keys += rows.key.null_count
+        self._null_values += rows.value.null_count
         starts = np.flatnonzero(np.diff(rows.partition, prepend=-1))
         for first, end in pairwise([*starts.tolist(), len(rows)]):
             self._runs.append(
@@ -188,6 +218,18 @@ class ArchiveWriter:
 
     def _runs_of(self, partition: PartitionIndex) -> list[_Run]:
         return [run for run in self._runs if run.partition == partition]
+
+
+def _bounds(rows: RecordRows) -> RowBounds:
+    """What lies lowest and highest among rows, of which there is one at least."""
+    return RowBounds(
+        partition_min=int(rows.partition.min()),
+        partition_max=int(rows.partition.max()),
+        offset_min=int(rows.offset.min()),
+        offset_max=int(rows.offset.max()),
+        timestamp_us_min=int(rows.timestamp_ms.min()) * MICROSECONDS_PER_MILLISECOND,
+        timestamp_us_max=int(rows.timestamp_ms.max()) * MICROSECONDS_PER_MILLISECOND,
+    )
 
 
 def _decode(chunk: SourceChunk) -> Iterator[BatchRows]:

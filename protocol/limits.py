@@ -388,6 +388,22 @@ SMALL_FILES_CACHED_BYTES_MAX = 16 * MIB
 ROW_GROUPS_CACHED_BYTES_MAX = 64 * MIB
 """Decoded row groups that several partitions share, kept for the fetch of the next one."""
 
+# Tables.
+TABLE_SNAPSHOTS_MAX = 100
+"""Snapshots that a table keeps: readers may go back to them, and what they need stays in the bucket."""
+TABLE_SNAPSHOTS_EXPIRED_AT_ONCE = 16
+"""Snapshots that a table may have above that: so many go in one commit, which reads all of their manifest lists."""
+TABLE_MANIFESTS_PER_LEVEL_MAX = 16
+"""Manifests of about the same size that are merged into one; each file is written again once a level."""
+TABLE_MANIFEST_FILES_MAX = 1_024
+"""A manifest of so many files is merged no more: a file that leaves costs writing its manifest, some 20 ms, again."""
+TABLE_OFFSETS_BYTES_MAX = 4 * KIB
+"""What a snapshot's summary may say of offsets, some 130 partitions; every commit writes every summary again."""
+TABLE_REQUESTS_IN_FLIGHT_MAX = 16
+"""Objects of table metadata that one commit reads, or puts, at a time."""
+TABLE_CACHE_BYTES_MAX = 8 * MIB
+"""Table metadata of all topics that an agent keeps, by its size in the bucket; in memory it takes several times that."""
+
 # Clocks (safety rule S2).
 CLOCK_SKEW_MS_MAX = 10_000
 CLOCK_CHECK_INTERVAL_S = 540.0

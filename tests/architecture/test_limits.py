@@ -159,6 +159,12 @@ def test_an_archive_pass_takes_more_than_one_object_and_writes_more_than_one_row
     assert limits.ROW_GROUP_BYTES_TARGET < limits.ARCHIVE_PASS_BYTES_MAX
 
 
+def test_a_table_keeps_the_snapshot_that_it_was_made_of_and_merges_manifests_into_larger_ones() -> None:
+    assert limits.TABLE_SNAPSHOTS_MAX >= 2
+    assert limits.TABLE_SNAPSHOTS_EXPIRED_AT_ONCE >= 1
+    assert 2 <= limits.TABLE_MANIFESTS_PER_LEVEL_MAX < limits.TABLE_MANIFEST_FILES_MAX
+
+
 def test_an_entry_of_the_greatest_size_can_be_unpacked() -> None:
     assert limits.LEDGER_ENTRY_BYTES_MAX <= limits.LEDGER_ENTRY_UNPACKED_BYTES_MAX
 

@@ -1,0 +1,225 @@
+"""One commit to a topic's table: the metadata before it in, the next metadata in the bucket, and what the entry says.
+
+Rule: what is put lies under new keys and counts once the ledger has the entry; nothing is deleted or written again. A
+commit that fails, is cancelled, or loses a race leaves objects that no entry refers to (safety rule S6), and the table
+as it was. The cost does not grow with the table: manifests are merged by level (`levels`), snapshots expire together.
+
+Specification: Iceberg's table specification, version 2, "Snapshots", "Manifests"; `released` for what goes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from iceberg_export.cpu import RunInThread
+from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.entry import NewObject, TableCommit
+from iceberg_export.tables.manifest_changes import NextManifests, next_manifests
+from iceberg_export.tables.manifests import ManifestFile, describe_manifest, encode_manifest, encode_manifest_list
+from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, empty_metadata, encode, table_location
+from iceberg_export.tables.released import released_by
+from iceberg_export.tables.snapshots import FileTotals, add_snapshot, expire, set_properties, snapshot_id_of, summarize
+from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
+from protocol.types import TopicId
+from storage.object_store import ObjectStore
+
+METADATA_SUFFIX = ".metadata.json"
+MANIFEST_LIST_SUFFIX = ".snap.avro"
+MANIFEST_SUFFIX = ".manifest.avro"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableBefore:
+    """The table that a commit is made of.
+
+    `root`: the bucket's URI without a slash at its end, as in `s3://bucket/prefix` or `file:///path`.
+    `metadata_key`: the key of its current metadata, "" before its first commit.
+    """
+
+    name: str
+    topic_id: TopicId
+    created_ms: int
+    metadata_key: str
+    root: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a commit does to its table.
+
+    `dropped`: keys of data files. `offsets`: for each partition that it brought, [first, end).
+    `properties`: those to set, and those to remove, which are None. With nothing else there is no new snapshot.
+    """
+
+    added: tuple[DataFile, ...] = ()
+    dropped: frozenset[str] = frozenset()
+    offsets: Mapping[int, tuple[int, int]] | None = None
+    properties: Mapping[str, str | None] | None = None
+
+    @property
+    def makes_snapshot(self) -> bool:
+        """True where it says more than properties."""
+        return bool(self.added or self.dropped or self.offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCommit:
+    """A commit whose objects are durable. `table` is what its entry has to say; `metadata_json` is the new metadata."""
+
+    table: TableCommit
+    metadata: TableMetadata
+    metadata_json: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Object:
+    """An object to put, and what it decodes to."""
+
+    key: str
+    data: bytes
+    decoded: object
+
+
+async def commit(
+    table: TableBefore,
+    change: Change,
+    *,
+    store: ObjectStore,
+    next_key: Callable[[str], str],
+    now_ms: int,
+    cache: TableCache,
+    run_in_thread: RunInThread,
+) -> PreparedCommit:
+    """Put the next metadata of a table, and return the entry that makes it hold.
+
+    `next_key` gives a new key of the committing session for a suffix; it is called on the loop. Raises `StoreError`:
+    `ObjectMissing` where the table moved on and `FilesNotInTable` (both: plan again), `TableUnreadable` (people must
+    look).
+    """
+    assert change.makes_snapshot or change.properties, "a commit changes something"
+    assert len({file.key for file in change.added}) == len(change.added), "a file is added once"
+    reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
+    before = await _metadata_before(table, reader)
+    metadata, metadata_key = before, next_key(METADATA_SUFFIX)
+    objects: list[_Object] = []
+    released: tuple[str, ...] = ()
+    if change.makes_snapshot:
+        metadata, objects = await _add_snapshot(
+            before, change, reader=reader, next_key=next_key, snapshot_id=snapshot_id_of(metadata_key), now_ms=now_ms
+        )
+        metadata, expired = expire(metadata)
+        if expired:
+            released = await released_by(expired, metadata.snapshots[0], reader)
+    if change.properties:
+        metadata = set_properties(metadata, change.properties, now_ms=now_ms)
+    metadata_json = encode(metadata)
+    await _put([*objects, _Object(key=metadata_key, data=metadata_json, decoded=metadata)], reader)
+    cache.forget(table.metadata_key)
+    return PreparedCommit(
+        table=TableCommit(
+            replaces=table.metadata_key,
+            metadata=NewObject(key=metadata_key, object_bytes=len(metadata_json)),
+            added=tuple(NewObject(key=made.key, object_bytes=len(made.data)) for made in objects),
+            data_files=tuple(file.key for file in change.added),
+            released=(table.metadata_key, *released) if table.metadata_key else released,
+        ),
+        metadata=metadata,
+        metadata_json=metadata_json,
+    )
+
+
+async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMetadata:
+    """The current metadata. Raises `StoreError`, `TableUnreadable` where it is that of another table or bucket."""
+    empty = empty_metadata(
+        name=table.name,
+        topic_id=table.topic_id,
+        location=table_location(table.root, table.name, table.topic_id),
+        created_ms=table.created_ms,
+    )
+    if not table.metadata_key:
+        return empty
+    metadata = await reader.metadata(table.metadata_key)
+    if (metadata.table_uuid, metadata.location) != (empty.table_uuid, empty.location):
+        raise TableUnreadable(
+            f"{table.metadata_key!r} is of the table {metadata.table_uuid} at {metadata.location!r}, expected "
+            f"{empty.table_uuid} at {empty.location!r}: give the bucket's URL as it was when the table was written"
+        )
+    return metadata
+
+
+async def _add_snapshot(
+    before: TableMetadata,
+    change: Change,
+    *,
+    reader: TableReader,
+    next_key: Callable[[str], str],
+    snapshot_id: int,
+    now_ms: int,
+) -> tuple[TableMetadata, list[_Object]]:
+    """The metadata with the next snapshot, and its new manifests and manifest list; nothing is put yet."""
+    parent = before.current()
+    number = before.last_sequence_number + 1
+    manifests = await next_manifests(
+        () if parent is None else await reader.manifests(parent),
+        added=change.added,
+        dropped=change.dropped,
+        snapshot_id=snapshot_id,
+        sequence_number=number,
+        reader=reader,
+    )
+    list_key = next_key(MANIFEST_LIST_SUFFIX)
+    keys = [next_key(MANIFEST_SUFFIX) for _ in manifests.new]
+    metadata = add_snapshot(
+        before,
+        snapshot_id=snapshot_id,
+        manifest_list=f"{reader.root}/{list_key}",
+        summary=summarize(
+            parent,
+            added=FileTotals.of(change.added),
+            dropped=FileTotals.of(manifests.dropped),
+            offsets=change.offsets or {},
+        ),
+        now_ms=now_ms,
+    )
+    objects = await reader.run_in_thread(
+        _encode, manifests, metadata=metadata, keys=keys, list_key=list_key, root=reader.root
+    )
+    return metadata, objects
+
+
+def _encode(
+    manifests: NextManifests, *, metadata: TableMetadata, keys: list[str], list_key: str, root: str
+) -> list[_Object]:
+    """The new manifests and, at the end, the manifest list. CPU work for a thread."""
+    snapshot = metadata.snapshots[-1]
+    objects: list[_Object] = []
+    rows: list[ManifestFile] = list(manifests.kept)
+    for key, entries in zip(keys, manifests.new, strict=True):
+        data = encode_manifest(entries, key=key, root=root)
+        objects.append(_Object(key=key, data=data, decoded=entries))
+        rows.append(
+            describe_manifest(
+                key,
+                len(data),
+                entries,
+                snapshot_id=snapshot.snapshot_id,
+                sequence_number=snapshot.sequence_number,
+            )
+        )
+    parent_id = snapshot.parent_snapshot_id
+    list_data = encode_manifest_list(
+        rows,
+        key=list_key,
+        root=root,
+        snapshot_id=snapshot.snapshot_id,
+        parent_snapshot_id=parent_id if isinstance(parent_id, int) else None,
+        sequence_number=snapshot.sequence_number,
+    )
+    return [*objects, _Object(key=list_key, data=list_data, decoded=tuple(rows))]
+
+
+async def _put(objects: list[_Object], reader: TableReader) -> None:
+    """Put the objects, and keep what they decode to."""
+    await gather_bounded([partial(reader.store.put, made.key, (made.data,)) for made in objects])
+    for made in objects:
+        reader.cache.keep(made.key, len(made.data), made.decoded)

@@ -1,0 +1,310 @@
+"""Manifests, which name a table's data files, and manifest lists, which name a snapshot's manifests: Avro, both ways.
+
+Rule: the same values give the same bytes; of a file that somebody else wrote nothing is guessed. An entry's statistics
+are those of `data_file.DataFile`, as Iceberg's single-value binary: little-endian.
+
+Specification: Iceberg's table specification, version 2, "Manifests", "Manifest Lists", "Appendix D: Single-value
+serialization"; Apache Avro's specification, "Object Container Files".
+"""
+
+import hashlib
+import io
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from fastavro import reader, writer
+from fastavro.types import Schema
+
+from iceberg_export.schema import FieldId
+from iceberg_export.tables.avro_schemas import ENTRY_SCHEMA, MANIFEST_FILE_SCHEMA
+from iceberg_export.tables.data_file import DataFile, RowBounds
+from iceberg_export.tables.metadata import (
+    FORMAT_VERSION,
+    SCHEMA_ID,
+    SCHEMA_JSON,
+    SORT_ORDER_ID,
+    SPEC_ID,
+    TableUnreadable,
+)
+
+CODEC = "deflate"
+"""Iceberg's default, there called gzip."""
+_CONTENT_DATA = 0
+_COUNTED = (FieldId.PARTITION, FieldId.OFFSET, FieldId.TIMESTAMP, FieldId.TIMESTAMP_TYPE)
+_INT = struct.Struct("<i")
+_LONG = struct.Struct("<q")
+_MANIFEST_HEADER = {
+    "schema": SCHEMA_JSON.decode(),
+    "schema-id": str(SCHEMA_ID),
+    "partition-spec": "[]",
+    "partition-spec-id": str(SPEC_ID),
+    "format-version": str(FORMAT_VERSION),
+    "content": "data",
+}
+
+
+class Status(IntEnum):
+    """What a manifest's snapshot did with a file."""
+
+    EXISTING = 0
+    ADDED = 1
+    DELETED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A file in a manifest. `snapshot_id`: the snapshot that added it, or that deleted it; `sequence_number`: of the
+    commit that added it."""
+
+    status: Status
+    snapshot_id: int
+    sequence_number: int
+    file: DataFile
+
+    @property
+    def is_live(self) -> bool:
+        """True where the file is still part of the table."""
+        return self.status is not Status.DELETED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """A manifest in a manifest list: a row that says what reading it would tell."""
+
+    key: str
+    object_bytes: int
+    sequence_number: int
+    min_sequence_number: int
+    added_snapshot_id: int
+    added_files: int
+    existing_files: int
+    deleted_files: int
+    added_rows: int
+    existing_rows: int
+    deleted_rows: int
+
+    @property
+    def live_files(self) -> int:
+        """How many of its files are still part of the table."""
+        return self.added_files + self.existing_files
+
+
+def describe_manifest(
+    key: str, object_bytes: int, entries: Sequence[Entry], *, snapshot_id: int, sequence_number: int
+) -> ManifestFile:
+    """The row of a manifest that a snapshot adds."""
+    files = dict.fromkeys(Status, 0)
+    rows = dict.fromkeys(Status, 0)
+    for entry in entries:
+        files[entry.status] += 1
+        rows[entry.status] += entry.file.record_count
+    return ManifestFile(
+        key=key,
+        object_bytes=object_bytes,
+        sequence_number=sequence_number,
+        min_sequence_number=min((entry.sequence_number for entry in entries if entry.is_live), default=sequence_number),
+        added_snapshot_id=snapshot_id,
+        added_files=files[Status.ADDED],
+        existing_files=files[Status.EXISTING],
+        deleted_files=files[Status.DELETED],
+        added_rows=rows[Status.ADDED],
+        existing_rows=rows[Status.EXISTING],
+        deleted_rows=rows[Status.DELETED],
+    )
+
+
+def encode_manifest(entries: Iterable[Entry], *, key: str, root: str) -> bytes:
+    """A manifest of the entries. Those that are ADDED take the sequence number of the snapshot that lists it."""
+    return _encode(ENTRY_SCHEMA, [_entry_row(entry, root) for entry in entries], key, _MANIFEST_HEADER)
+
+
+def decode_manifest(data: bytes, manifest: ManifestFile, *, root: str) -> tuple[Entry, ...]:
+    """The entries of a manifest, that `manifest` lists. Raises `TableUnreadable`."""
+    rows = _decode(data, manifest.key)
+    try:
+        entries = tuple(_entry(row, manifest, root) for row in rows)
+    except (KeyError, ValueError, TypeError, struct.error) as error:
+        raise TableUnreadable(f"the manifest {manifest.key!r} is not one that Penstock writes: {error!r}") from error
+    if len(entries) != manifest.live_files + manifest.deleted_files:
+        raise TableUnreadable(
+            f"the manifest {manifest.key!r} holds {len(entries)} files, and the manifest list says "
+            f"{manifest.live_files + manifest.deleted_files}"
+        )
+    return entries
+
+
+def encode_manifest_list(
+    manifests: Iterable[ManifestFile],
+    *,
+    key: str,
+    root: str,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+) -> bytes:
+    """A snapshot's manifest list."""
+    header = {
+        "snapshot-id": str(snapshot_id),
+        "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+        "sequence-number": str(sequence_number),
+        "format-version": str(FORMAT_VERSION),
+    }
+    return _encode(MANIFEST_FILE_SCHEMA, [_manifest_row(manifest, root) for manifest in manifests], key, header)
+
+
+def decode_manifest_list(data: bytes, *, key: str, root: str) -> tuple[ManifestFile, ...]:
+    """The manifests that a manifest list names. Raises `TableUnreadable`."""
+    rows = _decode(data, key)
+    try:
+        return tuple(_manifest(row, root) for row in rows)
+    except (KeyError, ValueError, TypeError) as error:
+        raise TableUnreadable(f"the manifest list {key!r} is not one that Penstock writes: {error!r}") from error
+
+
+def key_of_uri(uri: str, root: str) -> str:
+    """The key in the bucket `root` of an object's URI. Raises `TableUnreadable` where it is elsewhere."""
+    if not uri.startswith(f"{root}/"):
+        raise TableUnreadable(
+            f"the table names {uri!r}, which is not below {root!r}: give the bucket's URL as it was when the table was "
+            f"written"
+        )
+    return uri[len(root) + 1 :]
+
+
+def _encode(schema: Schema, rows: list[dict[str, Any]], key: str, header: Mapping[str, str]) -> bytes:
+    sink = io.BytesIO()
+    # What parts the blocks is random by custom, so as not to be in the data; a key's digest does as well.
+    marker = hashlib.sha256(key.encode()).digest()[:16]
+    writer(sink, schema, rows, codec=CODEC, metadata=dict(header), sync_marker=marker)
+    return sink.getvalue()
+
+
+def _decode(data: bytes, key: str) -> list[Any]:
+    try:
+        return list(reader(io.BytesIO(data)))
+    except (ValueError, EOFError, KeyError, IndexError, TypeError, zlib.error, struct.error) as error:
+        raise TableUnreadable(f"the object {key!r} cannot be read as Avro, it is damaged: {error!r}") from error
+
+
+def _entry_row(entry: Entry, root: str) -> dict[str, Any]:
+    file = entry.file
+    # Of what this snapshot adds, the number is that of the snapshot ("Sequence Number Inheritance").
+    number = None if entry.status is Status.ADDED else entry.sequence_number
+    lower, upper = _bounds_rows(file.bounds)
+    return {
+        "status": int(entry.status),
+        "snapshot_id": entry.snapshot_id,
+        "sequence_number": number,
+        "file_sequence_number": number,
+        "data_file": {
+            "content": _CONTENT_DATA,
+            "file_path": f"{root}/{file.key}",
+            "file_format": "PARQUET",
+            "partition": {},
+            "record_count": file.record_count,
+            "file_size_in_bytes": file.object_bytes,
+            "value_counts": [
+                {"key": int(field), "value": file.record_count} for field in (*_COUNTED, FieldId.KEY, FieldId.VALUE)
+            ],
+            "null_value_counts": [
+                *({"key": int(field), "value": 0} for field in _COUNTED),
+                {"key": int(FieldId.KEY), "value": file.null_keys},
+                {"key": int(FieldId.VALUE), "value": file.null_values},
+            ],
+            "lower_bounds": lower,
+            "upper_bounds": upper,
+            "split_offsets": list(file.split_offsets) or None,
+            "sort_order_id": SORT_ORDER_ID,
+        },
+    }
+
+
+def _bounds_rows(bounds: RowBounds | None) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]] | None]:
+    if bounds is None:
+        return None, None
+    return (
+        _bound_row(bounds.partition_min, bounds.offset_min, bounds.timestamp_us_min),
+        _bound_row(bounds.partition_max, bounds.offset_max, bounds.timestamp_us_max),
+    )
+
+
+def _bound_row(partition: int, offset: int, timestamp_us: int) -> list[dict[str, Any]]:
+    return [
+        {"key": int(FieldId.PARTITION), "value": _INT.pack(partition)},
+        {"key": int(FieldId.OFFSET), "value": _LONG.pack(offset)},
+        {"key": int(FieldId.TIMESTAMP), "value": _LONG.pack(timestamp_us)},
+    ]
+
+
+def _entry(row: Mapping[str, Any], manifest: ManifestFile, root: str) -> Entry:
+    file = row["data_file"]
+    nulls = {pair["key"]: pair["value"] for pair in file["null_value_counts"]}
+    number = row["sequence_number"]
+    return Entry(
+        status=Status(row["status"]),
+        snapshot_id=row["snapshot_id"],
+        sequence_number=manifest.sequence_number if number is None else number,
+        file=DataFile(
+            key=key_of_uri(file["file_path"], root),
+            object_bytes=file["file_size_in_bytes"],
+            record_count=file["record_count"],
+            bounds=_bounds(file["lower_bounds"], file["upper_bounds"]),
+            null_keys=nulls[FieldId.KEY],
+            null_values=nulls[FieldId.VALUE],
+            split_offsets=tuple(file["split_offsets"] or ()),
+        ),
+    )
+
+
+def _bounds(lower: list[Mapping[str, Any]] | None, upper: list[Mapping[str, Any]] | None) -> RowBounds | None:
+    if lower is None or upper is None:
+        return None
+    lowest = {pair["key"]: pair["value"] for pair in lower}
+    highest = {pair["key"]: pair["value"] for pair in upper}
+    return RowBounds(
+        partition_min=_INT.unpack(lowest[FieldId.PARTITION])[0],
+        partition_max=_INT.unpack(highest[FieldId.PARTITION])[0],
+        offset_min=_LONG.unpack(lowest[FieldId.OFFSET])[0],
+        offset_max=_LONG.unpack(highest[FieldId.OFFSET])[0],
+        timestamp_us_min=_LONG.unpack(lowest[FieldId.TIMESTAMP])[0],
+        timestamp_us_max=_LONG.unpack(highest[FieldId.TIMESTAMP])[0],
+    )
+
+
+def _manifest_row(manifest: ManifestFile, root: str) -> dict[str, Any]:
+    return {
+        "manifest_path": f"{root}/{manifest.key}",
+        "manifest_length": manifest.object_bytes,
+        "partition_spec_id": SPEC_ID,
+        "content": _CONTENT_DATA,
+        "sequence_number": manifest.sequence_number,
+        "min_sequence_number": manifest.min_sequence_number,
+        "added_snapshot_id": manifest.added_snapshot_id,
+        "added_files_count": manifest.added_files,
+        "existing_files_count": manifest.existing_files,
+        "deleted_files_count": manifest.deleted_files,
+        "added_rows_count": manifest.added_rows,
+        "existing_rows_count": manifest.existing_rows,
+        "deleted_rows_count": manifest.deleted_rows,
+        "partitions": [],
+    }
+
+
+def _manifest(row: Mapping[str, Any], root: str) -> ManifestFile:
+    return ManifestFile(
+        key=key_of_uri(row["manifest_path"], root),
+        object_bytes=row["manifest_length"],
+        sequence_number=row["sequence_number"],
+        min_sequence_number=row["min_sequence_number"],
+        added_snapshot_id=row["added_snapshot_id"],
+        added_files=row["added_files_count"],
+        existing_files=row["existing_files_count"],
+        deleted_files=row["deleted_files_count"],
+        added_rows=row["added_rows_count"],
+        existing_rows=row["existing_rows_count"],
+        deleted_rows=row["deleted_rows_count"],
+    )

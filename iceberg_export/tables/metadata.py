@@ -1,0 +1,201 @@
+"""A table's metadata: the JSON that names its schema, its properties and its snapshots.
+
+Rule: these structs are exactly what is written here. A field that they do not know is refused, not dropped: nobody else
+writes this metadata, so it was written by a newer Penstock, or is not ours.
+
+Specification: Iceberg's table specification, version 2, "Table Metadata Fields".
+"""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from iceberg_export import schema
+from iceberg_export.schema import FieldId
+from protocol.types import TopicId
+from storage.object_store import StoreError
+from storage.refs import topic_folder
+
+FORMAT_VERSION = 2
+SCHEMA_ID = 0
+SPEC_ID = 0
+SORT_ORDER_ID = 1
+LAST_PARTITION_FIELD_ID = 999
+"""Ids of partition fields begin at 1000; there are none."""
+MAIN = "main"
+
+
+class TableUnreadable(StoreError):
+    """An object of a table's metadata does not hold what Penstock writes: it is damaged, was changed by somebody else,
+    or was written by a newer Penstock. Nothing may be committed on top of it; people must look."""
+
+
+class SnapshotRef(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """A name for a snapshot; there is none but `main`."""
+
+    snapshot_id: int
+    type: str
+
+
+class SnapshotLogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """Which snapshot became the current one when."""
+
+    timestamp_ms: int
+    snapshot_id: int
+
+
+class Snapshot(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
+):
+    """The table as one commit left it. `manifest_list` is an absolute URI; `parent_snapshot_id` may have expired."""
+
+    snapshot_id: int
+    parent_snapshot_id: int | UnsetType = UNSET
+    sequence_number: int
+    timestamp_ms: int
+    summary: dict[str, str]
+    manifest_list: str
+    schema_id: int
+
+
+class TableMetadata(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
+):
+    """A table as it is. `snapshots` are in the order of their commits; the last is the current one."""
+
+    format_version: int
+    table_uuid: str
+    location: str
+    last_sequence_number: int
+    last_updated_ms: int
+    last_column_id: int
+    current_schema_id: int
+    schemas: tuple[Raw, ...]
+    default_spec_id: int
+    partition_specs: tuple[Raw, ...]
+    last_partition_id: int
+    default_sort_order_id: int
+    sort_orders: tuple[Raw, ...]
+    properties: dict[str, str]
+    current_snapshot_id: int | UnsetType = UNSET
+    refs: dict[str, SnapshotRef]
+    snapshots: tuple[Snapshot, ...]
+    snapshot_log: tuple[SnapshotLogEntry, ...]
+    metadata_log: tuple[Raw, ...]
+
+    def current(self) -> Snapshot | None:
+        """The current snapshot; None before the first commit of files."""
+        return self.snapshots[-1] if self.snapshots else None
+
+
+def _field(field_id: FieldId, name: str, kind: object, *, is_required: bool = True) -> dict[str, object]:
+    return {"id": int(field_id), "name": name, "required": is_required, "type": kind}
+
+
+_HEADER = {
+    "type": "struct",
+    "fields": [
+        _field(FieldId.HEADER_KEY, "key", "string"),
+        _field(FieldId.HEADER_VALUE, "value", "binary", is_required=False),
+    ],
+}
+_HEADERS = {
+    "type": "list",
+    "element-id": int(FieldId.HEADERS_ELEMENT),
+    "element": _HEADER,
+    "element-required": True,
+}
+_SCHEMA = {
+    "type": "struct",
+    "schema-id": SCHEMA_ID,
+    "fields": [
+        _field(FieldId.PARTITION, schema.PARTITION, "int"),
+        _field(FieldId.OFFSET, schema.OFFSET, "long"),
+        _field(FieldId.TIMESTAMP, schema.TIMESTAMP, "timestamptz"),
+        _field(FieldId.TIMESTAMP_TYPE, schema.TIMESTAMP_TYPE, "int"),
+        _field(FieldId.KEY, schema.KEY, "binary", is_required=False),
+        _field(FieldId.VALUE, schema.VALUE, "binary", is_required=False),
+        _field(FieldId.HEADERS, schema.HEADERS, _HEADERS),
+    ],
+}
+SCHEMA_JSON = msgspec.json.encode(_SCHEMA)
+"""The schema of every table, that of `arrow_files.arrow_schema`."""
+
+_SORT_ORDER_JSON = msgspec.json.encode(
+    {
+        "order-id": SORT_ORDER_ID,
+        "fields": [
+            {"transform": "identity", "source-id": int(field_id), "direction": "asc", "null-order": "nulls-first"}
+            for field_id in (FieldId.PARTITION, FieldId.OFFSET)
+        ],
+    }
+)
+_SPEC_JSON = msgspec.json.encode({"spec-id": SPEC_ID, "fields": []})
+
+PROPERTIES: Mapping[str, str] = {
+    "gc.enabled": "false",
+    "read.split.adaptive-size.enabled": "false",
+    "write.format.default": "parquet",
+}
+"""What every table says: engines delete nothing, and cut files where Spark's default would make a task of every row
+group."""
+TOPIC_PROPERTY = "penstock.topic"
+TOPIC_ID_PROPERTY = "penstock.topic-id"
+
+_decoder = msgspec.json.Decoder(TableMetadata)
+
+
+def table_location(root: str, name: str, topic_id: TopicId) -> str:
+    """The URI of a topic's table below the bucket's `root`, without a slash at its end."""
+    return f"{root}/{topic_folder(name, topic_id)[:-1]}"
+
+
+def empty_metadata(*, name: str, topic_id: TopicId, location: str, created_ms: int) -> TableMetadata:
+    """The metadata of a topic's table before its first commit, the same each time."""
+    return TableMetadata(
+        format_version=FORMAT_VERSION,
+        table_uuid=str(UUID(bytes=topic_id)),
+        location=location,
+        last_sequence_number=0,
+        last_updated_ms=created_ms,
+        last_column_id=max(FieldId),
+        current_schema_id=SCHEMA_ID,
+        schemas=(Raw(SCHEMA_JSON),),
+        default_spec_id=SPEC_ID,
+        partition_specs=(Raw(_SPEC_JSON),),
+        last_partition_id=LAST_PARTITION_FIELD_ID,
+        default_sort_order_id=SORT_ORDER_ID,
+        sort_orders=(Raw(_SORT_ORDER_JSON),),
+        properties={**PROPERTIES, TOPIC_PROPERTY: name, TOPIC_ID_PROPERTY: topic_id.hex()},
+        refs={},
+        snapshots=(),
+        snapshot_log=(),
+        metadata_log=(),
+    )
+
+
+def encode(metadata: TableMetadata) -> bytes:
+    """The metadata as JSON."""
+    return msgspec.json.encode(metadata)
+
+
+def decode(data: bytes) -> TableMetadata:
+    """The metadata out of its JSON. Raises `TableUnreadable`."""
+    try:
+        metadata = _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise TableUnreadable(
+            f"this is not table metadata that this version of Penstock writes ({error}): restore the object, or run "
+            f"the version that wrote it"
+        ) from error
+    current = metadata.current()
+    current_id = UNSET if current is None else current.snapshot_id
+    if metadata.format_version != FORMAT_VERSION or metadata.current_snapshot_id != current_id:
+        raise TableUnreadable(
+            f"table metadata of format version {metadata.format_version} with the current snapshot "
+            f"{metadata.current_snapshot_id}; expected version {FORMAT_VERSION} and {current_id}, the last snapshot: "
+            f"another program changed it, restore the object"
+        )
+    return metadata

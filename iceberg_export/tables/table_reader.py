@@ -1,0 +1,129 @@
+"""Reads a table's metadata out of the bucket, through a cache of what never changes.
+
+Rule: an object is decoded once, in a thread where it is large, and kept by its key: keys are never written twice. What
+the cache holds may belong to a commit that the ledger refused; nobody asks for that key again.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, cast
+
+from iceberg_export.cpu import RunInThread
+from iceberg_export.tables.data_file import LiveFile
+from iceberg_export.tables.manifests import Entry, ManifestFile, decode_manifest, decode_manifest_list, key_of_uri
+from iceberg_export.tables.metadata import Snapshot, TableMetadata, decode
+from protocol.limits import TABLE_CACHE_BYTES_MAX, TABLE_REQUESTS_IN_FLIGHT_MAX
+from storage.object_store import ObjectStore, StoreError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class TableCache:
+    """Decoded objects of table metadata by key, the least recently used of which go first."""
+
+    def __init__(self, bytes_max: int = TABLE_CACHE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._kept: OrderedDict[str, tuple[int, object]] = OrderedDict()
+
+    def get(self, key: str) -> object | None:
+        """What the object under a key decoded to; None where it is not here."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[1]
+
+    def keep(self, key: str, object_bytes: int, decoded: object) -> None:
+        """Remember what an object of `object_bytes` decodes to."""
+        self.forget(key)
+        self._kept[key] = (object_bytes, decoded)
+        self._bytes += object_bytes
+        while self._bytes > self._bytes_max:
+            self.forget(next(iter(self._kept)))
+
+    def forget(self, key: str) -> None:
+        """Let go of an object, where it is here."""
+        if (gone := self._kept.pop(key, None)) is not None:
+            self._bytes -= gone[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReader:
+    """Reads the metadata of tables below `root`, the URI of the bucket.
+
+    All methods raise `StoreError`: `ObjectMissing` where the metadata was replaced meanwhile, `TableUnreadable` where
+    it is damaged.
+    """
+
+    root: str
+    store: ObjectStore
+    cache: TableCache
+    run_in_thread: RunInThread
+
+    async def metadata(self, key: str) -> TableMetadata:
+        """The table's metadata under a key."""
+        return await self._read(key, decode)
+
+    async def manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifests of a snapshot."""
+        key = key_of_uri(snapshot.manifest_list, self.root)
+        return await self._read(key, partial(decode_manifest_list, key=key, root=self.root))
+
+    async def entries(self, manifest: ManifestFile) -> tuple[Entry, ...]:
+        """The files in a manifest, those that its snapshot deleted among them."""
+        return await self._read(manifest.key, partial(decode_manifest, manifest=manifest, root=self.root))
+
+    async def live_files(self, metadata: TableMetadata) -> tuple[LiveFile, ...]:
+        """All data files of the current snapshot."""
+        current = metadata.current()
+        if current is None:
+            return ()
+        manifests = [manifest for manifest in await self.manifests(current) if manifest.live_files]
+        return tuple(
+            LiveFile(file=entry.file, sequence_number=entry.sequence_number)
+            for entries in await gather_bounded([partial(self.entries, manifest) for manifest in manifests])
+            for entry in entries
+            if entry.is_live
+        )
+
+    async def _read(self, key: str, decode_object: Callable[[bytes], T]) -> T:
+        kept = self.cache.get(key)
+        if kept is not None:
+            return cast("T", kept)
+        data = await self.store.get(key)
+        decoded = await self.run_in_thread(decode_object, data)
+        self.cache.keep(key, len(data), decoded)
+        return decoded
+
+
+async def gather_bounded(calls: Sequence[Callable[[], Awaitable[R]]]) -> list[R]:
+    """What the calls return, in their order; `TABLE_REQUESTS_IN_FLIGHT_MAX` are under way at a time. Raises the first
+    `StoreError` of one of them, when those that had begun have ended."""
+    results: dict[int, R] = {}
+    failures: list[StoreError] = []
+    """No error of the group: before Python 3.13 one that fails as its task is cancelled forgets the cancellation."""
+    waiting = iter(list(enumerate(calls)))
+
+    async def work() -> None:
+        for index, call in waiting:
+            if failures:
+                return
+            try:
+                results[index] = await call()
+            except StoreError as error:
+                failures.append(error)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(TABLE_REQUESTS_IN_FLIGHT_MAX, len(calls))):
+                tasks.create_task(work())
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from group
+    if failures:
+        raise failures[0]
+    return [results[index] for index in range(len(calls))]
