@@ -402,7 +402,7 @@ TABLE_OFFSETS_BYTES_MAX = 4 * KIB
 TABLE_REQUESTS_IN_FLIGHT_MAX = 16
 """Objects of table metadata that one commit reads, or puts, at a time."""
 TABLE_CACHE_BYTES_MAX = 8 * MIB
-"""Table metadata of all topics that an agent keeps, by its size in the bucket; in memory it takes several times that."""
+"""Table metadata of all topics that an agent keeps, as large as it is in the bucket; in memory it takes more."""
 
 # Clocks (safety rule S2).
 CLOCK_SKEW_MS_MAX = 10_000

@@ -1,23 +1,19 @@
 """Which manifests of a snapshot are merged, so that their list stays short.
 
-Rule: like a log-structured merge tree. A manifest's level is the magnitude of how many files it holds; when a level has
-`TABLE_MANIFESTS_PER_LEVEL_MAX`, they become one of a higher level, and a full manifest is merged no more. So each file
-is written about once a level, and the list has that many rows a level and one for each full manifest.
+Rule: like a log-structured merge tree. A manifest's level is the magnitude of how many files it holds; when a level is
+full, its manifests become one of a higher level, and a full manifest is merged no more. So each file is written about
+once a level, and the list has a few rows a level and one for each full manifest.
 """
 
 from collections.abc import Sequence
 
-from protocol.limits import TABLE_MANIFEST_FILES_MAX, TABLE_MANIFESTS_PER_LEVEL_MAX
 
-
-def merge_groups(
-    file_counts: Sequence[int],
-    *,
-    manifests_max: int = TABLE_MANIFESTS_PER_LEVEL_MAX,
-    files_max: int = TABLE_MANIFEST_FILES_MAX,
-) -> tuple[tuple[int, ...], ...]:
+def merge_groups(file_counts: Sequence[int], *, manifests_max: int, files_max: int) -> tuple[tuple[int, ...], ...]:
     """Which manifests belong together, as indexes into `file_counts`: how many files each holds. A group of one stays
-    as it is. Groups, and indexes within one, are ascending."""
+    as it is. Groups, and indexes within one, are ascending.
+
+    `manifests_max`: so many of one level are merged. `files_max`: one of so many files is full.
+    """
     groups: list[tuple[int, ...]] = []
     levels: dict[int, list[tuple[int, ...]]] = {}
     for index, count in enumerate(file_counts):

@@ -14,7 +14,7 @@ from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.levels import merge_groups
 from iceberg_export.tables.manifests import Entry, ManifestFile, Status
 from iceberg_export.tables.table_reader import TableReader, gather_bounded
-from protocol.limits import TABLE_MANIFEST_FILES_MAX
+from protocol.limits import TABLE_MANIFEST_FILES_MAX, TABLE_MANIFESTS_PER_LEVEL_MAX
 from storage.object_store import StoreError
 
 
@@ -68,7 +68,11 @@ async def next_manifests(
         parts.append(_Part(kept=None, entries=entries))
     kept: list[ManifestFile] = []
     new: list[tuple[Entry, ...]] = []
-    for group in merge_groups([part.live_files for part in parts]):
+    for group in merge_groups(
+        [part.live_files for part in parts],
+        manifests_max=TABLE_MANIFESTS_PER_LEVEL_MAX,
+        files_max=TABLE_MANIFEST_FILES_MAX,
+    ):
         members = [parts[index] for index in group]
         if len(members) == 1 and members[0].kept is not None:
             kept.append(members[0].kept)

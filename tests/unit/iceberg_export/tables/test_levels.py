@@ -16,7 +16,7 @@ def test_manifests_below_the_limit_of_their_level_stay() -> None:
 
 
 def test_so_many_of_one_level_become_one() -> None:
-    assert groups(4, 1, 8, 2, 1) == ((0,), (1, 3, 4), (2,))
+    assert groups(9, 1, 8, 2, 1) == ((0,), (1, 3, 4), (2,))
 
 
 def test_a_merge_that_fills_the_next_level_takes_that_along() -> None:
