@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from coordinator.commands import NewObject, TableCommit
 from iceberg_export.cpu import RunInThread
 from iceberg_export.tables.data_file import DataFile
-from iceberg_export.tables.entry import NewObject, TableCommit
 from iceberg_export.tables.manifest_changes import NextManifests, next_manifests
 from iceberg_export.tables.manifests import ManifestFile, describe_manifest, encode_manifest, encode_manifest_list
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, empty_metadata, encode, table_location
@@ -22,10 +22,7 @@ from iceberg_export.tables.snapshots import FileTotals, add_snapshot, expire, se
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
 from protocol.types import TopicId
 from storage.object_store import ObjectStore
-
-METADATA_SUFFIX = ".metadata.json"
-MANIFEST_LIST_SUFFIX = ".snap.avro"
-MANIFEST_SUFFIX = ".manifest.avro"
+from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX, METADATA_SUFFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
