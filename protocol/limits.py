@@ -399,6 +399,10 @@ TABLE_MANIFEST_FILES_MAX = 1_024
 """A manifest of so many files is merged no more: a file that leaves costs writing its manifest, some 20 ms, again."""
 TABLE_OFFSETS_BYTES_MAX = 4 * KIB
 """What a snapshot's summary may say of offsets, some 130 partitions; every commit writes every summary again."""
+TABLE_FILES_PER_COMMIT_MAX = 1_000
+"""Data files that one commit adds or drops: a ledger entry names them, those dropped when their snapshot expires."""
+TABLE_RELEASED_PER_COMMIT_MAX = 3_000
+"""Objects that one commit releases, where it is not a single snapshot that does: a ledger entry names them."""
 TABLE_REQUESTS_IN_FLIGHT_MAX = 16
 """Objects of table metadata that one commit reads, or puts, at a time."""
 TABLE_CACHE_BYTES_MAX = 8 * MIB

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import ParamSpec, TypeVar
 
-from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit
+from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit, files_to_drop
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
@@ -71,15 +71,19 @@ class MadeTable:
     def next_key(self, suffix: str) -> str:
         return f"{topic_folder(NAME, TOPIC)}metadata/{SESSION:016x}-{next(self._serial):016x}{suffix}"
 
+    @property
+    def _before(self) -> TableBefore:
+        return TableBefore(
+            name=NAME,
+            topic_id=TOPIC,
+            created_ms=Milliseconds(CREATED_MS),
+            metadata_key=self.metadata_key,
+            root=self.root,
+        )
+
     async def prepare(self, change: Change) -> PreparedCommit:
         return await commit(
-            TableBefore(
-                name=NAME,
-                topic_id=TOPIC,
-                created_ms=Milliseconds(CREATED_MS),
-                metadata_key=self.metadata_key,
-                root=self.root,
-            ),
+            self._before,
             change,
             store=self.store,
             next_key=self.next_key,
@@ -87,6 +91,9 @@ class MadeTable:
             cache=self.cache,
             run_in_thread=run_here,
         )
+
+    async def files_to_drop(self, unneeded: Iterable[str]) -> frozenset[str]:
+        return await files_to_drop(self._before, unneeded, store=self.store, cache=self.cache, run_in_thread=run_here)
 
     def apply(self, prepared: PreparedCommit) -> None:
         """The ledger takes the commit."""

@@ -7,7 +7,7 @@ as it was. The cost does not grow with the table: manifests are merged by level 
 Specification: Iceberg's table specification, version 2, "Snapshots", "Manifests"; `released` for what goes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,9 +17,18 @@ from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.manifest_changes import NextManifests, next_manifests
 from iceberg_export.tables.manifests import ManifestFile, describe_manifest, encode_manifest, encode_manifest_list
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, empty_metadata, encode, table_location
-from iceberg_export.tables.released import released_by
-from iceberg_export.tables.snapshots import FileTotals, add_snapshot, expire, set_properties, snapshot_id_of, summarize
+from iceberg_export.tables.released import dropped_files, released_by
+from iceberg_export.tables.snapshots import (
+    FileTotals,
+    add_snapshot,
+    expired_count,
+    set_properties,
+    snapshot_id_of,
+    summarize,
+    without_oldest,
+)
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
+from protocol.limits import TABLE_FILES_PER_COMMIT_MAX, TABLE_RELEASED_PER_COMMIT_MAX
 from protocol.types import TopicId
 from storage.object_store import ObjectStore
 from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX, METADATA_SUFFIX
@@ -44,8 +53,9 @@ class TableBefore:
 class Change:
     """What a commit does to its table.
 
-    `dropped`: keys of data files. `offsets`: for each partition that it brought, [first, end).
-    `properties`: those to set, and those to remove, which are None. With nothing else there is no new snapshot.
+    `added` and `dropped` (keys of data files) are `TABLE_FILES_PER_COMMIT_MAX` at most. `offsets`: for each partition
+    that it brought, [first, end). `properties`: those to set, and those to remove, which are None; with nothing else
+    there is no new snapshot.
     """
 
     added: tuple[DataFile, ...] = ()
@@ -95,6 +105,7 @@ async def commit(
     """
     assert change.makes_snapshot or change.properties, "a commit changes something"
     assert len({file.key for file in change.added}) == len(change.added), "a file is added once"
+    assert len(change.added) + len(change.dropped) <= TABLE_FILES_PER_COMMIT_MAX, "the ledger's entry names every file"
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
     before = await _metadata_before(table, reader)
     metadata, metadata_key = before, next_key(METADATA_SUFFIX)
@@ -104,9 +115,7 @@ async def commit(
         metadata, objects = await _add_snapshot(
             before, change, reader=reader, next_key=next_key, snapshot_id=snapshot_id_of(metadata_key), now_ms=now_ms
         )
-        metadata, expired = expire(metadata)
-        if expired:
-            released = await released_by(expired, metadata.snapshots[0], reader)
+        metadata, released = await _expire(metadata, reader)
     if change.properties:
         metadata = set_properties(metadata, change.properties, now_ms=now_ms)
     metadata_json = encode(metadata)
@@ -123,6 +132,22 @@ async def commit(
         metadata=metadata,
         metadata_json=metadata_json,
     )
+
+
+async def files_to_drop(
+    table: TableBefore,
+    unneeded: Iterable[str],
+    *,
+    store: ObjectStore,
+    cache: TableCache,
+    run_in_thread: RunInThread,
+) -> frozenset[str]:
+    """Which of the data files that the table refers to, `unneeded` by all others, no retained snapshot dropped yet.
+
+    A file that was dropped stays with the table until the last snapshot before its drop expires. Raises `StoreError`.
+    """
+    reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
+    return frozenset(unneeded) - await dropped_files(await _metadata_before(table, reader), reader)
 
 
 async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMetadata:
@@ -213,6 +238,24 @@ def _encode(
         sequence_number=snapshot.sequence_number,
     )
     return [*objects, _Object(key=list_key, data=list_data, decoded=tuple(rows))]
+
+
+async def _expire(metadata: TableMetadata, reader: TableReader) -> tuple[TableMetadata, tuple[str, ...]]:
+    """The metadata without the snapshots that are too many, and the keys that they release.
+
+    Where an entry could not name them all, fewer expire, one at least: as many come as go then.
+    """
+    count = expired_count(metadata)
+    if not count:
+        return metadata, ()
+    released: list[str] = []
+    expired = 0
+    for keys in await released_by(metadata.snapshots[: count + 1], reader):
+        if expired and len(released) + len(keys) > TABLE_RELEASED_PER_COMMIT_MAX:
+            break
+        released += keys
+        expired += 1
+    return without_oldest(metadata, expired), tuple(released)
 
 
 async def _put(objects: list[_Object], reader: TableReader) -> None:

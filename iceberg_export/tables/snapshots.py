@@ -1,7 +1,7 @@
 """The next metadata of a table: the snapshot that a commit adds, and the snapshots that go.
 
-Rule: pure. Snapshots are a line without branches, so a manifest or a data file that one snapshot left out never comes
-back in a later one: what the oldest retained snapshot does not hold is needed by no other.
+Rule: pure. Snapshots are a line without branches: each has the one before it as its parent, and the last is the current
+one.
 
 Specification: Iceberg's table specification, version 2, "Snapshots", "Optional Snapshot Summary Fields"; Iceberg's
 `SnapshotSummary` and `DataOperations` (names and meaning).
@@ -22,6 +22,8 @@ from protocol.limits import TABLE_OFFSETS_BYTES_MAX, TABLE_SNAPSHOTS_EXPIRED_AT_
 APPEND = "append"
 REPLACE = "replace"
 """What a commit that drops files is called: Spark's streaming reads pass over it, and stop at `overwrite`."""
+DROPPED_FILES = "deleted-data-files"
+"""How many files a commit dropped; only of one that did."""
 OFFSETS = "penstock.offsets"
 """`{"<partition>": [offset_first, offset_end]}` of the partitions that the commit brought, as JSON."""
 OFFSETS_OMITTED = "penstock.offsets.omitted"
@@ -115,19 +117,16 @@ def add_snapshot(
     )
 
 
-def expire(metadata: TableMetadata) -> tuple[TableMetadata, tuple[Snapshot, ...]]:
-    """The metadata without the snapshots that are too many, and those, oldest first; none until it is worth it."""
+def expired_count(metadata: TableMetadata) -> int:
+    """How many of the oldest snapshots are too many; 0 until it is worth it."""
     if len(metadata.snapshots) < TABLE_SNAPSHOTS_MAX + TABLE_SNAPSHOTS_EXPIRED_AT_ONCE:
-        return metadata, ()
-    expired = metadata.snapshots[:-TABLE_SNAPSHOTS_MAX]
-    return (
-        replace(
-            metadata,
-            snapshots=metadata.snapshots[-TABLE_SNAPSHOTS_MAX:],
-            snapshot_log=metadata.snapshot_log[-TABLE_SNAPSHOTS_MAX:],
-        ),
-        expired,
-    )
+        return 0
+    return len(metadata.snapshots) - TABLE_SNAPSHOTS_MAX
+
+
+def without_oldest(metadata: TableMetadata, count: int) -> TableMetadata:
+    """The metadata without its `count` oldest snapshots."""
+    return replace(metadata, snapshots=metadata.snapshots[count:], snapshot_log=metadata.snapshot_log[count:])
 
 
 def set_properties(before: TableMetadata, properties: Mapping[str, str | None], *, now_ms: int) -> TableMetadata:

@@ -165,6 +165,14 @@ def test_a_table_keeps_the_snapshot_that_it_was_made_of_and_merges_manifests_int
     assert 2 <= limits.TABLE_MANIFESTS_PER_LEVEL_MAX < limits.TABLE_MANIFEST_FILES_MAX
 
 
+def test_an_entry_can_name_all_that_a_tables_commit_brings_and_releases() -> None:
+    topic_name_bytes_max, rest_of_a_key_bytes = 249, 100
+    # Of what one snapshot dropped there may be a list, as many data files, and as many manifests that they were in.
+    released_max = max(limits.TABLE_RELEASED_PER_COMMIT_MAX, 2 * limits.TABLE_FILES_PER_COMMIT_MAX + 100)
+    names = released_max + 2 * limits.TABLE_FILES_PER_COMMIT_MAX
+    assert names * (topic_name_bytes_max + rest_of_a_key_bytes) < limits.LEDGER_ENTRY_UNPACKED_BYTES_MAX
+
+
 def test_an_entry_of_the_greatest_size_can_be_unpacked() -> None:
     assert limits.LEDGER_ENTRY_BYTES_MAX <= limits.LEDGER_ENTRY_UNPACKED_BYTES_MAX
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_export.tables import manifest_changes, snapshots
+from iceberg_export.tables import commit, manifest_changes, snapshots
 from protocol.limits import TABLE_SNAPSHOTS_EXPIRED_AT_ONCE, TABLE_SNAPSHOTS_MAX
 from tests.made_tables import MadeTable, data_file
 
@@ -53,6 +53,8 @@ async def commit_and_check(steps: list[Step]) -> None:
             await table.store.delete(prepared.table.released)
             live = [key for key in live if key not in dropped] + [file.key for file in added]
         assert await reachable(table) == table.objects
+        files = {key for key in table.objects if key.endswith(".parquet")}
+        assert await table.files_to_drop(files) == set(live)
         assert sorted(await table.live_keys()) == sorted(live)
 
 
@@ -65,6 +67,23 @@ def test_the_ledger_refers_to_what_retained_snapshots_need_and_to_nothing_else(s
         patch.setattr(manifest_changes, "TABLE_MANIFESTS_PER_LEVEL_MAX", 3)
         patch.setattr(manifest_changes, "TABLE_MANIFEST_FILES_MAX", 10)
         asyncio.run(commit_and_check(steps))
+
+
+async def test_more_than_an_entry_can_name_is_released_a_snapshot_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "TABLE_SNAPSHOTS_MAX", 2)
+    monkeypatch.setattr(snapshots, "TABLE_SNAPSHOTS_EXPIRED_AT_ONCE", 4)
+    monkeypatch.setattr(commit, "TABLE_RELEASED_PER_COMMIT_MAX", 10)
+    table = MadeTable()
+    counts, released = list[int](), list[int]()
+    for number in range(20):
+        files = [data_file(number * 6 + n) for n in range(6)]
+        dropped = [data_file(number * 6 - 6 + n).key for n in range(6)] if number else ()
+        prepared = await table.commit(*files, dropped=dropped)
+        counts.append(len(prepared.metadata.snapshots))
+        released.append(len(prepared.table.released))
+        assert await reachable(table) == table.objects
+    assert max(counts) == 5
+    assert set(released[6:]) == {1 + 1 + 2 + 6}  # metadata, a manifest list, manifests, data files
 
 
 async def test_a_dropped_file_is_released_when_the_last_snapshot_before_its_drop_expires() -> None:
