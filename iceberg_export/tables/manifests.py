@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Any
 
 from fastavro import reader, writer
+from fastavro.schema import SchemaParseException
 from fastavro.types import Schema
 
 from iceberg_export.schema import FieldId
@@ -186,7 +187,7 @@ def _encode(schema: Schema, rows: list[dict[str, Any]], key: str, header: Mappin
 def _decode(data: bytes, key: str) -> list[Any]:
     try:
         return list(reader(io.BytesIO(data)))
-    except (ValueError, EOFError, KeyError, IndexError, TypeError, zlib.error, struct.error) as error:
+    except (ValueError, EOFError, KeyError, IndexError, TypeError, SchemaParseException, zlib.error) as error:
         raise TableUnreadable(f"the object {key!r} cannot be read as Avro, it is damaged: {error!r}") from error
 
 
