@@ -8,6 +8,7 @@ import pytest
 
 from iceberg_export import parquet_writer
 from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, ChunkMismatch, SourceChunk
+from iceberg_export.tables.data_file import RowBounds
 from protocol.control_records import empty_control_batch
 from protocol.errors import InvalidBatch
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
@@ -124,3 +125,40 @@ def test_a_file_too_large_for_memory_is_mapped(monkeypatch: pytest.MonkeyPatch) 
     file = written(*chunks)
     assert isinstance(file.parts[0], memoryview)
     assert b"".join(file.parts) == in_memory
+
+
+def test_a_file_tells_its_table_what_its_rows_are_bounded_by() -> None:
+    keyed = make_batch(
+        [
+            Record(offset=o, timestamp=-1 if o == 3 else 5_000 - o, key=b"k" if o % 2 else None, value=None)
+            for o in (3, 4)
+        ]
+    )
+    file = written(source(1, 5, 7, records(5, 7)), source(4, 3, 5, keyed), target=20)
+    data_file = file.data_file("lake/x/data/y.parquet")
+    assert data_file.bounds == RowBounds(
+        partition_min=1,
+        partition_max=4,
+        offset_min=3,
+        offset_max=6,
+        timestamp_us_min=-1_000,
+        timestamp_us_max=4_996_000,
+    )
+    assert (data_file.record_count, data_file.null_keys, data_file.null_values) == (4, 3, 2)
+    assert (data_file.key, data_file.object_bytes) == ("lake/x/data/y.parquet", file.object_bytes)
+
+
+def test_split_offsets_are_the_first_bytes_of_row_groups() -> None:
+    file = written(source(0, 0, 20, records(0, 20)), target=1000)
+    metadata = pq.read_metadata(io.BytesIO(b"".join(file.parts)))
+    assert file.split_offsets == tuple(
+        metadata.row_group(index).column(0).dictionary_page_offset for index in range(metadata.num_row_groups)
+    )
+    assert len(file.split_offsets) == 2
+
+
+def test_a_file_without_rows_has_no_bounds() -> None:
+    with ArchiveWriter(topic_id=TOPIC) as writer:
+        writer.leave_out(PartitionIndex(0), Offset(0), Offset(3))
+        file = writer.finish()
+    assert (file.bounds, file.row_count, file.split_offsets) == (None, 0, ())
