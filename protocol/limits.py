@@ -395,8 +395,8 @@ TABLE_SNAPSHOTS_EXPIRED_AT_ONCE = 16
 """Snapshots that a table may have above that: so many go in one commit, which reads all of their manifest lists."""
 TABLE_MANIFESTS_PER_LEVEL_MAX = 16
 """Manifests of about the same size that are merged into one; each file is written again once a level."""
-TABLE_MANIFEST_FILES_MAX = 1_024
-"""A manifest of so many files is merged no more: a file that leaves costs writing its manifest, some 20 ms, again."""
+TABLE_MANIFEST_FILES_MAX = 256
+"""A manifest of so many files is merged no more: a file that leaves costs writing its manifest, some 12 ms, again."""
 TABLE_OFFSETS_BYTES_MAX = 4 * KIB
 """What a snapshot's summary may say of offsets, some 130 partitions; every commit writes every summary again."""
 TABLE_FILES_PER_COMMIT_MAX = 1_000
