@@ -154,6 +154,17 @@ def read_store_url(text: str) -> StoreUrl:
             raise InvalidAddress(f"{text!r} is no store: write s3://BUCKET/PREFIX, file:///PATH or memory:")
 
 
+def store_root(url: StoreUrl) -> str:
+    """The URI of the bucket's root, without a slash at its end: a key follows after one. Tables name their files so."""
+    match url:
+        case FileUrl(path=path):
+            return f"file://{path.rstrip('/')}"
+        case S3Url(bucket=bucket, prefix=prefix):
+            return f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
+        case MemoryUrl():
+            return "memory:/"
+
+
 def _scheme(text: str) -> tuple[str, str]:
     scheme, _, rest = text.partition(":")
     return scheme.lower(), rest

@@ -1,7 +1,8 @@
 """Runs archive passes: in the background by age and size, and on demand.
 
-Rule: one pass at a time; a pass whose entry was refused (the index moved on meanwhile) is planned again from the state.
-The file is durable before its entry is appended; the entry swaps the index and releases the intake.
+Rule: one pass at a time; a pass whose entry was refused (the index or the table moved on meanwhile) is planned again
+from the state. The file and the table's next version are durable before their entry is appended; the entry swaps the
+index, moves the table's pointer and releases the intake.
 
 In the background a topic is archived by the agent that rendezvous hashing names, so the work is spread; on demand by
 the agent that is asked. Two passes at once are harmless: the entry names exactly what it replaces, so the later one is
@@ -11,22 +12,26 @@ refused (safety rule S6), and its file is left to the cleaner.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
+from agent.lake import Lake
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
-from coordinator.commands import Done
+from coordinator.commands import Done, ReplaceChunks
 from coordinator.rendezvous import owner_of
 from iceberg_export.archive_pass import ArchivedPass, archive
 from iceberg_export.parquet_writer import ChunkMismatch
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
+from iceberg_export.tables.commit import Change
+from iceberg_export.tables.manifest_changes import FilesNotInTable
+from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
 from protocol.errors import InvalidBatch
 from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
-from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
+from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectMissing, ObjectStore
 
 log = logging.getLogger(__name__)
@@ -51,6 +56,7 @@ class Archiver:
         store: ObjectStore,
         metadata: MetadataLoop,
         writer: LedgerWriter,
+        lake: Lake,
         clock: Clock,
         metrics: Metrics,
         policy: ArchivePolicy,
@@ -58,12 +64,11 @@ class Archiver:
         self._store = store
         self._metadata = metadata
         self._writer = writer
+        self._lake = lake
         self._clock = clock
         self._metrics = metrics
         self._schedule = ArchiveSchedule(policy)
         self._one_at_a_time = asyncio.Lock()
-        self._session: SessionId | None = None
-        self._number_next = 0
         self._failure = ""
 
     async def run(self) -> None:
@@ -77,11 +82,11 @@ class Archiver:
                     continue
                 try:
                     await self._pass(topic_id)
-                except (InvalidBatch, ChunkMismatch) as error:
+                except (InvalidBatch, ChunkMismatch, TableUnreadable) as error:
                     # One damaged topic must not keep the others waiting; it is tried again when it is due again.
                     self._metrics.archive_passes.labels("failed").inc()
                     log.error(
-                        "a topic cannot be archived: an intake object is damaged; its records are still served",
+                        "a topic cannot be archived: what it is made of is damaged; its records are still served",
                         extra={"topic_id": topic_id.hex(), "reason": str(error)},
                     )
 
@@ -92,7 +97,8 @@ class Archiver:
         """Archive everything that the topic's intake held when this was called, but for what follows the first record
         of a transaction that was open then; returns once it is applied.
 
-        Raises `InvalidBatch` or `ChunkMismatch` where an intake object is damaged, `ObjectMissing` where one is gone.
+        Raises `InvalidBatch` or `ChunkMismatch` where an intake object is damaged, `TableUnreadable` where the table
+        is, `ObjectMissing` where something is gone.
         """
         await self._metadata.barrier()
         topic = self._metadata.state.topics.get(topic_id)
@@ -115,7 +121,7 @@ class Archiver:
             await self._metadata.barrier()
         return ArchiveReport(
             topic=topic.name,
-            records=sum(archived.row_count for archived in done),
+            records=sum(archived.file.record_count for archived in done),
             source_bytes=sum(archived.source_bytes for archived in done),
             object_keys=tuple(archived.command.object_key for archived in done),
         )
@@ -128,20 +134,23 @@ class Archiver:
 
     async def _pass(self, topic_id: TopicId) -> ArchivedPass | None:
         """One pass; None where there was nothing to do, or the index moved on and the next pass plans again."""
-        async with self._one_at_a_time:
+        async with self._one_at_a_time, self._lake.turn(topic_id):
             intake = topic_intake(self._metadata.state, topic_id)
             planned = None if intake is None else plan_pass(intake)
             if planned is None:
                 return None
             self._schedule.passed(topic_id, self._now_ms())
             began_s = self._clock.monotonic_s()
-            session, number = await self._next_object()
+            name = await self._lake.name()
             try:
+                if not await self._lake.complete(topic_id, name.session):
+                    self._failure = "files of the log do not enter the table"
+                    return None
                 archived = await archive(
-                    planned, store=self._store, session=session, number=number, run_in_thread=run_in_thread
+                    planned, store=self._store, session=name.session, number=name.number, run_in_thread=run_in_thread
                 )
-                outcome = await self._writer.submit(archived.command)
-            except (ObjectMissing, OutcomeUnknown) as error:
+                outcome = await self._writer.submit(await self._with_table(archived))
+            except (ObjectMissing, FilesNotInTable, OutcomeUnknown) as error:
                 self._failure = str(error)
                 self._metrics.archive_passes.labels("retried").inc()
                 log.info("an archive pass will be planned again", extra={"topic": planned.name, "reason": str(error)})
@@ -156,7 +165,7 @@ class Archiver:
                 "archived",
                 extra={
                     "topic": planned.name,
-                    "records": archived.row_count,
+                    "records": archived.file.record_count,
                     "intake_bytes": archived.source_bytes,
                     "file": archived.command.object_key,
                     "file_bytes": archived.command.object_bytes,
@@ -167,17 +176,23 @@ class Archiver:
     def _count(self, archived: ArchivedPass, seconds: float) -> None:
         self._metrics.archive_passes.labels("done").inc()
         self._metrics.archive_bytes.inc(archived.source_bytes)
-        self._metrics.archive_records.inc(archived.row_count)
+        self._metrics.archive_records.inc(archived.file.record_count)
         self._metrics.archive_seconds.observe(seconds)
 
-    async def _next_object(self) -> tuple[SessionId, ObjectNumber]:
-        """A name for a file, once this agent's session is in the ledger (safety rule S9)."""
-        session = await self._writer.until_live()
-        if self._session != session:
-            self._session, self._number_next = session, 0
-        number = ObjectNumber(self._number_next)
-        self._number_next += 1
-        return session, number
+    async def _with_table(self, archived: ArchivedPass) -> ReplaceChunks:
+        """The pass's entry, which makes its file part of the table too. A file without rows is none of the table's."""
+        command = archived.command
+        if not archived.file.record_count:
+            return command
+        change = Change(
+            added=(archived.file,),
+            offsets={
+                swap.partition: (swap.replaced[0].offset_first, swap.replaced[-1].offset_end)
+                for swap in command.partitions
+            },
+        )
+        table = await self._lake.prepare(command.topic_id, change, command.object_session)
+        return replace(command, table=table)
 
     def _now_ms(self) -> Milliseconds:
         return Milliseconds(int(self._clock.monotonic_s() * 1000))

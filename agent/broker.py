@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
+from agent.addresses import read_store_url, store_root
 from agent.archiver import Archiver
 from agent.audit import Audit
 from agent.chunk_cache import ChunkCache
@@ -29,6 +30,7 @@ from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
 from agent.housekeeper import Housekeeper
 from agent.ids import Ids
+from agent.lake import Lake
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
@@ -49,6 +51,8 @@ from agent.settings import Settings
 from agent.snapshots import Snapshots
 from agent.state_views import state_figures
 from agent.supervisor import Run, Supervisor
+from agent.table_copies import TableCopies
+from agent.table_upkeep import TableUpkeep
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from agent.transaction_janitor import TransactionJanitor
@@ -153,6 +157,8 @@ class Broker:
         return {
             "housekeeper": self._housekeeper.run,
             "archiver": self._archiver.run,
+            "table upkeep": self._table_upkeep.run,
+            "table copies": self._table_copies.run,
             "cleaner": self._cleaner.run,
             "snapshots": self._snapshots.run,
             "digests": self._digests.run,
@@ -183,7 +189,7 @@ class Broker:
     def _wire(self) -> None:
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
         cache = ChunkCache(bytes_max=settings.read_cache_bytes)
-        archive = ParquetReader(
+        self._archive = ParquetReader(
             store=self._store,
             run_in_thread=run_in_thread,
             bytes_of=self._object_bytes,
@@ -192,7 +198,7 @@ class Broker:
         budget = ReadBudget(bytes_max=FETCH_READS_BYTES_MAX)
         reader = ChunkReader(
             store=self._store,
-            archive=archive,
+            archive=self._archive,
             cache=cache,
             budget=budget,
             tasks=self._tasks,
@@ -315,14 +321,7 @@ class Broker:
         self._reached_marks = ReachedMarks(
             store=self._store, metadata=metadata, housekeeper=self._housekeeper, clock=clock
         )
-        self._archiver = Archiver(
-            store=self._store,
-            metadata=metadata,
-            writer=writer,
-            clock=clock,
-            metrics=self._metrics,
-            policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
-        )
+        self._wire_lake()
         self._cleaner = Cleaner(
             store=self._store,
             metadata=metadata,
@@ -361,6 +360,36 @@ class Broker:
             expiration_ms=lambda: int(broker_value(self._broker_configs, "producer.id.expiration.ms")),
         )
         self._wire_transaction_roles()
+
+    def _wire_lake(self) -> None:
+        """Those who write to the lake, over what they share."""
+        settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
+        lake = Lake(
+            root=store_root(read_store_url(settings.store_url)),
+            store=self._store,
+            archive=self._archive,
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+        )
+        self._table_upkeep = TableUpkeep(
+            metadata=metadata,
+            writer=writer,
+            lake=lake,
+            clock=clock,
+            metrics=self._metrics,
+            superseded_ms=settings.gc_grace_s * 1000,
+        )
+        self._table_copies = TableCopies(store=self._store, metadata=metadata, writer=writer, clock=clock)
+        self._archiver = Archiver(
+            store=self._store,
+            metadata=metadata,
+            writer=writer,
+            lake=lake,
+            clock=clock,
+            metrics=self._metrics,
+            policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
+        )
 
     def _wire_transaction_roles(self) -> None:
         clock, metadata, writer = self._clock, self._metadata, self._writer

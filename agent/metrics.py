@@ -204,6 +204,9 @@ class Metrics:
         self.archive_passes = self._counter("archive_passes", "Archive passes, by how they ended.", ("outcome",))
         self.archive_bytes = self._counter("archive_bytes", "Bytes of records archived.")
         self.archive_records = self._counter("archive_records", "Records archived.")
+        self.table_files_dropped = self._counter(
+            "table_files_dropped", "Data files that left a table after their last records had left the log."
+        )
         self.archive_seconds = self._histogram("archive_seconds", "Duration of an archive pass.")
         self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")
         self.background_restarts = self._counted("background_restarts", "Background tasks that failed.")

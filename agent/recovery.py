@@ -400,9 +400,10 @@ async def _list(store: ObjectStore) -> _Bucket:
             bucket.intake.setdefault(session, deque()).append(meta)
     async for meta in store.list(LAKE_PREFIX):
         session, topic_id = session_of_key(meta.key), topic_of_parquet_key(meta.key)
-        if session is not None and topic_id is not None:
+        if session is not None:
             bucket.sizes[meta.key] = meta.size_bytes
             bucket.sessions.add(session)
+        if topic_id is not None:
             bucket.topic_names[topic_id] = meta.key.split("/")[1].removesuffix(f"-{topic_id.hex()}")
     for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX):
         bucket.positions += [position_of_key(meta.key) or 0 async for meta in store.list(prefix)]

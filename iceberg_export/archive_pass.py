@@ -2,8 +2,8 @@
 
 Rule: the file is durable before its entry is appended, and nothing is deleted here: the entry releases the intake, the
 cleaner deletes it. Markers and what was aborted are left out of the file, and are replaced all the same. A pass that
-fails or is cancelled leaves at most an object that no entry refers to, under a key of its session (safety rule S6). The
-table's metadata, once there is a table, belongs to the same entry (architecture, "The lake").
+fails or is cancelled leaves at most an object that no entry refers to, under a key of its session (safety rule S6).
+What the table says of the file joins the same entry, and is the caller's (architecture, "The lake").
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from coordinator.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
 from iceberg_export.cpu import RunInThread
 from iceberg_export.plan import ArchivePass, IntakeChunk
+from iceberg_export.tables.data_file import DataFile
 from protocol.limits import ARCHIVE_READS_IN_FLIGHT_MAX
 from protocol.types import ObjectNumber, SessionId
 from storage.object_store import ObjectStore, StoreError
@@ -30,7 +31,8 @@ class ArchivedPass:
     """What a pass made: the durable file, and the command to append under the session that is in its key."""
 
     command: ReplaceChunks
-    row_count: int
+    file: DataFile
+    """The file as a table knows it."""
     source_bytes: int
 
 
@@ -53,7 +55,7 @@ async def archive(
     await store.put(key, file.parts)
     return ArchivedPass(
         command=_command(archive_pass, file, session, key),
-        row_count=file.row_count,
+        file=file.data_file(key),
         source_bytes=sum(chunk.byte_count for chunk in archive_pass.chunks if not chunk.is_marker),
     )
 

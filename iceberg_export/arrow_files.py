@@ -23,6 +23,7 @@ from iceberg_export import schema
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace
 from iceberg_export.schema import FieldId
+from iceberg_export.tables.data_file import DataFile, RowBounds
 from storage.object_store import Buffer
 
 BLOOM_VALUES_MIN, BLOOM_VALUES_MAX = 64, 1 << 17
@@ -176,6 +177,38 @@ def _place(row_group: Arrow) -> RowGroupPlace:
     ]
     ends = [first + column.total_compressed_size for first, column in zip(firsts, columns, strict=True)]
     return RowGroupPlace(byte_first=min(firsts), byte_count=max(ends) - min(firsts), row_count=row_group.num_rows)
+
+
+def describe_file(key: str, object_bytes: int, footer: Footer) -> DataFile:
+    """What a table has to know of a file that lies under `key`, as far as its footer tells."""
+    parsed: Arrow = footer.parsed
+    groups = [parsed.row_group(index) for index in range(parsed.num_row_groups)]
+    bounds: RowBounds | None = None
+    if groups:
+        (partition, offset, timestamp) = (_extremes(groups, name) for name in schema.STATISTICS_COLUMNS)
+        bounds = RowBounds(
+            partition_min=partition[0],
+            partition_max=partition[1],
+            offset_min=offset[0],
+            offset_max=offset[1],
+            timestamp_us_min=timestamp[0],
+            timestamp_us_max=timestamp[1],
+        )
+    return DataFile(
+        key=key,
+        object_bytes=object_bytes,
+        record_count=parsed.num_rows,
+        bounds=bounds,
+        null_keys=None,
+        null_values=None,
+        split_offsets=tuple(place.byte_first for place in footer.row_groups),
+    )
+
+
+def _extremes(groups: Sequence[Arrow], name: str) -> tuple[int, int]:
+    """The lowest and the highest value of a column that has statistics."""
+    statistics = [group.column(schema.COLUMNS.index(name)).statistics for group in groups]
+    return min(int(one.min_raw) for one in statistics), max(int(one.max_raw) for one in statistics)
 
 
 class _Window:

@@ -17,6 +17,7 @@ from iceberg_export.cpu import RunInThread
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
 from iceberg_export.kafka_rows import encode_rows
 from iceberg_export.read_once import ReadOnce
+from iceberg_export.tables.data_file import DataFile
 from protocol.compression import Compression
 from protocol.control_records import empty_control_batch
 from protocol.limits import (
@@ -115,6 +116,13 @@ class ParquetReader:
         except FileUnreadable:
             self._small_files.forget(object_key)  # in case that only its way here damaged it
             raise
+
+    async def describe(self, object_key: str) -> DataFile:
+        """What a table has to know of a file. Raises `StoreError`."""
+        from iceberg_export.arrow_files import describe_file  # brings pyarrow
+
+        footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        return describe_file(object_key, file_bytes, footer)
 
     async def _read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
         footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))

@@ -369,6 +369,14 @@ ARCHIVE_RETRY_SECONDS = 0.2
 """Before a pass is planned again."""
 ARCHIVE_PASSES_IN_VAIN_MAX = 10
 """How many passes in a row may be planned again before whoever asked for them is told."""
+TABLE_UPKEEP_INTERVAL_S = 5.0
+"""How often an agent looks for files that are to leave tables."""
+TABLE_LOOKS_PER_GRACE = 4
+"""How often it looks whether a snapshot may expire that keeps files which left the log."""
+TABLE_COPIES_INTERVAL_S = 1.0
+"""How soon copies of a table's metadata follow it."""
+VERSION_HINT_BYTES_MAX = 20
+"""What is looked at of a hint: more is no number of ours."""
 TABLE_COPIES_KEPT = 3
 """Copies of a table's metadata for readers without a catalog: the newest, and those that somebody may be reading."""
 ARCHIVE_FILE_MEMORY_BYTES_MAX = 32 * MIB

@@ -29,7 +29,11 @@ from tests.services import Minio
 NUMBER = r"[0-9a-f]{16}"
 PARQUET = re.compile(rf"lake/(?P<name>.+)-(?P<topic>[0-9a-f]{{32}})/data/{NUMBER}-{NUMBER}\.parquet")
 INTAKE = re.compile(rf"intake/{NUMBER}/{NUMBER}")
-METADATA = re.compile(rf"cluster\.json|ledger/(?:snapshots|reached)/{NUMBER}")
+METADATA = re.compile(
+    rf"cluster\.json|ledger/(?:snapshots|reached)/{NUMBER}|ledger/tail/current"
+    rf"|lake/.+-[0-9a-f]{{32}}/metadata/(?:{NUMBER}-{NUMBER}\.(?:metadata\.json|snap\.avro|manifest\.avro)"
+    r"|v[0-9]+\.metadata\.json|version-hint\.text)"
+)
 
 Offsets = NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import ParamSpec, TypeVar
 
-from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit, files_to_drop
+from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit, upkeep
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
@@ -92,8 +92,15 @@ class MadeTable:
             run_in_thread=run_here,
         )
 
-    async def files_to_drop(self, unneeded: Iterable[str]) -> frozenset[str]:
-        return await files_to_drop(self._before, unneeded, store=self.store, cache=self.cache, run_in_thread=run_here)
+    async def upkeep(self, unneeded: Iterable[str], *, expires_before_ms: int = 0) -> Change | None:
+        return await upkeep(
+            self._before,
+            unneeded,
+            expires_before_ms=expires_before_ms,
+            store=self.store,
+            cache=self.cache,
+            run_in_thread=run_here,
+        )
 
     def apply(self, prepared: PreparedCommit) -> None:
         """The ledger takes the commit."""
@@ -114,10 +121,17 @@ class MadeTable:
         dropped: Iterable[str] = (),
         offsets: Mapping[int, tuple[int, int]] | None = None,
         properties: Mapping[str, str | None] | None = None,
+        expires_before_ms: int | None = None,
     ) -> PreparedCommit:
         self.now_ms += 1_000
         prepared = await self.prepare(
-            Change(added=added, dropped=frozenset(dropped), offsets=offsets, properties=properties)
+            Change(
+                added=added,
+                dropped=frozenset(dropped),
+                offsets=offsets,
+                properties=properties,
+                expires_before_ms=expires_before_ms,
+            )
         )
         self.apply(prepared)
         return prepared

@@ -25,6 +25,7 @@ from iceberg_export.tables.snapshots import (
     set_properties,
     snapshot_id_of,
     summarize,
+    superseded_count,
     without_oldest,
 )
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
@@ -54,14 +55,16 @@ class Change:
     """What a commit does to its table.
 
     `added` and `dropped` (keys of data files) are `TABLE_FILES_PER_COMMIT_MAX` at most. `offsets`: for each partition
-    that it brought, [first, end). `properties`: those to set, and those to remove, which are None; with nothing else
-    there is no new snapshot.
+    that it brought, [first, end). `properties`: those to set, and those to remove, which are None; with nothing else,
+    or where snapshots are only to expire, there is no new one.
     """
 
     added: tuple[DataFile, ...] = ()
     dropped: frozenset[str] = frozenset()
     offsets: Mapping[int, tuple[int, int]] | None = None
     properties: Mapping[str, str | None] | None = None
+    expires_before_ms: int | None = None
+    """Snapshots that were followed by another one before this time expire, whatever their number."""
 
     @property
     def makes_snapshot(self) -> bool:
@@ -103,7 +106,8 @@ async def commit(
     `ObjectMissing` where the table moved on and `FilesNotInTable` (both: plan again), `TableUnreadable` (people must
     look).
     """
-    assert change.makes_snapshot or change.properties, "a commit changes something"
+    is_expiring = change.expires_before_ms is not None
+    assert change.makes_snapshot or change.properties or is_expiring, "a commit changes something"
     assert len({file.key for file in change.added}) == len(change.added), "a file is added once"
     assert len(change.added) + len(change.dropped) <= TABLE_FILES_PER_COMMIT_MAX, "the ledger's entry names every file"
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
@@ -115,7 +119,10 @@ async def commit(
         metadata, objects = await _add_snapshot(
             before, change, reader=reader, next_key=next_key, snapshot_id=snapshot_id_of(metadata_key), now_ms=now_ms
         )
-        metadata, released = await _expire(metadata, reader)
+        for made in objects:
+            cache.keep(made.key, len(made.data), made.decoded)  # what expires is compared with what there is now
+    if change.makes_snapshot or is_expiring:
+        metadata, released = await _expire(metadata, reader, change.expires_before_ms)
     if change.properties:
         metadata = set_properties(metadata, change.properties, now_ms=now_ms)
     metadata_json = encode(metadata)
@@ -134,20 +141,26 @@ async def commit(
     )
 
 
-async def files_to_drop(
+async def upkeep(
     table: TableBefore,
     unneeded: Iterable[str],
     *,
+    expires_before_ms: int,
     store: ObjectStore,
     cache: TableCache,
     run_in_thread: RunInThread,
-) -> frozenset[str]:
-    """Which of the data files that the table refers to, `unneeded` by all others, no retained snapshot dropped yet.
+) -> Change | None:
+    """The change that lets go of data files to which nothing but the table refers; None while there is none to make.
 
-    A file that was dropped stays with the table until the last snapshot before its drop expires. Raises `StoreError`.
+    A file that was dropped stays with the table until the last snapshot before its drop expires, which is when it was
+    followed by another one before `expires_before_ms`. Raises `StoreError`.
     """
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
-    return frozenset(unneeded) - await dropped_files(await _metadata_before(table, reader), reader)
+    metadata = await _metadata_before(table, reader)
+    dropped = sorted(frozenset(unneeded) - await dropped_files(metadata, reader))[:TABLE_FILES_PER_COMMIT_MAX]
+    if not dropped and not superseded_count(metadata, expires_before_ms):
+        return None
+    return Change(dropped=frozenset(dropped), expires_before_ms=expires_before_ms)
 
 
 async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMetadata:
@@ -240,12 +253,16 @@ def _encode(
     return [*objects, _Object(key=list_key, data=list_data, decoded=tuple(rows))]
 
 
-async def _expire(metadata: TableMetadata, reader: TableReader) -> tuple[TableMetadata, tuple[str, ...]]:
-    """The metadata without the snapshots that are too many, and the keys that they release.
+async def _expire(
+    metadata: TableMetadata, reader: TableReader, before_ms: int | None
+) -> tuple[TableMetadata, tuple[str, ...]]:
+    """The metadata without the snapshots that are too many, or too old, and the keys that they release.
 
     Where an entry could not name them all, fewer expire, one at least: as many come as go then.
     """
     count = expired_count(metadata)
+    if before_ms is not None:
+        count = max(count, superseded_count(metadata, before_ms))
     if not count:
         return metadata, ()
     released: list[str] = []

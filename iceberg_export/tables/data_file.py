@@ -35,6 +35,7 @@ class DataFile:
     """One Parquet file of a table.
 
     `bounds`: None where the file holds no rows, as when everything in it was aborted.
+    `null_keys`, `null_values`: None where nobody counted.
     `split_offsets`: the first byte of each row group, ascending: where engines may divide the file.
     """
 
@@ -42,8 +43,8 @@ class DataFile:
     object_bytes: int
     record_count: int
     bounds: RowBounds | None
-    null_keys: int
-    null_values: int
+    null_keys: int | None
+    null_values: int | None
     split_offsets: tuple[int, ...]
 
 

@@ -213,8 +213,11 @@ def _entry_row(entry: Entry, root: str) -> dict[str, Any]:
             ],
             "null_value_counts": [
                 *({"key": int(field), "value": 0} for field in _COUNTED),
-                {"key": int(FieldId.KEY), "value": file.null_keys},
-                {"key": int(FieldId.VALUE), "value": file.null_values},
+                *(
+                    {"key": int(field), "value": count}
+                    for field, count in ((FieldId.KEY, file.null_keys), (FieldId.VALUE, file.null_values))
+                    if count is not None
+                ),
             ],
             "lower_bounds": lower,
             "upper_bounds": upper,
@@ -254,8 +257,8 @@ def _entry(row: Mapping[str, Any], manifest: ManifestFile, root: str) -> Entry:
             object_bytes=file["file_size_in_bytes"],
             record_count=file["record_count"],
             bounds=_bounds(file["lower_bounds"], file["upper_bounds"]),
-            null_keys=nulls[FieldId.KEY],
-            null_values=nulls[FieldId.VALUE],
+            null_keys=nulls.get(FieldId.KEY),
+            null_values=nulls.get(FieldId.VALUE),
             split_offsets=tuple(file["split_offsets"] or ()),
         ),
     )

@@ -117,6 +117,14 @@ def add_snapshot(
     )
 
 
+def superseded_count(metadata: TableMetadata, before_ms: int) -> int:
+    """How many of the oldest snapshots were followed by another before `before_ms`: none of them was current since."""
+    followers = metadata.snapshots[1:]
+    return next(
+        (count for count, follower in enumerate(followers) if follower.timestamp_ms >= before_ms), len(followers)
+    )
+
+
 def expired_count(metadata: TableMetadata) -> int:
     """How many of the oldest snapshots are too many; 0 until it is worth it."""
     if len(metadata.snapshots) < TABLE_SNAPSHOTS_MAX + TABLE_SNAPSHOTS_EXPIRED_AT_ONCE:

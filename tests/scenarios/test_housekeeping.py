@@ -31,10 +31,10 @@ from iceberg_export.plan import ArchivePolicy
 from protocol.types import ObjectNumber, PartitionIndex, Position, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
-from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, SNAPSHOT_PREFIX, intake_key, session_of_key
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, SNAPSHOT_PREFIX, intake_key, session_of_key, topic_of_copy
 from tests.made_commands import Batch, Chunk, commit, start
 from tests.made_records import Record, make_batch
-from tests.unit.agent.ledger_parts import DAY_MS, Parts, running_parts
+from tests.unit.agent.ledger_parts import DAY_MS, Parts, lake_of, running_parts
 
 GRACE_MS = 60_000
 STEPS = 100
@@ -72,6 +72,9 @@ class JudgingStore(MemoryStore):
         state = self._core.state
         for key in keys:
             session = session_of_key(key)
+            if (topic_id := topic_of_copy(key)) is not None:
+                assert topic_id not in state.topics, f"{key} belongs to a topic"
+                continue
             if session is None:
                 assert key.startswith("ledger/"), key
                 continue
@@ -141,6 +144,7 @@ class World:
             store=self.store,
             metadata=parts.metadata,
             writer=parts.writer,
+            lake=lake_of(parts, self.store),
             clock=parts.clock,
             metrics=parts.metrics,
             policy=ArchivePolicy(),

@@ -304,6 +304,11 @@ class Life:
             end.close()
 
 
+def store_url_of(plan: Plan) -> str:
+    """The bucket's URL, as every agent is told it."""
+    return "memory:" if plan.is_store_cheap else "s3://bucket/prefix"
+
+
 def settings_of(name: str, plan: Plan) -> Settings:
     """The settings of an agent in the world."""
     listener = Listener(name="PLAINTEXT", host=name, port=PORT)
@@ -312,7 +317,7 @@ def settings_of(name: str, plan: Plan) -> Settings:
         advertised=(listener,),
         http=HostPort(host=name, port=0),
         ledger_url="memory:",
-        store_url="memory:" if plan.is_store_cheap else "s3://bucket/prefix",
+        store_url=store_url_of(plan),
         data_dir=Path(),
         name=name,
         flush_interval_ms=plan.flush_interval_ms,

@@ -14,7 +14,7 @@ from typing import TypeVar
 from agent.cluster_identity import CLUSTER_KEY
 from protocol.limits import LEDGER_SESSION_SECONDS
 from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
-from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, session_of_key
+from storage.refs import METADATA_SUFFIX, REACHED_PREFIX, SNAPSHOT_PREFIX, VERSION_HINT, session_of_key, topic_of_copy
 from tests.simulation.history import History
 from tests.simulation.ledger import LedgerServer
 from tests.simulation.links import LATE_SECONDS_MAX, Link, Unanswered
@@ -64,7 +64,7 @@ class Bucket:
         if key in self.objects:
             if if_absent:
                 raise ObjectExists(f"{key} exists")
-            if self.objects[key].payload != payload and key != CLUSTER_KEY:
+            if self.objects[key].payload != payload and key != CLUSTER_KEY and topic_of_copy(key) is None:
                 self._history.violation(f"{key} was put twice with other bytes")
         self._history.note("bucket", "put", f"{key} {len(payload)}")
         self.objects[key] = _Stored(payload, self._loop.time())
@@ -122,6 +122,11 @@ class Bucket:
             return "to which the snapshot pointer points" if pointer and pointer.object_key == key else ""
         if key in state.object_ids:
             return "to which the index refers"
+        if topic_of_copy(key) is not None:
+            folder = key.rpartition("/")[0]
+            hint = self.objects.get(f"{folder}/{VERSION_HINT}")
+            is_named = hint is not None and key == f"{folder}/v{hint.payload.decode()}{METADATA_SUFFIX}"
+            return "which readers without a catalog look for" if is_named and key not in state.released else ""
         session = session_of_key(key)
         if session is None:
             return "which is not garbage"

@@ -16,6 +16,7 @@ from functools import partial
 from warnings import catch_warnings, simplefilter
 
 from agent import cleaner, producer_expiry
+from agent.addresses import read_store_url, store_root
 from agent.clock import SystemClock
 from coordinator.log import LedgerCorrupt
 from coordinator.topic_configs import TABLE_RETENTION
@@ -23,7 +24,7 @@ from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S
 from protocol.records import warm_kernels
 from storage.refs import session_of_key
 from tests.simulation.administrators import Administrator, Deleter, Operator
-from tests.simulation.agents import AgentInWorld, Surroundings, is_of_ended_group
+from tests.simulation.agents import AgentInWorld, Surroundings, is_of_ended_group, store_url_of
 from tests.simulation.auditor import Auditor
 from tests.simulation.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober
 from tests.simulation.faults import Faults
@@ -39,6 +40,7 @@ from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, draw
 from tests.simulation.producer_entries import CHECK_SECONDS, ProducerEntries
 from tests.simulation.store import Bucket
+from tests.simulation.tables import table_faults
 from tests.simulation.transaction_auditor import TransactionAuditor
 from tests.simulation.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
 from tests.simulation.truth import Truth
@@ -332,7 +334,7 @@ class _World:
         """Everything that nobody refers to goes, after its grace and the second look."""
         truth = self._ledger.truth
         end_s = self.loop.time() + CLEANING_SECONDS_MAX
-        while self.loop.time() < end_s and (self._orphans() or self._overdue()):
+        while self.loop.time() < end_s and (self._orphans() or self._overdue() or self._table_faults()):
             await self._clock.sleep(1.0)
         overdue = self._overdue()
         if overdue:
@@ -340,9 +342,16 @@ class _World:
         orphans = self._orphans()
         if orphans:
             self.history.violation(f"{len(orphans)} objects are left that nobody refers to, as {orphans[0]} (S6)")
+        for fault in self._table_faults():
+            self.history.violation(fault)
         missing = sorted(set(truth.state.object_ids) - self._bucket.objects.keys())
         if missing:
             self.history.violation(f"{missing[0]} is referred to and not in the bucket (S6)")
+
+    def _table_faults(self) -> list[str]:
+        contents = {key: stored.payload for key, stored in self._bucket.objects.items()}
+        root = store_root(read_store_url(store_url_of(self.plan)))
+        return list(table_faults(self._ledger.truth.state, contents, root))
 
     def _overdue(self) -> str:
         truth = self._ledger.truth

@@ -39,7 +39,7 @@ from storage.failing import FailingStore
 from storage.memory_store import MemoryStore
 from tests.made_commands import TOPIC, create, start
 from tests.made_records import Record, read_batches
-from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
+from tests.unit.agent.ledger_parts import ManualClock, Parts, lake_of, running_parts
 from tests.unit.agent.made_configs import broker_configs
 
 
@@ -116,6 +116,7 @@ class DataPaths:
             store=self.store,
             metadata=parts.metadata,
             writer=parts.writer,
+            lake=lake_of(parts, self.store),
             clock=parts.clock,
             metrics=parts.metrics,
             policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),

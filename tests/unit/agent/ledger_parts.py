@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
+from agent.cpu import run_in_thread
 from agent.digest_checks import DigestChecks
 from agent.housekeeper import Housekeeper
 from agent.ids import SystemIds
+from agent.lake import Lake
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import FrozenState, MetadataLoop
 from agent.metrics import Metrics
@@ -15,6 +17,7 @@ from coordinator.commands import StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger
 from coordinator.memory_log import MemoryLedger
+from iceberg_export.parquet_reader import ParquetReader
 from protocol.types import Milliseconds
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
@@ -84,6 +87,21 @@ class Parts:
 
     def proposed_time(self) -> Milliseconds | None:
         return self.clock.now_ms() if self.is_clock_checked else None
+
+
+LAKE_ROOT = "s3://bucket/prefix"
+
+
+def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> Lake:
+    """The agent's share in the lake, over `store`."""
+    return Lake(
+        root=root,
+        store=store,
+        archive=ParquetReader(store=store, run_in_thread=run_in_thread),
+        metadata=parts.metadata,
+        writer=parts.writer,
+        clock=parts.clock,
+    )
 
 
 async def until(is_so: Callable[[], bool]) -> None:

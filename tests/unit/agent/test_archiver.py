@@ -17,10 +17,10 @@ from protocol.types import ObjectNumber, PartitionIndex
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMissing, ObjectStore
-from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, intake_key
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, intake_key, topic_folder
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.made_records import Record, make_batch
-from tests.unit.agent.ledger_parts import Parts, running_parts
+from tests.unit.agent.ledger_parts import Parts, lake_of, running_parts
 
 
 def archiver(parts: Parts, store: ObjectStore) -> Archiver:
@@ -28,6 +28,7 @@ def archiver(parts: Parts, store: ObjectStore) -> Archiver:
         store=store,
         metadata=parts.metadata,
         writer=parts.writer,
+        lake=lake_of(parts, store),
         clock=parts.clock,
         metrics=parts.metrics,
         policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
@@ -62,9 +63,14 @@ async def test_everything_that_was_there_ends_in_one_file_and_the_intake_is_rele
             await produce(parts, store, number)
         report = await archiver(parts, store).archive_topic(TOPIC)
         assert (report.topic, report.records) == ("t", 9)
-        assert await keys(store, LAKE_PREFIX) == list(report.object_keys)
+        folder = topic_folder("t", TOPIC)
+        assert await keys(store, f"{folder}data/") == list(report.object_keys)
         assert sorted(parts.metadata.state.released) == await keys(store, INTAKE_PREFIX)
-        assert {known.kind for known in parts.metadata.state.objects.values()} == {ObjectKind.PARQUET}
+        kinds = [known.kind for known in parts.metadata.state.objects.values()]
+        assert sorted(kinds) == [ObjectKind.PARQUET, *[ObjectKind.TABLE_METADATA] * 3]
+        table = parts.metadata.state.topics[TOPIC].table
+        assert table is not None
+        assert {parts.metadata.state.objects[held].key for held in table.objects} == set(await keys(store, folder))
 
 
 async def test_a_topic_without_anything_new_makes_no_file() -> None:
@@ -163,5 +169,6 @@ async def test_s6_of_two_passes_at_once_one_is_refused_and_nothing_is_there_twic
         assert sorted(report.records for report in reports) == [0, 3]
         state = one.metadata.state
         assert check(state) == []
-        assert [known.kind for known in state.objects.values()] == [ObjectKind.PARQUET]
-        assert len(await keys(store, LAKE_PREFIX)) == 2  # the refused pass's file is its session's leftover
+        assert [known.kind for known in state.objects.values()].count(ObjectKind.PARQUET) == 1
+        data = await keys(store, f"{topic_folder('t', TOPIC)}data/")
+        assert len(data) == 2  # the refused pass's file is its session's leftover

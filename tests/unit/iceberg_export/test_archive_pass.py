@@ -78,7 +78,7 @@ async def test_the_entry_names_what_it_replaces_and_what_stands_in_its_place() -
     )
     assert [(chunk.offset_first, chunk.offset_end) for chunk in first.archived] == [(0, 5)]
     assert [(chunk.offset_first, chunk.offset_end) for chunk in second.archived] == [(10, 12)]
-    assert (done.row_count, done.source_bytes) == (7, sum(chunk.byte_count for chunk in planned.chunks))
+    assert (done.file.record_count, done.source_bytes) == (7, sum(chunk.byte_count for chunk in planned.chunks))
 
 
 @pytest.mark.parametrize("compression", Compression)

@@ -54,7 +54,8 @@ async def commit_and_check(steps: list[Step]) -> None:
             live = [key for key in live if key not in dropped] + [file.key for file in added]
         assert await reachable(table) == table.objects
         files = {key for key in table.objects if key.endswith(".parquet")}
-        assert await table.files_to_drop(files) == set(live)
+        change = await table.upkeep(files)
+        assert (frozenset() if change is None else change.dropped) == set(live)
         assert sorted(await table.live_keys()) == sorted(live)
 
 
@@ -96,4 +97,34 @@ async def test_a_dropped_file_is_released_when_the_last_snapshot_before_its_drop
         released.append((await table.commit(data_file(number))).table.released)
     assert data_file(0).key in released[-1]
     assert sum(key.endswith(".snap.avro") for key in released[-1]) == TABLE_SNAPSHOTS_EXPIRED_AT_ONCE
+    assert await reachable(table) == table.objects
+
+
+async def test_snapshots_expire_by_the_time_at_which_another_one_followed_them() -> None:
+    table = MadeTable()
+    await table.commit(data_file(0))
+    await table.commit(data_file(1))
+    dropped_ms = (await table.commit(dropped=[data_file(0).key])).metadata.last_updated_ms
+    gone = [data_file(0).key]
+    assert await table.upkeep(gone, expires_before_ms=dropped_ms - 1_000) is None
+    change = await table.upkeep(gone, expires_before_ms=dropped_ms)
+    assert change is not None
+    assert not change.dropped
+    await table.commit(expires_before_ms=dropped_ms)
+    assert data_file(0).key in table.objects  # the snapshot before the drop was current until the drop
+    assert await table.upkeep(gone, expires_before_ms=dropped_ms) is None
+    prepared = await table.commit(expires_before_ms=dropped_ms + 1)
+    assert data_file(0).key in prepared.table.released
+    assert len(prepared.metadata.snapshots) == 1
+    assert await reachable(table) == table.objects
+    assert await table.live_keys() == [data_file(1).key]
+
+
+async def test_a_drop_may_let_all_that_is_older_expire_with_it() -> None:
+    table = MadeTable()
+    for number in range(3):
+        await table.commit(data_file(number))
+    prepared = await table.commit(dropped=[data_file(0).key], expires_before_ms=table.now_ms + 2_000)
+    assert len(prepared.metadata.snapshots) == 1
+    assert data_file(0).key in prepared.table.released
     assert await reachable(table) == table.objects

@@ -1,0 +1,174 @@
+"""What everybody who writes to the lake shares: names for objects, turns at a topic, and commits of its table.
+
+Rule: one at a time writes to a topic's table, so that an agent does not refuse its own commits; between agents the
+ledger decides, and the later one plans again (safety rule S6). Objects are durable before the entry that names them is
+appended.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from agent.clock import Clock
+from agent.cpu import run_in_thread
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from coordinator.commands import CommitTable, Done, TableCommit
+from coordinator.state import TopicState
+from iceberg_export.parquet_reader import ParquetReader
+from iceberg_export.tables.commit import Change, TableBefore, commit, upkeep
+from iceberg_export.tables.table_reader import TableCache
+from protocol.limits import TABLE_FILES_PER_COMMIT_MAX
+from protocol.types import ObjectId, ObjectNumber, SessionId, TopicId
+from storage.object_store import ObjectStore
+from storage.refs import table_metadata_key
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeName:
+    """Of a new object: the session that may commit it, and its number among what that session wrote to the lake."""
+
+    session: SessionId
+    number: ObjectNumber
+
+
+class Lake:
+    """Every agent has one. `root` is the bucket's URI, as tables name it."""
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        store: ObjectStore,
+        archive: ParquetReader,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        clock: Clock,
+    ) -> None:
+        self.root = root
+        self._store = store
+        self._archive = archive
+        self._metadata = metadata
+        self._writer = writer
+        self._clock = clock
+        self._cache = TableCache()
+        self._number_next = 0
+        self._completed: set[TopicId] = set()
+        self._turns: WeakValueDictionary[TopicId, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(self, topic_id: TopicId) -> AsyncIterator[None]:
+        """Nobody else of this agent changes the topic's table meanwhile."""
+        lock = self._turns.get(topic_id)
+        if lock is None:
+            lock = self._turns[topic_id] = asyncio.Lock()
+        async with lock:
+            yield
+
+    async def name(self) -> LakeName:
+        """A name that was never given, once this agent's session is in the ledger (safety rule S9)."""
+        return self._name(await self._writer.until_live())
+
+    async def prepare(self, topic_id: TopicId, change: Change, session: SessionId) -> TableCommit | None:
+        """Make the next version of a topic's table durable, and return what an entry of `session` has to say.
+
+        None where the topic is gone, or the session: plan again. To be called in the topic's turn. Raises `StoreError`:
+        `ObjectMissing` and `FilesNotInTable` mean that the table moved on, `TableUnreadable` that people must look.
+        """
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None or self._writer.session != session:
+            return None
+        prepared = await commit(
+            self._before(topic),
+            change,
+            store=self._store,
+            next_key=self._next_key(topic, session),
+            now_ms=self._clock.now_ms(),
+            cache=self._cache,
+            run_in_thread=run_in_thread,
+        )
+        return prepared.table
+
+    async def complete(self, topic_id: TopicId, session: SessionId) -> bool:
+        """Have every file of the topic's log in its table; False where that must be tried again.
+
+        Files are missing that were archived before there were tables, or because a recovery found the table damaged. As
+        `prepare`, to be called in the topic's turn; looks once at each topic.
+        """
+        while topic_id not in self._completed:
+            missing = self._missing(topic_id)[:TABLE_FILES_PER_COMMIT_MAX]
+            if not missing:
+                self._completed.add(topic_id)
+                return True
+            change = Change(added=tuple([await self._archive.describe(key) for key in missing]))
+            table = await self.prepare(topic_id, change, session)
+            if table is None:
+                return False
+            outcome = await self._writer.submit(CommitTable(topic_id=topic_id, object_session=session, table=table))
+            if not isinstance(outcome, Done):
+                log.info("a table's commit was refused", extra={"topic_id": topic_id.hex(), "outcome": str(outcome)})
+                return False
+            log.info("files of the log entered their table", extra={"topic_id": topic_id.hex(), "files": len(missing)})
+        return True
+
+    def is_complete(self, topic_id: TopicId) -> bool:
+        """Whether this agent has seen all files of the topic's log in its table."""
+        return topic_id in self._completed
+
+    def _missing(self, topic_id: TopicId) -> list[str]:
+        """Keys of data files with rows that the topic's log has, and its table has not."""
+        state = self._metadata.state
+        topic = state.topics.get(topic_id)
+        if topic is None:
+            return []
+        held = frozenset[ObjectId]() if topic.table is None else topic.table.objects
+        found = {
+            chunk.object_id
+            for partition in topic.partitions
+            for chunk in partition.index.rows_from(partition.index.first)
+            if chunk.is_archived and chunk.row_count and chunk.object_id not in held
+        }
+        return [state.objects[object_id].key for object_id in sorted(found)]
+
+    async def upkeep(self, topic_id: TopicId, *, superseded_ms: int) -> Change | None:
+        """What has to be done to a topic's table lest it keep files that the log let go of; None if nothing has yet.
+
+        Snapshots that another one followed `superseded_ms` ago may expire for it. Raises `StoreError` as `prepare`.
+        """
+        state = self._metadata.state
+        topic = state.topics.get(topic_id)
+        if topic is None or topic.table is None or not topic.table.unneeded:
+            return None
+        return await upkeep(
+            self._before(topic),
+            [state.objects[object_id].key for object_id in topic.table.unneeded],
+            expires_before_ms=self._clock.now_ms() - superseded_ms,
+            store=self._store,
+            cache=self._cache,
+            run_in_thread=run_in_thread,
+        )
+
+    def _before(self, topic: TopicState) -> TableBefore:
+        return TableBefore(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            created_ms=topic.created_ms,
+            metadata_key="" if topic.table is None else topic.table.metadata_key,
+            root=self.root,
+        )
+
+    def _next_key(self, topic: TopicState, session: SessionId) -> Callable[[str], str]:
+        def next_key(suffix: str) -> str:
+            return table_metadata_key(topic.name, topic.topic_id, session, self._name(session).number, suffix)
+
+        return next_key
+
+    def _name(self, session: SessionId) -> LakeName:
+        number = ObjectNumber(self._number_next)
+        self._number_next += 1
+        return LakeName(session=session, number=number)

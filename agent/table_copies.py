@@ -1,0 +1,104 @@
+"""Copies the metadata of tables to where readers without a catalog look for it.
+
+Rule: `v<N>.metadata.json` is put before `version-hint.text` names it, so whoever follows the hint finds a whole table,
+though for a moment not the newest. The copies decide nothing: the ledger has the pointer. Their names are Iceberg's,
+without a session, so safety rule S6 does not hold for them; they are overwritten, and only the topic's owner, by
+rendezvous hashing, writes them, while its session is confirmed. What an agent before left is put right where its hint
+is not what the state says, after a recovery too, which begins at an older version: readers go up from the hint as long
+as they find another version, so no newer copy may stay.
+
+Specification: `org.apache.iceberg.hadoop.HadoopTableOperations` (Iceberg 1.12).
+"""
+
+import logging
+
+from agent.clock import Clock
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from coordinator.rendezvous import owner_of
+from coordinator.state import TopicState
+from protocol.limits import TABLE_COPIES_INTERVAL_S, TABLE_COPIES_KEPT, VERSION_HINT_BYTES_MAX
+from protocol.types import TopicId
+from storage.object_store import ObjectMissing, ObjectStore, StoreError
+from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_key, version_of_copy
+
+log = logging.getLogger(__name__)
+
+
+class TableCopies:
+    """Every agent has one."""
+
+    def __init__(self, *, store: ObjectStore, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._writer = writer
+        self._clock = clock
+        self._copied: dict[TopicId, tuple[str, list[int]]] = {}
+        """Which metadata was copied last, and the versions of which there are copies, the oldest first."""
+
+    async def run(self) -> None:
+        """Follow the tables, for ever."""
+        while True:
+            await self._clock.sleep(TABLE_COPIES_INTERVAL_S)
+            topics = self._metadata.state.topics
+            for topic_id in self._copied.keys() - topics.keys():
+                del self._copied[topic_id]
+            for topic in list(topics.values()):
+                if self._is_wanted(topic):
+                    await self._try(topic.topic_id)
+
+    def _is_wanted(self, topic: TopicState) -> bool:
+        if topic.table is None or self._copied.get(topic.topic_id, ("",))[0] == topic.table.metadata_key:
+            return False
+        if owner_of(topic.topic_id, self._metadata.state.sessions) == self._writer.session:
+            return True
+        # Whoever is the owner now writes what comes next: nothing that is known here holds any longer.
+        self._copied.pop(topic.topic_id, None)
+        return False
+
+    async def _try(self, topic_id: TopicId) -> None:
+        try:
+            await self.copy(topic_id)
+        except ObjectMissing as error:
+            log.info("a table moved on while it was copied", extra={"topic_id": topic_id.hex(), "reason": str(error)})
+        except StoreError as error:
+            log.warning(
+                "readers without a catalog do not see the newest version of a table yet",
+                extra={"topic_id": topic_id.hex(), "reason": str(error)},
+            )
+
+    async def copy(self, topic_id: TopicId) -> None:
+        """Have the copies of a topic's table say what the state says. Raises `StoreError`s."""
+        topic = self._metadata.state.topics[topic_id]
+        if topic.table is None or not self._writer.is_confirmed:
+            return
+        metadata_key, version = topic.table.metadata_key, topic.table.version
+        known = self._copied.get(topic_id)
+        if known is None and await self._hint(topic) == version:
+            oldest = max(1, version - TABLE_COPIES_KEPT + 1)
+            self._copied[topic_id] = (metadata_key, list(range(oldest, version + 1)))
+            return
+        versions = await self._versions_found(topic) if known is None else known[1]
+        content = await self._store.get(metadata_key)
+        await self._store.put(metadata_copy_key(topic.name, topic_id, version), (content,))
+        await self._store.put(version_hint_key(topic.name, topic_id), (str(version).encode(),))
+        kept = [*(found for found in versions if found < version), version][-TABLE_COPIES_KEPT:]
+        gone = [found for found in versions if found not in kept]
+        if gone:
+            await self._store.delete([metadata_copy_key(topic.name, topic_id, old) for old in gone])
+        self._copied[topic_id] = (metadata_key, kept)
+
+    async def _versions_found(self, topic: TopicState) -> list[int]:
+        """The versions of which somebody left copies, ascending."""
+        folder = table_metadata_folder(topic.name, topic.topic_id)
+        # Names of everything else there begin with a session, and so come before these.
+        found = [version_of_copy(meta.key) async for meta in self._store.list(folder, after=f"{folder}v")]
+        return sorted(one for one in found if one is not None)
+
+    async def _hint(self, topic: TopicState) -> int | None:
+        try:
+            text = await self._store.get(version_hint_key(topic.name, topic.topic_id))
+        except ObjectMissing:
+            return None
+        digits = bytes(text[:VERSION_HINT_BYTES_MAX])
+        return int(digits) if digits.isdigit() else None

@@ -1,0 +1,125 @@
+"""Copies of a table's metadata, by whose hint readers without a catalog find the newest whole version."""
+
+from agent.table_copies import TableCopies
+from coordinator.commands import Done
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.rendezvous import owner_of
+from protocol.limits import TABLE_COPIES_KEPT
+from storage.memory_store import MemoryStore
+from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_key
+from tests.made_commands import TOPIC, create, start
+from tests.made_table_commits import commit_table, metadata_key, table_commit
+from tests.unit.agent.ledger_parts import Parts, running_parts
+
+FOLDER = table_metadata_folder("t", TOPIC)
+HINT = version_hint_key("t", TOPIC)
+
+
+def copies_of(parts: Parts, store: MemoryStore) -> TableCopies:
+    return TableCopies(store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+
+
+async def next_version(parts: Parts, store: MemoryStore) -> int:
+    """Commit the next version of the table, whose metadata says its number; returns that."""
+    table = parts.metadata.state.topics[TOPIC].table
+    version = 1 if table is None else table.version + 1
+    session = parts.writer.session
+    key = metadata_key(version, session=session)
+    await store.put(key, (b"version %d" % version,))
+    before = "" if table is None else table.metadata_key
+    commit = table_commit(version, replaces=before, released=(before,) if before else (), session=session)
+    assert await parts.writer.submit(commit_table(commit, session=session)) == Done()
+    return version
+
+
+async def found(store: MemoryStore) -> dict[str, bytes]:
+    """The copies and the hint, by the ends of their names."""
+    after = f"{FOLDER}v"
+    keys = [meta.key async for meta in store.list(FOLDER, after=after)]
+    return {key.removeprefix(FOLDER): await store.get(key) for key in keys}
+
+
+async def test_the_hint_names_a_copy_of_the_newest_metadata_and_few_older_ones_stay() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        copies = copies_of(parts, store)
+        await copies.copy(TOPIC)
+        assert await found(store) == {}
+        for version in range(1, 6):
+            await next_version(parts, store)
+            await copies.copy(TOPIC)
+            kept = range(max(1, version - TABLE_COPIES_KEPT + 1), version + 1)
+            assert await found(store) == {
+                "version-hint.text": b"%d" % version,
+                **{f"v{one}.metadata.json": b"version %d" % one for one in kept},
+            }
+
+
+async def test_who_comes_after_another_goes_on_where_that_one_was() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        for _ in range(4):
+            await next_version(parts, store)
+            await copies_of(parts, store).copy(TOPIC)
+        before = await found(store)
+        later = copies_of(parts, store)
+        await later.copy(TOPIC)
+        assert await found(store) == before
+        await next_version(parts, store)
+        await later.copy(TOPIC)
+        assert sorted(await found(store)) == [
+            "v3.metadata.json",
+            "v4.metadata.json",
+            "v5.metadata.json",
+            "version-hint.text",
+        ]
+
+
+async def test_after_a_recovery_no_newer_version_is_left_to_lead_readers_on() -> None:
+    store = MemoryStore()
+    for version in (7, 8, 9):
+        await store.put(metadata_copy_key("t", TOPIC, version), (b"of the ledger that was lost",))
+    await store.put(HINT, (b"9",))
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        await next_version(parts, store)
+        await copies_of(parts, store).copy(TOPIC)
+        assert await found(store) == {"version-hint.text": b"1", "v1.metadata.json": b"version 1"}
+
+
+async def test_a_hint_that_is_no_number_is_written_anew() -> None:
+    store = MemoryStore()
+    await store.put(HINT, (b"first",))
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        await next_version(parts, store)
+        await copies_of(parts, store).copy(TOPIC)
+        assert (await found(store))["version-hint.text"] == b"1"
+
+
+async def test_an_agent_whose_session_is_not_confirmed_writes_nothing() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        await next_version(parts, store)
+        parts.clock.seconds += 3_600
+        await copies_of(parts, store).copy(TOPIC)
+        assert await found(store) == {}
+
+
+async def test_the_topics_owner_copies_and_nobody_else_does() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with (
+        running_parts(MemoryLedger(core), store=store) as one,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
+    ):
+        await one.writer.submit(create())
+        await next_version(one, store)
+        await other.metadata.barrier()
+        owner = owner_of(TOPIC, one.metadata.state.sessions)
+        for parts in sorted((one, other), key=lambda each: each.writer.session == owner):
+            copies = copies_of(parts, store)
+            topic = parts.metadata.state.topics[TOPIC]
+            assert copies._is_wanted(topic) is (parts.writer.session == owner)
