@@ -1,0 +1,138 @@
+"""A topic is a table: read from the bucket alone, with no agent alive, and kept in step with the log."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.cimpl import NewTopic
+from pyiceberg.table import StaticTable
+
+from tests.archiving import archive_by_http
+from tests.services import Penstock, PenstockFactory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC, PARTITIONS = "orders", 2
+SECONDS_MAX = 60.0
+
+
+def create(broker: Penstock, configs: Mapping[str, str] | None = None) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=dict(configs or {}))])[TOPIC].result(SECONDS_MAX)
+
+
+def produce(broker: Penstock, first: int, count: int) -> None:
+    """Records `first` to `first + count - 1`, dealt out to the partitions in turn."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+    for number in range(first, first + count):
+        producer.produce(TOPIC, key=b"k%d" % (number % 7), value=b"v%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+def folder_of(broker: Penstock) -> Path:
+    """Where the topic's table lies."""
+    (found,) = (broker.data / "store" / "lake").glob(f"{TOPIC}-*")
+    return found
+
+
+def version_of(folder: Path) -> int:
+    hint = folder / "metadata" / "version-hint.text"
+    return int(hint.read_text()) if hint.exists() else 0
+
+
+def wait_for_version(broker: Penstock, version: int) -> Path:
+    """The table's folder, once its hint is that far."""
+    folder = folder_of(broker)
+    broker.process.wait_until(lambda: version_of(folder) >= version, "the hint of the table", seconds_max=SECONDS_MAX)
+    return folder
+
+
+def table_at(folder: Path) -> StaticTable:
+    return StaticTable.from_metadata(f"file://{folder}/metadata/v{version_of(folder)}.metadata.json")
+
+
+def values_of(table: StaticTable) -> list[tuple[int, int, bytes]]:
+    rows = table.scan(selected_fields=("partition", "offset", "value")).to_arrow().to_pylist()
+    return sorted((row["partition"], row["offset"], row["value"]) for row in rows)
+
+
+def expected(count: int) -> list[tuple[int, int, bytes]]:
+    return sorted((number % PARTITIONS, number // PARTITIONS, b"v%d" % number) for number in range(count))
+
+
+@pytest.fixture
+def options() -> dict[str, str]:
+    return {"archive-interval-s": "3600", "gc-grace-s": "1"}
+
+
+def test_the_table_follows_each_pass_and_tells_which_offsets_came(
+    penstock: PenstockFactory, options: dict[str, str]
+) -> None:
+    broker = penstock(options=options)
+    create(broker)
+    for number in range(3):
+        produce(broker, number * 40, 40)
+        archive_by_http(broker, TOPIC)
+    table = table_at(wait_for_version(broker, 3))
+    assert values_of(table) == expected(120)
+    told = [json.loads(one.summary["penstock.offsets"]) for one in table.snapshots() if one.summary is not None]
+    assert told == [{"0": [n * 20, n * 20 + 20], "1": [n * 20, n * 20 + 20]} for n in range(3)]
+    first = table.snapshots()[0]
+    assert table.scan(snapshot_id=first.snapshot_id).to_arrow().num_rows == 40
+    assert table.scan(row_filter="partition = 1 and offset < 3").to_arrow().num_rows == 3
+
+
+def test_it_survives_an_agent_that_is_killed_and_takes_up_where_it_was(
+    penstock: PenstockFactory, options: dict[str, str]
+) -> None:
+    broker = penstock(options=options)
+    create(broker)
+    produce(broker, 0, 40)
+    archive_by_http(broker, TOPIC)
+    broker.process.kill()
+    again = penstock(data=broker.data, options=options)
+    produce(again, 40, 40)
+    archive_by_http(again, TOPIC)
+    assert values_of(table_at(wait_for_version(again, 2))) == expected(80)
+
+
+def test_what_retention_removed_leaves_the_table_and_then_the_bucket(
+    penstock: PenstockFactory, options: dict[str, str]
+) -> None:
+    broker = penstock(options=options, settings={"log.retention.check.interval.ms": "100"})
+    create(broker)
+    produce(broker, 0, 40)
+    archive_by_http(broker, TOPIC)
+    folder = wait_for_version(broker, 1)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    entry = ConfigEntry("retention.bytes", "0", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(SECONDS_MAX)
+
+    def is_gone() -> bool:
+        return not list((folder / "data").glob("*.parquet"))
+
+    broker.process.wait_until(is_gone, "the last data file to go", seconds_max=SECONDS_MAX)
+    assert values_of(table_at(folder)) == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_reads_it_by_its_hint_while_no_agent_lives(
+    penstock: PenstockFactory, options: dict[str, str], spark: "SparkSession"
+) -> None:
+    broker = penstock(options=options)
+    create(broker)
+    for number in range(2):
+        produce(broker, number * 40, 40)
+        archive_by_http(broker, TOPIC)
+    folder = wait_for_version(broker, 2)
+    broker.process.kill()
+    frame = spark.read.format("iceberg").load(f"file://{folder}")
+    rows = [(row["partition"], row["offset"], bytes(row["value"])) for row in frame.collect()]
+    assert sorted(rows) == expected(80)
+    assert frame.where("partition = 0 and offset between 5 and 9").count() == 5
