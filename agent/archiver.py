@@ -11,7 +11,7 @@ refused (safety rule S6), and its file is left to the cleaner.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent.clock import Clock
@@ -23,8 +23,8 @@ from agent.metrics import Metrics
 from coordinator.commands import Done, ReplaceChunks
 from coordinator.rendezvous import owner_of
 from iceberg_export.archive_pass import ArchivedPass, archive
-from iceberg_export.parquet_writer import ChunkMismatch
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
+from iceberg_export.source_chunks import ChunkMismatch
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.metadata import TableUnreadable
@@ -45,6 +45,15 @@ class ArchiveReport:
     records: int
     source_bytes: int
     object_keys: tuple[str, ...]
+
+    def told(self) -> Mapping[str, object]:
+        """For JSON."""
+        return {
+            "topic": self.topic,
+            "records": self.records,
+            "bytes": self.source_bytes,
+            "objects": list(self.object_keys),
+        }
 
 
 class Archiver:

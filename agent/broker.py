@@ -53,6 +53,7 @@ from agent.state_views import state_figures
 from agent.supervisor import Run, Supervisor
 from agent.table_copies import TableCopies
 from agent.table_upkeep import TableUpkeep
+from agent.tail_manifest import TailManifests
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from agent.transaction_janitor import TransactionJanitor
@@ -163,6 +164,7 @@ class Broker:
             "snapshots": self._snapshots.run,
             "digests": self._digests.run,
             "reached marks": self._reached_marks.run,
+            "tail manifest": self._tail_manifests.run,
             "sessions": self._reaper.run,
             "ends of sessions": self._reaper.run_watch,
             "rules": self._rules.run,
@@ -322,6 +324,7 @@ class Broker:
             store=self._store, metadata=metadata, housekeeper=self._housekeeper, clock=clock
         )
         self._wire_lake()
+        self._wire_tail()
         self._cleaner = Cleaner(
             store=self._store,
             metadata=metadata,
@@ -409,6 +412,17 @@ class Broker:
             broker_configs=self._broker_configs,
         )
 
+    def _wire_tail(self) -> None:
+        self._tail_manifests = TailManifests(
+            store=self._store,
+            metadata=self._metadata,
+            writer=self._writer,
+            housekeeper=self._housekeeper,
+            clock=self._clock,
+            metrics=self._metrics,
+            interval_ms=self._settings.tail_interval_ms,
+        )
+
     def _watch_figures(self, cache: ChunkCache) -> None:
         """Figures that their owners count anyway are read when somebody asks for the metrics."""
         figures = self._metrics
@@ -482,16 +496,5 @@ class Broker:
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         """Archive these existing topics now; a report for each, as `agent.http_server.Agent.archive` says."""
-        reports: list[Mapping[str, object]] = []
         topic_ids = [self.state.topic_ids[name] for name in topic_names]
-        for topic_id in topic_ids:
-            report = await self._archiver.archive_topic(topic_id)
-            reports.append(
-                {
-                    "topic": report.topic,
-                    "records": report.records,
-                    "bytes": report.source_bytes,
-                    "objects": list(report.object_keys),
-                }
-            )
-        return reports
+        return [(await self._archiver.archive_topic(topic_id)).told() for topic_id in topic_ids]

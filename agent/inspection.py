@@ -18,7 +18,7 @@ from protocol.record_batch import split_batches
 from storage.chunk_format import TAIL_BYTES_HINT, ChunkFormatError, ObjectDescription, TailTooShort, describe_object
 from storage.keys import check_key
 from storage.object_store import ObjectStore, StoreMisconfigured
-from storage.refs import SNAPSHOT_PREFIX
+from storage.refs import SNAPSHOT_PREFIX, TAIL_KEY
 
 View = dict[str, object]
 PARQUET_MAGIC = b"PAR1"
@@ -105,6 +105,8 @@ def describe_bytes(data: bytes, key: str = "") -> View:
         return _describe_parquet(data)
     if SNAPSHOT_PREFIX in key:
         return _describe_snapshot(data)
+    if key.endswith(TAIL_KEY):
+        return _describe_tail(data)
     return _describe_intake(data)
 
 
@@ -178,3 +180,40 @@ def _describe_snapshot(data: bytes) -> View:
     except LedgerCorrupt as error:
         raise InspectError(f"a damaged snapshot: {error}") from error
     return {"kind": "snapshot", "bytes": len(data), **state_summary(state)}
+
+
+def _describe_tail(data: bytes) -> View:
+    from iceberg_export.tail_format import TailUnreadable, decode_manifest
+
+    try:
+        manifest = decode_manifest(data)
+    except TailUnreadable as error:
+        raise InspectError(str(error)) from error
+    return {
+        "kind": "tail manifest",
+        "bytes": len(data),
+        "cluster_id": manifest.cluster_id,
+        "incarnation": manifest.incarnation,
+        "position": manifest.position,
+        "written_ms": manifest.written_ms,
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id.hex(),
+                "metadata_key": topic.metadata_key,
+                "partitions": [
+                    {
+                        "log_start": partition.log_start,
+                        "archived_end": partition.archived_end,
+                        "last_stable": partition.last_stable,
+                        "readable_end": partition.readable_end,
+                        "chunks": len(partition.chunks),
+                        "bytes": partition.chunks.byte_count,
+                        "aborted": len(partition.aborted),
+                    }
+                    for partition in topic.partitions
+                ],
+            }
+            for topic in manifest.topics
+        ],
+    }

@@ -208,6 +208,12 @@ class Metrics:
             "table_files_dropped", "Data files that left a table after their last records had left the log."
         )
         self.archive_seconds = self._histogram("archive_seconds", "Duration of an archive pass.")
+        self.tail_age = self._gauge(
+            "tail_age_seconds", "How old what the tail manifest says may be; 0 where another agent keeps house."
+        )
+        self.tail_bytes = self._gauge("tail_bytes", "Size of the tail manifest that this agent wrote last.")
+        self.tail_topics = self._gauge("tail_topics", "Topics in the tail manifest that this agent wrote last.")
+        self.tail_seconds = self._histogram("tail_seconds", "Duration of making a tail manifest.")
         self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")
         self.background_restarts = self._counted("background_restarts", "Background tasks that failed.")
         self.is_ready = self._gauge("ready", "1 while the agent serves.")

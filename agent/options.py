@@ -19,6 +19,7 @@ from protocol.limits import (
     READ_CACHE_BYTES_DEFAULT,
     SNAPSHOT_BYTES_INTERVAL,
     SNAPSHOT_ENTRIES_INTERVAL,
+    TAIL_INTERVAL_MS_DEFAULT,
 )
 
 DAY_SECONDS = 86_400
@@ -222,6 +223,15 @@ OPTIONS: tuple[Option, ...] = (
         minimum=KIB,
         maximum=256 * MIB,
         help="Unarchived bytes of a topic at which a pass begins before the interval is over.",
+    ),
+    Option(
+        name="tail-interval-ms",
+        kind=Kind.COUNT,
+        default=str(TAIL_INTERVAL_MS_DEFAULT),
+        minimum=0,
+        maximum=60 * 60 * 1000,
+        help="How often the bucket is told, at most, where records lie that are not archived yet, for Spark jobs that "
+        "read them without a broker; 0 never does. Each costs a request, and only while something changes.",
     ),
     Option(
         name="gc-grace-s",

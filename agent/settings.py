@@ -34,6 +34,7 @@ from protocol.limits import (
     READ_CACHE_BYTES_DEFAULT,
     SNAPSHOT_BYTES_INTERVAL,
     SNAPSHOT_ENTRIES_INTERVAL,
+    TAIL_INTERVAL_MS_DEFAULT,
 )
 
 __all__ = ["Command", "InvalidSettings", "Listener", "Settings", "load_settings"]
@@ -74,6 +75,7 @@ class Settings:
     log_level: str = "info"
     log_format: str = "text"
     flush_interval_ms: int = FLUSH_INTERVAL_MS_EMBEDDED
+    tail_interval_ms: int = TAIL_INTERVAL_MS_DEFAULT
     archive_interval_s: int = ARCHIVE_AGE_MS_DEFAULT // 1000
     archive_bytes: int = ARCHIVE_BYTES_DEFAULT
     gc_grace_s: int = 3600
@@ -135,6 +137,7 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
         log_level=_text(given, "log-level", "info"),
         log_format=_text(given, "log-format", "text"),
         flush_interval_ms=_number(given, "flush-interval-ms", flush_interval_ms or FLUSH_INTERVAL_MS_EMBEDDED),
+        tail_interval_ms=_number(given, "tail-interval-ms", TAIL_INTERVAL_MS_DEFAULT),
         archive_interval_s=_number(given, "archive-interval-s", ARCHIVE_AGE_MS_DEFAULT // 1000),
         archive_bytes=_number(given, "archive-bytes", ARCHIVE_BYTES_DEFAULT),
         gc_grace_s=_number(given, "gc-grace-s", 3600),

@@ -124,6 +124,16 @@ def marker_row(marker: MarkerRow) -> bytes:
     )
 
 
+class Places(NamedTuple):
+    """Consecutive rows as columns; of markers too, as `ChunkRef` has them."""
+
+    offset_end: NDArray[np.int64]
+    object_id: NDArray[np.int64]
+    byte_first: NDArray[np.int64]
+    byte_count: NDArray[np.int64]
+    append_time_ms: NDArray[np.int64]
+
+
 class ChunkIndex:
     __slots__ = ("_offset_end", "_rows", "first")
 
@@ -176,6 +186,11 @@ class ChunkIndex:
         """The object of each row of `[row_first, row_end)`, else to the end."""
         object_ids: list[int] = self._column("object_id")[row_first:row_end].tolist()
         return object_ids
+
+    def places(self, row_first: int, row_end: int) -> Places:
+        """A copy of the rows `[row_first, row_end)`: for many rows at once, and for whoever outlives a change."""
+        ends = np.frombuffer(self._offset_end, np.int64)[row_first:row_end].copy()
+        return Places(ends, *(self._column(name)[row_first:row_end].copy() for name in Places._fields[1:]))
 
     @property
     def stored_bytes(self) -> int:

@@ -100,7 +100,8 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
 
 def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "ArchiveFile":
     """The pass's chunks, given with their bytes, as one file. CPU work for a thread."""
-    from iceberg_export.parquet_writer import ArchiveWriter, SourceChunk  # brings pyarrow
+    from iceberg_export.parquet_writer import ArchiveWriter  # brings pyarrow
+    from iceberg_export.source_chunks import SourceChunk
 
     with ArchiveWriter(topic_id=archive_pass.topic_id) as writer:
         for chunk, data in zip(archive_pass.chunks, records, strict=True):

@@ -73,7 +73,7 @@ class FileWriter:
 
     def write_row_group(self, rows: RecordRows) -> None:
         """Append the rows as one row group."""
-        batch = _to_arrow(rows)
+        batch = to_arrow(rows)
         if self._writer is None:
             self._writer = _open_writer(self._sink, batch, self._footer)
         self._writer.write_batch(batch, row_group_size=len(rows))
@@ -118,7 +118,7 @@ def _bloom_filter(first: Arrow | None) -> dict[str, dict[str, float]] | None:
     return {schema.KEY: {"ndv": values, "fpp": BLOOM_FALSE_POSITIVES}}
 
 
-def _to_arrow(rows: RecordRows) -> Arrow:
+def to_arrow(rows: RecordRows) -> Arrow:
     """The rows as an Arrow record batch over the same memory."""
     table = arrow_schema()
     header_fields = table.field(schema.HEADERS).type.value_type

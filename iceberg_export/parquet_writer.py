@@ -11,7 +11,6 @@ meets thousands of tiny row groups.
 
 import json
 import mmap
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from tempfile import SpooledTemporaryFile
@@ -25,33 +24,11 @@ from iceberg_export.columns import RecordRows
 from iceberg_export.files import RowGroupPlace
 from iceberg_export.kafka_rows import BatchRows, gather_rows
 from iceberg_export.schema import FILE_FORMAT_VERSION, FILE_METADATA_KEY, MICROSECONDS_PER_MILLISECOND
+from iceberg_export.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_BYTES_TARGET
-from protocol.record_batch import check_crc, walk_batches
-from protocol.records import decode_records
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from storage.object_store import Buffer
-from txn.isolation import NOTHING_ABORTED, AbortedBatches
-
-
-class ChunkMismatch(Exception):
-    """A chunk's bytes do not hold the offsets that the index says: nothing may be replaced by them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceChunk:
-    """A chunk as it lies in its intake object.
-
-    `records`: concatenated v2 batches; their own base offsets are not looked at, the first is `offset_first`.
-    `append_time_ms` is -1 for CreateTime; else it replaces every record's timestamp (safety rule S14).
-    """
-
-    partition: PartitionIndex
-    offset_first: Offset
-    offset_end: Offset
-    append_time_ms: Milliseconds
-    records: Buffer
-    aborted: AbortedBatches = NOTHING_ABORTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +102,7 @@ class ArchiveWriter:
     def add(self, chunk: SourceChunk) -> None:
         """Append a chunk's records. Raises `InvalidBatch` or `ChunkMismatch` where its bytes are damaged."""
         self._enter(chunk.partition, chunk.offset_first, chunk.offset_end)
-        for batch in _decode(chunk):
+        for batch in decode_chunk(chunk):
             self._add_batch(batch)
 
     def leave_out(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> None:
@@ -230,32 +207,6 @@ def _bounds(rows: RecordRows) -> RowBounds:
         timestamp_us_min=int(rows.timestamp_ms.min()) * MICROSECONDS_PER_MILLISECOND,
         timestamp_us_max=int(rows.timestamp_ms.max()) * MICROSECONDS_PER_MILLISECOND,
     )
-
-
-def _decode(chunk: SourceChunk) -> Iterator[BatchRows]:
-    """The chunk's batches with their real base offsets. Raises `InvalidBatch` or `ChunkMismatch`."""
-    base_offset = chunk.offset_first
-    for header in walk_batches(chunk.records):
-        # These bytes are about to become the only copy: what was damaged in the bucket must not be archived as good.
-        check_crc(chunk.records, header)
-        batch_offset, base_offset = base_offset, Offset(base_offset + header.last_offset_delta + 1)
-        is_aborted = header.is_transactional and chunk.aborted.holds(header.producer_id, batch_offset)
-        if header.is_control or is_aborted:
-            continue  # its offsets become a gap
-        columns = decode_records(chunk.records, header)
-        yield BatchRows(
-            partition=chunk.partition,
-            base_offset=batch_offset,
-            append_time_ms=chunk.append_time_ms,
-            columns=columns,
-            first=0,
-            end=len(columns.offset_delta),
-        )
-    if base_offset != chunk.offset_end:
-        raise ChunkMismatch(
-            f"partition {chunk.partition}: the chunk at offset {chunk.offset_first} ends at {base_offset}, "
-            f"the index says {chunk.offset_end}"
-        )
 
 
 def _archived(

@@ -453,6 +453,21 @@ HOUSEKEEPER_CHECK_INTERVAL_S = 1.0
 """How often an agent looks whether somebody keeps house; it asks its own state alone."""
 HOUSEKEEPER_CLAIM_JITTER_S = 1.0
 """Within which agents that see the role vacant claim it, each at another moment."""
+TAIL_INTERVAL_MS_DEFAULT = 1_000
+"""How often the tail manifest is written, at most: how long readers without a broker are behind."""
+TAIL_BUSY_SHARE_MAX = 0.05
+"""What part of the time may go into making it: a large one is written less often."""
+TAIL_CHUNKS_PER_PARTITION_MAX = 16_384
+TAIL_CHUNKS_MAX = 262_144
+"""Chunks of all partitions that a tail manifest names, in about 3 MB: beyond it each partition's share is smaller, and
+readers are behind until the archive has caught up."""
+TAIL_READ_BYTES_MAX = 16 * MIB
+"""Bytes of records, as they lie in the intake, that a reader of the tail holds at a time, unless one chunk has more."""
+TAIL_PUT_SECONDS_MAX = 10.0
+"""A put of a tail manifest that takes longer is given up for one of what is true by then."""
+TAIL_CHECK_SECONDS = 60.0
+"""How long after the last change the housekeeper looks whether the tail manifest is still its own: a put of an agent
+that was cut off, or one that was given up, may land late."""
 REACHED_MARK_INTERVAL_S = 2.0
 """How often the bucket is told how far the ledger has come, while it moves: what happens in between may go unnoticed
 where the ledger is restored from a backup (safety rule S9)."""

@@ -1,9 +1,10 @@
 """A store that puts once more when a put is slow, and takes whichever ends first.
 
 Rule: only puts without a condition are hedged. Keys are written once, with the same bytes, so it does not matter which
-of the two lands, or that both do; a conditional put would find its own twin, and is left alone. The slower one is
-cancelled, which leaves it unknown, as any put that is given up. A put that fails while nothing else is on its way fails
-at once: to ask again is `storage.retrying`'s.
+of the two lands, or that both do (the one that is overwritten, `storage.refs.TAIL_KEY`, is looked at again); a
+conditional put would find its own twin, and is left alone. The slower one is cancelled, which leaves it unknown, as
+any put that is given up. A put that fails while nothing else is on its way fails at once: to ask again is
+`storage.retrying`'s.
 Source: Dean, Barroso: "The Tail at Scale", hedged requests.
 """
 

@@ -18,6 +18,9 @@ VERSION_HINT = "version-hint.text"
 METADATA_SUFFIX = ".metadata.json"
 MANIFEST_LIST_SUFFIX = ".snap.avro"
 MANIFEST_SUFFIX = ".manifest.avro"
+TAIL_KEY = "ledger/tail/current"
+"""Of the tail manifest (`iceberg_export.tail_format`). It names no session and is overwritten in place: whoever reads
+it goes by the position that it tells. To lose it loses nothing."""
 
 
 class ObjectKind(IntEnum):

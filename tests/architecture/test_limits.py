@@ -247,3 +247,10 @@ def test_a_group_can_be_told_all_that_it_committed() -> None:
 
 def test_a_note_beside_an_offset_fits_into_an_entry_by_itself() -> None:
     assert limits.OFFSET_METADATA_BYTES_MAX < limits.OFFSET_METADATA_CHARS_PER_ENTRY_MAX
+
+
+def test_a_tail_manifest_has_room_for_the_longest_tail_of_a_partition_and_is_looked_at_after_late_puts() -> None:
+    assert limits.ARCHIVE_PASS_CHUNKS_MAX <= limits.TAIL_CHUNKS_PER_PARTITION_MAX <= limits.TAIL_CHUNKS_MAX
+    assert 0 < limits.TAIL_BUSY_SHARE_MAX < 1
+    assert 2 * limits.TAIL_PUT_SECONDS_MAX < limits.TAIL_CHECK_SECONDS
+    assert limits.TAIL_INTERVAL_MS_DEFAULT / 1000 < limits.LEDGER_SESSION_SECONDS < limits.TAIL_CHECK_SECONDS

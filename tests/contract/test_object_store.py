@@ -154,6 +154,13 @@ class TestPut:
         await store.put("a", [b"same"])
         assert await store.get("a") == b"same"
 
+    async def test_what_is_put_over_another_object_takes_its_place(self, store: ObjectStore) -> None:
+        for content in (b"first", b"second, and longer", b"third"):
+            await store.put("ledger/tail/current", [content])
+            assert await store.get("ledger/tail/current") == content
+            assert (await store.head("ledger/tail/current")).size_bytes == len(content)
+        assert await keys_of(store, "") == ["ledger/tail/current"]
+
     async def test_puts_at_the_same_time_all_arrive(self, store: ObjectStore) -> None:
         payloads = {f"intake/{index % 3}/{index:04}": bytes([index]) * index for index in range(48)}
         await asyncio.gather(*(store.put(key, [payload]) for key, payload in payloads.items()))

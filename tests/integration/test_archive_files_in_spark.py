@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from iceberg_export.parquet_writer import ArchiveWriter, SourceChunk
+from iceberg_export.parquet_writer import ArchiveWriter
+from iceberg_export.source_chunks import SourceChunk
 from protocol.compression import Compression
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from tests.made_records import Record, make_batch

@@ -154,7 +154,7 @@ def intake_of(bucket: Bucket) -> set[str]:
 
 def lake_of(bucket: Bucket, topic: str) -> set[str]:
     """The topic's data files."""
-    return {key for key in bucket.keys() if f"lake/{topic}-" in key and key.endswith(".parquet")}
+    return set(filter(lambda key: f"lake/{topic}-" in key and key.endswith(".parquet"), bucket.keys()))
 
 
 def test_records_deleted_through_one_agent_are_gone_through_every_other(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from iceberg_export.parquet_writer import ArchiveWriter, SourceChunk
+from iceberg_export.parquet_writer import ArchiveWriter
+from iceberg_export.source_chunks import SourceChunk
 from iceberg_export.tables.data_file import DataFile
 from protocol.types import NO_TIMESTAMP, ObjectNumber, Offset, PartitionIndex
 from storage.local_store import LocalStore

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from coordinator.commands import ArchivedChunk
 from iceberg_export.parquet_reader import ParquetReader
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
+from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter
+from iceberg_export.source_chunks import SourceChunk
 from protocol.compression import Compression
 from protocol.limits import TIMESTAMP_MS_MAX
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId

@@ -42,6 +42,7 @@ PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
 DRAIN_SECONDS_MAX = 20.0
 RETENTION_CHECK_MS = 2_000
 GROUP_SESSION_MS_MIN = 1_000
+TAIL_INTERVAL_MS = 4_000
 TRANSACTION_CHECK_MS = 1_000
 EXPIRY_CHECK_MS = 1_000
 
@@ -321,6 +322,7 @@ def settings_of(name: str, plan: Plan) -> Settings:
         data_dir=Path(),
         name=name,
         flush_interval_ms=plan.flush_interval_ms,
+        tail_interval_ms=TAIL_INTERVAL_MS,
         archive_interval_s=plan.archive_interval_s,
         gc_grace_s=plan.gc_grace_s,
         read_cache_bytes=plan.read_cache_bytes,

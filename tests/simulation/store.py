@@ -14,7 +14,15 @@ from typing import TypeVar
 from agent.cluster_identity import CLUSTER_KEY
 from protocol.limits import LEDGER_SESSION_SECONDS
 from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
-from storage.refs import METADATA_SUFFIX, REACHED_PREFIX, SNAPSHOT_PREFIX, VERSION_HINT, session_of_key, topic_of_copy
+from storage.refs import (
+    METADATA_SUFFIX,
+    REACHED_PREFIX,
+    SNAPSHOT_PREFIX,
+    TAIL_KEY,
+    VERSION_HINT,
+    session_of_key,
+    topic_of_copy,
+)
 from tests.simulation.history import History
 from tests.simulation.ledger import LedgerServer
 from tests.simulation.links import LATE_SECONDS_MAX, Link, Unanswered
@@ -61,10 +69,13 @@ class Bucket:
         self.deleted_s: dict[str, float] = {}
 
     def put(self, key: str, payload: bytes, *, if_absent: bool) -> None:
+        if key == TAIL_KEY:
+            self._truth.tails.judge(payload)
         if key in self.objects:
             if if_absent:
                 raise ObjectExists(f"{key} exists")
-            if self.objects[key].payload != payload and key != CLUSTER_KEY and topic_of_copy(key) is None:
+            is_overwritten = key in {CLUSTER_KEY, TAIL_KEY} or topic_of_copy(key) is not None
+            if self.objects[key].payload != payload and not is_overwritten:
                 self._history.violation(f"{key} was put twice with other bytes")
         self._history.note("bucket", "put", f"{key} {len(payload)}")
         self.objects[key] = _Stored(payload, self._loop.time())

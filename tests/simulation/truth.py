@@ -17,6 +17,7 @@ from tests.simulation.group_entries import GroupEntries
 from tests.simulation.history import History
 from tests.simulation.log_starts import LogStarts
 from tests.simulation.producer_entries import ProducerEntries
+from tests.simulation.tails import Tails
 from tests.simulation.transaction_entries import TransactionEntries
 
 
@@ -46,6 +47,8 @@ class Truth:
         """Who judges what is written about groups."""
         self.transactions: TransactionEntries | None = None
         """Who judges what is written about transactions."""
+        self.tails = Tails(history, lambda: self.state)
+        """What manifests of the tail may say."""
         self.producers: ProducerEntries | None = None
         """Who judges whether producers are forgotten; none is while there is nobody."""
 
@@ -77,6 +80,7 @@ class Truth:
             for fault in check(self.state):
                 self._history.violation(f"invariant at position {record.position}: {fault}")
         self._note_ends(now_s)
+        self.tails.applied()
         self._digests[self.state.position] = digest(self.state)
 
     def restart(self, state: ClusterState, now_s: float) -> None:
@@ -90,6 +94,7 @@ class Truth:
         self.ends.clear()
         self._note_releases(now_s, is_timed=True)
         self._note_ends(now_s)
+        self.tails.restart()
         self._digests[state.position] = digest(state)
 
     def end_at(self, place: tuple[str, int], at_s: float) -> int:

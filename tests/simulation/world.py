@@ -20,9 +20,9 @@ from agent.addresses import read_store_url, store_root
 from agent.clock import SystemClock
 from coordinator.log import LedgerCorrupt
 from coordinator.topic_configs import TABLE_RETENTION
-from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S
+from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S, TAIL_CHECK_SECONDS
 from protocol.records import warm_kernels
-from storage.refs import session_of_key
+from storage.refs import TAIL_KEY, session_of_key
 from tests.simulation.administrators import Administrator, Deleter, Operator
 from tests.simulation.agents import AgentInWorld, Surroundings, is_of_ended_group, store_url_of
 from tests.simulation.auditor import Auditor
@@ -60,6 +60,7 @@ GROUPS_SECONDS_MAX = 60.0
 """From the last record until every group has processed and committed everything."""
 READING_SECONDS_MAX = 600.0
 CLEANING_SECONDS_MAX = 200.0
+TAIL_SECONDS_MAX = TAIL_CHECK_SECONDS + LATE_SECONDS_MAX + SETTLE_SECONDS
 LISTED_AGAIN_MS = 60_000
 """A day of the cleaner (`ENDED_SESSION_LISTED_AGAIN_MS`) in the world: late puts land within half of it."""
 DIGEST_SECONDS = 2.0
@@ -342,11 +343,21 @@ class _World:
         orphans = self._orphans()
         if orphans:
             self.history.violation(f"{len(orphans)} objects are left that nobody refers to, as {orphans[0]} (S6)")
+        await self._until_tail_is_current()
         for fault in self._table_faults():
             self.history.violation(fault)
         missing = sorted(set(truth.state.object_ids) - self._bucket.objects.keys())
         if missing:
             self.history.violation(f"{missing[0]} is referred to and not in the bucket (S6)")
+
+    async def _until_tail_is_current(self) -> None:
+        """Whatever landed late: the bucket comes to say what is true, and readers need no broker to know it."""
+        end_s = self.loop.time() + TAIL_SECONDS_MAX
+        while not self._ledger.truth.tails.is_current(self._bucket.objects[TAIL_KEY].payload):
+            if self.loop.time() > end_s:
+                self.history.violation(f"the tail manifest is not true within {TAIL_SECONDS_MAX} s")
+                return
+            await self._clock.sleep(1.0)
 
     def _table_faults(self) -> list[str]:
         contents = {key: stored.payload for key, stored in self._bucket.objects.items()}

@@ -11,9 +11,11 @@ from coordinator.commands import ReportTime
 from coordinator.log import LedgerRecord
 from coordinator.snapshot import encode_snapshot
 from coordinator.state import ClusterState
+from iceberg_export.tail_format import encode_manifest
 from protocol.types import Position, SessionId
-from storage.refs import ObjectKind
+from storage.refs import TAIL_KEY, ObjectKind
 from tests.unit.agent.made_state import TOPIC_ID, intake_object, rows_of
+from tests.unit.iceberg_export.test_tail_format import MANIFEST
 
 
 def test_an_intake_object_is_described_by_its_footer_and_its_batches() -> None:
@@ -44,8 +46,17 @@ def test_a_snapshot_is_told_by_its_key() -> None:
     assert describe_bytes(data, "/srv/store/ledger/snapshots/7")["cluster_id"] == "cluster"
 
 
+def test_the_tail_manifest_is_told_by_its_key() -> None:
+    shown = describe_bytes(encode_manifest(MANIFEST), f"/srv/store/{TAIL_KEY}")
+    assert (shown["kind"], shown["cluster_id"], shown["position"]) == ("tail manifest", "c", 77)
+    topics = rows_of(shown, "topics")
+    (first, _) = rows_of(topics[0], "partitions")
+    assert (first["archived_end"], first["readable_end"], first["chunks"], first["aborted"]) == (10, 25, 3, 1)
+
+
 @pytest.mark.parametrize(
-    ("data", "key"), [(b"", ""), (b"PAR1PAR1", ""), (b"x" * 1000, ""), (b"junk", "ledger/snapshots/1")]
+    ("data", "key"),
+    [(b"", ""), (b"PAR1PAR1", ""), (b"x" * 1000, ""), (b"junk", "ledger/snapshots/1"), (b"junk", TAIL_KEY)],
 )
 def test_what_is_none_of_them_is_an_error(data: bytes, key: str) -> None:
     with pytest.raises(InspectError):

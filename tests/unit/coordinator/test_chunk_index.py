@@ -69,6 +69,15 @@ class TestReading:
         index.replace(1, 2, [archived(15, 20)])
         assert (index.intake_row, index.intake_bytes) == (2, 0)
 
+    def test_places_are_columns_of_rows_that_outlive_a_change(self) -> None:
+        index = index_of(10, 15, 20)
+        places = index.places(1, 3)
+        rows = [index.row(1), index.row(2)]
+        index.append(25, 1, 0, 10, 7, -1)
+        for name in places._fields:
+            assert getattr(places, name).tolist() == [getattr(row, name) for row in rows]
+        assert [len(column) for column in index.places(2, 2)] == [0] * 5
+
     def test_rows_from_an_offset_begin_with_the_one_that_covers_it(self) -> None:
         index = index_of(10, 15, 20)
         assert [chunk.offset_first for chunk in index.rows_from(12)] == [10, 15]

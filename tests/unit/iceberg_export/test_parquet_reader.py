@@ -22,7 +22,8 @@ from iceberg_export.parquet_reader import (
     encode_chunk,
     parse_footer,
 )
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, SourceChunk
+from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter
+from iceberg_export.source_chunks import SourceChunk
 from protocol.compression import Compression
 from protocol.record_batch import walk_batches
 from protocol.records import warm_kernels

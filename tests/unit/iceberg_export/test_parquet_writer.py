@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_export import parquet_writer
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter, ChunkMismatch, SourceChunk
+from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter
+from iceberg_export.source_chunks import ChunkMismatch, SourceChunk
 from iceberg_export.tables.data_file import RowBounds
 from protocol.control_records import empty_control_batch
 from protocol.errors import InvalidBatch

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from iceberg_export.arrow_files import arrow_schema
-from iceberg_export.parquet_writer import ArchiveWriter, SourceChunk
+from iceberg_export.parquet_writer import ArchiveWriter
+from iceberg_export.source_chunks import SourceChunk
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import empty_metadata, encode, table_location
 from protocol.types import NO_TIMESTAMP, ObjectNumber, Offset, PartitionIndex

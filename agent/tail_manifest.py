@@ -1,0 +1,198 @@
+"""Writes the tail manifest, so that readers who have the bucket and no broker find what is not archived yet.
+
+Rule: the housekeeper writes it whenever what it says has changed, at most once in an interval, and less often where
+making it takes long; nothing is asked of the bucket while nothing changes. Topics are gone through some at a time, so
+that requests are served meanwhile (`iceberg_export.tail_plan` says what that means for positions). An agent that may
+have lost its session writes nothing (safety rule S9).
+
+The key is overwritten in place, so a put that lands late (of a housekeeper before, or one that was repeated or given
+up) may put an older manifest in the place of a newer one. While something changes the next one repairs that; after the
+last change the bucket is looked at once more (`TAIL_CHECK_SECONDS`). Readers compare positions, and never go back. To
+lose the manifest loses nothing: the state has it all.
+"""
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+
+from agent.clock import Clock
+from agent.cpu import run_in_thread
+from agent.housekeeper import Housekeeper
+from agent.ledger_writer import LedgerWriter
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from coordinator.state import NO_POSITION
+from iceberg_export.tail_format import (
+    TailManifest,
+    TailTopic,
+    TailUnreadable,
+    decode_manifest,
+    encode_changed,
+)
+from iceberg_export.tail_plan import chunks_each, tail_topic, waiting_chunks
+from protocol.limits import ROWS_PER_TURN, TAIL_BUSY_SHARE_MAX, TAIL_CHECK_SECONDS, TAIL_PUT_SECONDS_MAX
+from protocol.types import Position
+from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
+from storage.refs import TAIL_KEY
+
+log = logging.getLogger(__name__)
+
+NO_DIGEST = b""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Written:
+    """What this agent wrote, in one turn of the role."""
+
+    epoch: int
+    digest: bytes = NO_DIGEST
+    """Of what it says; none where a put has not succeeded."""
+    content: bytes = b""
+    position: Position = NO_POSITION
+    """Up to which it is known to be true."""
+    put_s: float = 0.0
+    is_checked: bool = False
+
+
+class TailManifests:
+    """Every agent has one; the housekeeper's works."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        housekeeper: Housekeeper,
+        clock: Clock,
+        metrics: Metrics,
+        interval_ms: int,
+    ) -> None:
+        """`interval_ms`: 0 writes none."""
+        self._store = store
+        self._metadata = metadata
+        self._writer = writer
+        self._housekeeper = housekeeper
+        self._clock = clock
+        self._metrics = metrics
+        self._interval_s = interval_ms / 1000
+        self._built_in_s = 0.0
+        self._written: _Written | None = None
+        self._true_s = 0.0
+        metrics.tail_age.set_function(self._age_s)
+
+    async def run(self) -> None:
+        """Write whenever there is something new, for ever; return at once where none is wanted."""
+        while self._interval_s > 0:
+            await self._clock.sleep(self.pause_s)
+            with suppress(StoreUnavailable, TimeoutError):  # outages are told for all tasks at once
+                await self.look()
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait before the next manifest is made."""
+        return max(self._interval_s, self._built_in_s / TAIL_BUSY_SHARE_MAX)
+
+    async def look(self) -> bool:
+        """Write the manifest if what it says has changed, or if the bucket has another; returns whether it was written.
+
+        Raises `StoreError` and `TimeoutError`: what became of the put is unknown, and the next look writes again.
+        """
+        if not self._housekeeper.is_mine:
+            self._written, self._built_in_s = None, 0.0
+            return False
+        if self._written is None or self._written.epoch != self._housekeeper.epoch:
+            self._written, self._true_s = _Written(epoch=self._housekeeper.epoch), self._clock.monotonic_s()
+        written = self._written
+        if written.digest and self._metadata.state.position == written.position:
+            self._true_s = self._clock.monotonic_s()
+            return await self._check(written)
+        began_s = self._clock.monotonic_s()
+        manifest = await self._build()
+        content, digest = await run_in_thread(encode_changed, manifest, written.digest)
+        self._built_in_s = self._clock.monotonic_s() - began_s
+        self._metrics.tail_seconds.observe(self._built_in_s)
+        if content is not None and not await self._put(written, manifest, content, digest):
+            return False
+        written.position, self._true_s = manifest.position, began_s
+        return content is not None
+
+    async def _build(self) -> TailManifest:
+        """The manifest of now; every topic as of its turn."""
+        began = self._metadata.state
+        position, written_ms = began.position, self._clock.now_ms()
+        topic_ids = sorted(began.topics)
+        waiting: list[int] = []
+        turn = 0
+        for topic_id in topic_ids:
+            counts = waiting_chunks(self._metadata.state, topic_id)
+            waiting += counts
+            turn = await self._others(turn + 1 + len(counts))
+        each_max = chunks_each(waiting)
+        topics: list[TailTopic] = []
+        for topic_id in topic_ids:
+            topic = tail_topic(self._metadata.state, topic_id, each_max=each_max)
+            if topic is not None:
+                topics.append(topic)
+                turn = await self._others(turn + 1 + len(topic.partitions))
+        return TailManifest(
+            cluster_id=began.cluster_id,
+            incarnation=began.incarnation,
+            position=position,
+            written_ms=written_ms,
+            topics=tuple(topics),
+        )
+
+    async def _others(self, turn: int) -> int:
+        """Let all others have their turn where this one has gone through enough; how far the next one is."""
+        if turn < ROWS_PER_TURN:
+            return turn
+        await self._clock.sleep(0)
+        return 0
+
+    async def _put(self, written: _Written, manifest: TailManifest, content: bytes, digest: bytes) -> bool:
+        """Put it, unless that is not this agent's work any more."""
+        if not self._housekeeper.is_mine or not self._writer.is_confirmed:
+            return False
+        written.digest, written.is_checked, written.put_s = NO_DIGEST, False, self._clock.monotonic_s()
+        async with self._clock.timeout(TAIL_PUT_SECONDS_MAX):
+            await self._store.put(TAIL_KEY, [content])
+        written.digest, written.content, written.put_s = digest, content, self._clock.monotonic_s()
+        self._metrics.tail_bytes.set(len(content))
+        self._metrics.tail_topics.set(len(manifest.topics))
+        return True
+
+    async def _check(self, written: _Written) -> bool:
+        """Some time after the last put, look once whether the bucket has what was put, and if not put it again."""
+        if written.is_checked or self._clock.monotonic_s() - written.put_s < TAIL_CHECK_SECONDS:
+            return False
+        try:
+            found = await self._store.get(TAIL_KEY)
+        except ObjectMissing:
+            found = b""
+        if found == written.content:
+            written.is_checked = True
+            return False
+        if not self._housekeeper.is_mine or not self._writer.is_confirmed:
+            return False
+        mine = decode_manifest(written.content)
+        if _is_newer(found, mine):
+            # Of an agent that keeps house by now, or of a recovery: this one will hear of it.
+            written.put_s = self._clock.monotonic_s()
+            return False
+        log.info("the bucket had an older tail manifest: written again", extra={"position": mine.position})
+        written.put_s = self._clock.monotonic_s()
+        async with self._clock.timeout(TAIL_PUT_SECONDS_MAX):
+            await self._store.put(TAIL_KEY, [written.content])
+        return True
+
+    def _age_s(self) -> float:
+        return self._clock.monotonic_s() - self._true_s if self._written is not None else 0.0
+
+
+def _is_newer(found: bytes, mine: TailManifest) -> bool:
+    try:
+        other = decode_manifest(found)
+    except TailUnreadable:
+        return False
+    return other.cluster_id == mine.cluster_id and other.is_newer_than(mine)

@@ -1,0 +1,57 @@
+"""What an agent puts into its bucket, a job without a broker reads out of it, whatever the bucket is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from iceberg_export.bucket_reader import BucketReader, StoreReader, open_bucket
+from storage.memory_store import MemoryStore
+from storage.object_store import ObjectMissing, ObjectStore
+from storage.refs import TAIL_KEY
+from storage.s3_settings import S3Settings
+from storage.s3_store import S3Store
+from tests.contract.test_object_store import bucket_numbers, with_packs
+from tests.services import Minio
+
+Place = tuple[ObjectStore, Callable[[], BucketReader]]
+
+
+def in_memory(folder: Path, request: pytest.FixtureRequest) -> Place:
+    store = MemoryStore()
+    return store, lambda: StoreReader(store)
+
+
+def embedded(folder: Path, request: pytest.FixtureRequest) -> Place:
+    return with_packs(folder), lambda: open_bucket(folder.as_uri(), {})
+
+
+def on_s3(folder: Path, request: pytest.FixtureRequest) -> Place:
+    minio = request.getfixturevalue("minio")
+    assert isinstance(minio, Minio)
+    url = f"s3://{minio.make_bucket(f'tail-{next(bucket_numbers)}')}/some/prefix"
+    return S3Store(S3Settings.from_environment(url, minio.settings)), lambda: open_bucket(url, minio.settings)
+
+
+@pytest.fixture(params=[in_memory, embedded, on_s3])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[ObjectStore, BucketReader]]:
+    store, opened = request.param(tmp_path, request)
+    reader: BucketReader = opened()
+    yield store, reader
+    reader.close()
+    await store.close()
+
+
+async def test_what_an_agent_puts_is_read_while_it_goes_on(place: tuple[ObjectStore, BucketReader]) -> None:
+    store, reader = place
+    keys = [TAIL_KEY, "lake/t/data/1.parquet", *(f"intake/{1:016x}/{number:016x}" for number in range(3))]
+    for number, key in enumerate(keys):
+        with pytest.raises(ObjectMissing):
+            await asyncio.to_thread(reader.get, key)
+        content = bytes([number]) * 100 + b"end"
+        await store.put(key, [content[:50], content[50:]])
+        assert await asyncio.to_thread(reader.get, key) == content
+        assert await asyncio.to_thread(reader.get_range, key, 98, 4) == content[98:102]
+    await store.put(TAIL_KEY, [b"another"])
+    assert await asyncio.to_thread(reader.get, TAIL_KEY) == b"another"

@@ -1,0 +1,116 @@
+"""What the tail manifest says of a state."""
+
+import pytest
+
+from coordinator.chunk_index import MarkerRow, marker_row
+from coordinator.state import TableState
+from iceberg_export.tail_format import NO_KEY, TailPartition
+from iceberg_export.tail_plan import chunks_each, tail_topic, waiting_chunks
+from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId
+from tests.unit.iceberg_export.test_topic_intake import TOPIC, partition_of, state_of
+from txn.isolation import AbortedExtent, PartitionTransactions
+
+MARKER = marker_row(MarkerRow(ProducerId(7), ProducerEpoch(0), is_commit=False, timestamp_ms=Milliseconds(9)))
+
+
+def told(partition: TailPartition) -> list[tuple[int, int, str, int, int]]:
+    return [
+        (chunk.offset_first, chunk.offset_end, chunk.object_key, chunk.byte_first, chunk.byte_count)
+        for chunk in partition.chunks
+    ]
+
+
+def test_an_unknown_topic_has_no_tail() -> None:
+    state = state_of()
+    state.topics.clear()
+    assert tail_topic(state, TOPIC, each_max=9) is None
+    assert waiting_chunks(state, TOPIC) == []
+
+
+def test_a_tail_is_what_lies_behind_the_archive() -> None:
+    partitions = [
+        partition_of((5, 1, 10), (8, 1, 20), (9, 2, 30), archived_count=1),
+        partition_of((4, 1, 40), archived_count=1),
+        partition_of(),
+    ]
+    for partition in partitions:
+        partition.log_end = partition.index.end
+    partitions[0].log_start = Offset(3)
+    state = state_of(*partitions)
+    topic = tail_topic(state, TOPIC, each_max=9)
+    assert topic is not None
+    assert (topic.name, topic.topic_id, topic.metadata_key) == ("orders", TOPIC, NO_KEY)
+    with_tail, archived, empty = topic.partitions
+    assert told(with_tail) == [(5, 8, "intake/1", 40, 20), (8, 9, "intake/2", 40, 30)]
+    assert (with_tail.log_start, with_tail.archived_end, with_tail.last_stable) == (3, 5, 9)
+    assert (archived.archived_end, archived.last_stable, told(archived)) == (4, 4, [])
+    assert (empty.archived_end, empty.last_stable, told(empty)) == (0, 0, [])
+    assert waiting_chunks(state, TOPIC) == [2, 0, 0]
+    assert topic.byte_count == 50
+
+
+def test_a_table_is_told_as_of_the_same_position() -> None:
+    state = state_of(partition_of((5, 1, 10)))
+    state.topics[TOPIC].table = TableState(metadata_key="lake/orders/metadata/7", version=7, objects=set())
+    topic = tail_topic(state, TOPIC, each_max=9)
+    assert topic is not None
+    assert topic.metadata_key == "lake/orders/metadata/7"
+
+
+def test_an_open_transaction_ends_what_can_be_read_within_a_chunk_and_aborted_ones_are_told() -> None:
+    partition = partition_of((5, 1, 10))
+    transactions = partition.transactions = PartitionTransactions()
+    transactions.begin(ProducerId(7), Offset(2))
+    transactions.end(ProducerId(7), partition.index.append_marker(MARKER), is_commit=False)
+    partition.index.append(9, 2, 40, 20, 7, 11)
+    partition.index.append(12, 2, 60, 20, 7, 11)
+    transactions.begin(ProducerId(8), Offset(8))
+    partition.log_end = Offset(12)
+    topic = tail_topic(state_of(partition), TOPIC, each_max=9)
+    assert topic is not None
+    (tail,) = topic.partitions
+    assert told(tail) == [(0, 5, "intake/1", 40, 10), (5, 6, NO_KEY, 0, 0), (6, 9, "intake/2", 40, 20)]
+    assert tail.chunks[2].append_time_ms == 11
+    assert tail.aborted == (AbortedExtent(ProducerId(7), Offset(2), Offset(5)),)
+    assert (tail.last_stable, tail.readable_end) == (8, 8)
+    assert waiting_chunks(state_of(partition), TOPIC) == [3]
+
+
+def test_an_open_transaction_at_a_chunks_first_record_ends_the_tail_before_it() -> None:
+    partition = partition_of((5, 1, 10), (9, 2, 10))
+    partition.transactions = PartitionTransactions()
+    partition.transactions.begin(ProducerId(8), Offset(5))
+    partition.log_end = Offset(9)
+    topic = tail_topic(state_of(partition), TOPIC, each_max=9)
+    assert topic is not None
+    assert [each[1] for each in told(topic.partitions[0])] == [5]
+
+
+def test_an_open_transaction_that_deleted_records_began_leaves_nothing_to_read() -> None:
+    """Nobody knows yet whether what it wrote belongs into the table, though the log begins behind it."""
+    partition = partition_of((5, 1, 10), (9, 2, 10))
+    partition.transactions = PartitionTransactions()
+    partition.transactions.begin(ProducerId(8), Offset(5))
+    partition.log_start, partition.log_end = Offset(7), Offset(9)
+    topic = tail_topic(state_of(partition), TOPIC, each_max=9)
+    assert topic is not None
+    (tail,) = topic.partitions
+    assert tail.chunks.offset_end == 5
+    assert tail.last_stable == tail.readable_end == tail.log_start == 7
+
+
+def test_of_a_long_tail_the_oldest_chunks_are_told() -> None:
+    partition = partition_of((5, 1, 10), (8, 1, 20), (9, 2, 30))
+    partition.log_end = Offset(9)
+    topic = tail_topic(state_of(partition), TOPIC, each_max=2)
+    assert topic is not None
+    (tail,) = topic.partitions
+    assert [each[1] for each in told(tail)] == [5, 8]
+    assert (tail.last_stable, tail.readable_end) == (9, 8)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "each"), [([], 8), ([8, 8], 8), ([9, 9], 8), ([8, 8, 8], 4), ([2, 2, 100], 8), ([1] * 40, 1)]
+)
+def test_all_partitions_share_what_a_manifest_holds(waiting: list[int], each: int) -> None:
+    assert chunks_each(waiting, each_max=8, all_max=16) == each
