@@ -13,6 +13,7 @@ from typing import Self
 
 from agent.addresses import Listener
 from agent.broker import Broker
+from agent.catalog_parts import catalog_parts
 from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.http_server import HttpServer
@@ -103,7 +104,9 @@ class Agent:
         await self._stack.aclose()
 
     async def _begin(self) -> None:
-        http_server = HttpServer(agent=self, address=self._settings.http)
+        http_server = HttpServer(
+            agent=self, address=self._settings.http, catalog=catalog_parts(self._settings, self._clock)
+        )
         self.http = http_server.bind()
         self._server = KafkaServer(tasks=self._tasks, metrics=self.metrics, clock=self._clock)
         await self._bind()

@@ -10,6 +10,7 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
     GET  /api/inspect/chunks?topic=&partition=&limit=     /api/inspect/object?key=
     GET  /api/inspect/transactions?limit=
+    /iceberg/v1/...   `agent.iceberg_catalog`
 """
 
 import json
@@ -22,8 +23,10 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
 
+from agent.catalog_parts import CatalogParts
+from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.transaction_views import transaction_list
@@ -52,10 +55,10 @@ class ApiError(Exception):
         self.remedy = remedy
 
 
-def build_app(agent: "Agent") -> Starlette:
-    """The application; it keeps no state of its own."""
+def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
+    """The application; it keeps no state of its own but what the catalog has in memory."""
     api = _Api(agent)
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/live", api.live),
         Route("/ready", api.ready),
         Route("/metrics", api.metrics),
@@ -72,6 +75,8 @@ def build_app(agent: "Agent") -> Starlette:
         Route("/api/inspect/object", api.inspect_object),
         Route("/api/inspect/transactions", api.inspect_transactions),
     ]
+    if catalog is not None:
+        routes.append(Mount("/iceberg", app=build_catalog(agent, catalog)))
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
         ApiError: _on_api_error,
         HTTPException: _on_http_exception,
@@ -225,7 +230,8 @@ def _on_api_error(_: Request, error: Exception) -> Response:
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     remedy = (
-        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/archive /api/audit /api/inspect/..."
+        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/archive /api/audit /api/inspect/... "
+        "/iceberg/v1/..."
     )
     return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
 

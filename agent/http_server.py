@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from agent.addresses import HostPort
+from agent.catalog_parts import CatalogParts
 from agent.metrics import Metrics
 from coordinator.log import Ledger
 from coordinator.state import ClusterState
@@ -73,8 +74,10 @@ class Agent(Protocol):
 class HttpServer:
     """`bind`, then `run` as a task of the agent; `serving` returns once requests are answered; `stop` ends `run`."""
 
-    def __init__(self, *, agent: Agent, address: HostPort) -> None:
+    def __init__(self, *, agent: Agent, address: HostPort, catalog: CatalogParts | None = None) -> None:
+        """Without a `catalog` there is nothing below /iceberg."""
         self._agent = agent
+        self._catalog = catalog
         self._address = address
         self._socket: socket.socket | None = None
         self._server: uvicorn.Server | None = None
@@ -89,7 +92,7 @@ class HttpServer:
     async def run(self) -> None:
         """Serve until `stop` or a cancellation."""
         assert self._socket is not None, "bind first"
-        self._server = _quiet_server(self._agent, self._serving)
+        self._server = _quiet_server(self._agent, self._catalog, self._serving)
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
@@ -109,7 +112,7 @@ class HttpServer:
             self._server.should_exit = True
 
 
-def _quiet_server(agent: Agent, serving: asyncio.Event) -> "uvicorn.Server":
+def _quiet_server(agent: Agent, catalog: CatalogParts | None, serving: asyncio.Event) -> "uvicorn.Server":
     import uvicorn
 
     from agent.http_api import build_app
@@ -124,7 +127,7 @@ def _quiet_server(agent: Agent, serving: asyncio.Event) -> "uvicorn.Server":
             serving.set()
 
     config = uvicorn.Config(
-        build_app(agent),
+        build_app(agent, catalog),
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -133,6 +136,7 @@ def _quiet_server(agent: Agent, serving: asyncio.Event) -> "uvicorn.Server":
         ws="none",
         server_header=False,
         date_header=False,
+        proxy_headers=False,  # who asks is whose connection it is, whatever the request says
         limit_concurrency=HTTP_CONNECTIONS_MAX,
         timeout_keep_alive=HTTP_IDLE_SECONDS_MAX,
         timeout_graceful_shutdown=HTTP_STOP_SECONDS_MAX,

@@ -82,7 +82,33 @@ OPTIONS: tuple[Option, ...] = (
         kind=Kind.TEXT,
         default="127.0.0.1:9644",
         check=read_host_port,
-        help="Address of health, metrics and admin, HOST:PORT.",
+        help="Address of health, metrics, admin and the Iceberg catalog, HOST:PORT.",
+    ),
+    Option(
+        name="http-token-file",
+        kind=Kind.TEXT,
+        default="none: the catalog answers this machine alone",
+        help="File with the tokens, one a line, of which every request to the Iceberg catalog must show one.",
+    ),
+    Option(
+        name="catalog-credentials",
+        kind=Kind.TEXT,
+        default="auto",
+        choices=("auto", "sts", "none"),
+        help="Keys that engines get with a table of an s3:// store: from STS, for this table's files, to read. auto: "
+        "where the store has an endpoint of its own or --catalog-role-arn is given; without keys if STS gives none.",
+    ),
+    Option(
+        name="catalog-role-arn",
+        kind=Kind.TEXT,
+        default="none; AWS needs one",
+        help="Role that the agent takes to make those keys; it must be allowed to read the bucket.",
+    ),
+    Option(
+        name="catalog-s3-endpoint",
+        kind=Kind.TEXT,
+        default="the agent's own",
+        help="URL at which engines find the s3:// store, if it is another one for them.",
     ),
     Option(
         name="data-dir",

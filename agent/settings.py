@@ -25,6 +25,7 @@ from agent.addresses import (
     read_listener,
     read_store_url,
 )
+from agent.catalog_access import CatalogAccess, catalog_access
 from agent.ledger_access import LedgerAccess, ledger_access
 from agent.option_sources import InvalidSettings, Value, gather, nearest
 from agent.options import OPTIONS_BY_NAME
@@ -65,6 +66,7 @@ class Settings:
     ledger_url: str
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
     store_url: str
+    catalog_access: CatalogAccess = field(default_factory=CatalogAccess)
     data_dir: Path
     name: str
     zone: str | None = None
@@ -129,6 +131,7 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
         ledger_url=ledger_url,
         ledger_access=ledger_access(ledger_url, given, environment),
         store_url=store_url,
+        catalog_access=catalog_access(store_url, given, environment),
         data_dir=data_dir,
         name=_text(given, "name", "penstock" if command is Command.RUN else platform.node()),
         zone=_text(given, "zone", "") or None,

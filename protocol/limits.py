@@ -545,6 +545,29 @@ HTTP_BODY_BYTES_MAX = 64 * KIB
 HTTP_ROWS_DEFAULT = 1_000
 """Entries or chunks in an answer that names no limit."""
 HTTP_ROWS_MAX = 10_000
+HTTP_TOKEN_CHARS_MIN = 16
+"""A shorter token could be guessed."""
+HTTP_TOKEN_CHARS_MAX = 512
+
+# The Iceberg catalog.
+CATALOG_BODY_BYTES_MAX = MIB
+"""A commit that is longer is refused without looking at what it wants."""
+CATALOG_METADATA_CACHED_BYTES_MAX = 32 * MIB
+"""Metadata of tables that stays in memory; the key of each says its content."""
+CATALOG_METADATA_CACHED_MAX = 1_000
+CATALOG_LOAD_ATTEMPTS_MAX = 3
+"""How often a table is looked up anew because its metadata was replaced and deleted meanwhile (safety rule S6)."""
+CATALOG_CREDENTIALS_SECONDS = 3_600
+"""For how long credentials hold that clients are handed: what AWS allows a role that another role takes."""
+CATALOG_CREDENTIALS_RENEWED_SECONDS = 1_800
+"""Older ones are not handed out if there can be others."""
+CATALOG_CREDENTIALS_SPARE_SECONDS = 300
+"""Those that hold for less are not handed out at all."""
+CATALOG_CREDENTIALS_CACHED_MAX = 1_000
+CATALOG_CREDENTIALS_PAUSE_SECONDS = 60.0
+"""Between two questions to an STS that gave no credentials."""
+CATALOG_STS_SECONDS_MAX = 10.0
+"""How long STS may take to answer."""
 INSPECTED_OBJECT_BYTES_MAX = 512 * MIB
 """A larger object is not read to be described."""
 CLIENT_INSTANCES_MAX = 16_384

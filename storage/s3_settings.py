@@ -81,6 +81,12 @@ class S3Settings:
         return self.endpoint or f"https://s3.{self.region}.amazonaws.com"
 
     @property
+    def is_amazons(self) -> bool:
+        """Whether the store is Amazon's own, also by an endpoint of a VPC, and so has AWS's STS beside it."""
+        host = urlsplit(self.endpoint).hostname or "" if self.endpoint is not None else "amazonaws.com"
+        return f".{host}".endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+    @property
     def bucket_url(self) -> str:
         """The bucket's own address. An endpoint whose host begins with the bucket's name has it already."""
         if not self.is_virtual_hosted:

@@ -254,3 +254,16 @@ def test_a_tail_manifest_has_room_for_the_longest_tail_of_a_partition_and_is_loo
     assert 0 < limits.TAIL_BUSY_SHARE_MAX < 1
     assert 2 * limits.TAIL_PUT_SECONDS_MAX < limits.TAIL_CHECK_SECONDS
     assert limits.TAIL_INTERVAL_MS_DEFAULT / 1000 < limits.LEDGER_SESSION_SECONDS < limits.TAIL_CHECK_SECONDS
+
+
+def test_keys_for_engines_are_made_anew_long_before_they_end() -> None:
+    used = limits.CATALOG_CREDENTIALS_SECONDS - limits.CATALOG_CREDENTIALS_SPARE_SECONDS
+    tries = (used - limits.CATALOG_CREDENTIALS_RENEWED_SECONDS) / limits.CATALOG_CREDENTIALS_PAUSE_SECONDS
+    assert tries > 10
+    assert limits.CATALOG_STS_SECONDS_MAX < limits.CATALOG_CREDENTIALS_PAUSE_SECONDS
+    assert limits.CATALOG_CREDENTIALS_SECONDS <= 3_600  # what AWS allows a role that another role takes
+
+
+def test_a_tables_metadata_fits_into_the_catalogs_memory() -> None:
+    assert limits.HTTP_BODY_BYTES_MAX < limits.CATALOG_BODY_BYTES_MAX < limits.CATALOG_METADATA_CACHED_BYTES_MAX
+    assert limits.HTTP_TOKEN_CHARS_MIN < limits.HTTP_TOKEN_CHARS_MAX

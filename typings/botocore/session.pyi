@@ -1,11 +1,23 @@
-from typing import Protocol
+from datetime import datetime
+from typing import Protocol, TypedDict
 
+from botocore.config import Config
 from botocore.credentials import Credentials
+
+class SessionKeys(TypedDict):
+    AccessKeyId: str
+    SecretAccessKey: str
+    SessionToken: str
+    Expiration: datetime
+
+class AssumedRole(TypedDict):
+    Credentials: SessionKeys
 
 class StsClient(Protocol):
     def assume_role(
         self, *, RoleArn: str, RoleSessionName: str, DurationSeconds: int, Policy: str = ...
-    ) -> dict[str, dict[str, str]]: ...
+    ) -> AssumedRole: ...
+    def close(self) -> None: ...
 
 class Session:
     def get_config_variable(self, logical_name: str) -> str | None: ...
@@ -16,9 +28,12 @@ class Session:
         service_name: str,
         *,
         region_name: str,
-        endpoint_url: str,
-        aws_access_key_id: str,
-        aws_secret_access_key: str,
+        endpoint_url: str | None,
+        aws_access_key_id: str | None,
+        aws_secret_access_key: str | None,
+        aws_session_token: str | None = ...,
+        verify: str | None = ...,
+        config: Config | None = ...,
     ) -> StsClient: ...
 
 def get_session() -> Session: ...

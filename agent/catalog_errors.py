@@ -1,0 +1,44 @@
+"""Errors of the catalog, as Iceberg's clients read them.
+
+Rule: everything below /iceberg that is not an answer is this envelope, but for OAuth's own path. The type names the
+exception of Iceberg's Java client that it becomes.
+Source: Iceberg's REST specification, `IcebergErrorResponse`.
+"""
+
+from collections.abc import Mapping
+
+from starlette.responses import JSONResponse, Response
+
+NO_STORE: Mapping[str, str] = {"Cache-Control": "no-store"}
+"""Answers change with every commit, and may hold keys."""
+
+
+class CatalogError(Exception):
+    """An answer with a status from 400 on."""
+
+    def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] = NO_STORE) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.message = message
+        self.headers = headers
+
+
+def error_response(error: CatalogError) -> Response:
+    """The envelope."""
+    content = {"error": {"message": error.message, "type": error.kind, "code": error.status}}
+    return JSONResponse(content, status_code=error.status, headers=dict(error.headers))
+
+
+def no_such_table(namespace: str, name: str) -> CatalogError:
+    return CatalogError(
+        404,
+        "NoSuchTableException",
+        f"there is no table {namespace}.{name}: every topic is a table in namespace lake, and there are no others",
+    )
+
+
+def no_such_namespace(shown: str) -> CatalogError:
+    return CatalogError(
+        404, "NoSuchNamespaceException", f"there is no namespace {shown}: every topic is a table in namespace lake"
+    )

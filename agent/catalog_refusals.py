@@ -1,0 +1,103 @@
+"""What engines may not do to a topic's table, and what people do instead.
+
+Rule: a table is a topic seen by engines: rows come in by Kafka alone, and files, snapshots and schema are Penstock's.
+So a refusal says which of Kafka's means does what was wanted. It is 403, which clients neither repeat nor take for an
+unknown outcome: they delete the files that they had written for the commit. Pure.
+Source: Iceberg's REST specification, `TableUpdate`; `ErrorHandlers` and `CleanableFailure` of its Java client.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from agent.catalog_errors import CatalogError
+
+MAIN = "main"
+CREATE_TABLE = (
+    "a table is a topic: create topic {name} with Kafka's tools, or with penstock topics create {name}, and its table "
+    "is there"
+)
+DROP_TABLE = "a table is a topic: delete topic {name} with Kafka's tools, and its table goes with it"
+RENAME_TABLE = "a table has its topic's name, and topics keep their names"
+REGISTER_TABLE = "tables are topics, so no table of others can be registered here: use a catalog of your own beside it"
+CREATE_NAMESPACE = (
+    "there is one namespace, lake, and every topic is a table in it: use a catalog of your own for others"
+)
+DROP_NAMESPACE = "namespace lake holds every topic's table and stays"
+ALTER_NAMESPACE = "namespace lake has no properties that can be set"
+COMMIT_MANY = "tables are topics and change by Kafka's means alone: produce to the topic instead"
+CREATE_VIEW = "there are no views here: create it in a catalog of your own"
+
+_ROWS = (
+    "rows come from the topic: produce to it with a Kafka client to add some, use DeleteRecords or the topic's "
+    "retention to delete some; Penstock itself rewrites files"
+)
+_SNAPSHOTS = "Penstock expires snapshots, and files that nothing needs, by itself"
+_SCHEMA = "the columns are those of a Kafka record: parse values in a view or a table of your own"
+_LAYOUT = "Penstock decides how a topic's files are laid out"
+_LATER = "this cannot be set on a topic's table yet; a topic's configs are altered with Kafka's tools"
+_OF_ACTION: Mapping[str, str] = {
+    "add-snapshot": _ROWS,
+    "remove-snapshots": _SNAPSHOTS,
+    "add-schema": _SCHEMA,
+    "set-current-schema": _SCHEMA,
+    "remove-schemas": _SCHEMA,
+    "add-spec": _LAYOUT,
+    "set-default-spec": _LAYOUT,
+    "remove-partition-specs": _LAYOUT,
+    "add-sort-order": _LAYOUT,
+    "set-default-sort-order": _LAYOUT,
+    "set-location": "a topic's files stay in its folder of the bucket",
+    "upgrade-format-version": "Penstock decides the format's version",
+    "assign-uuid": "a table's UUID is its topic's id",
+    "add-encryption-key": "files are encrypted by the bucket (AWS_SERVER_SIDE_ENCRYPTION)",
+    "remove-encryption-key": "files are encrypted by the bucket (AWS_SERVER_SIDE_ENCRYPTION)",
+    "set-properties": _LATER,
+    "remove-properties": _LATER,
+    "set-statistics": _LATER,
+    "remove-statistics": _LATER,
+    "set-partition-statistics": _LATER,
+    "remove-partition-statistics": _LATER,
+}
+_REFS = frozenset({"set-snapshot-ref", "remove-snapshot-ref"})
+
+
+class Update(msgspec.Struct, rename="kebab"):
+    """What is looked at of a `TableUpdate`."""
+
+    action: str
+    ref_name: str = ""
+
+
+class _Commit(msgspec.Struct):
+    updates: list[Update]
+
+
+def read_updates(body: bytes) -> Sequence[Update]:
+    """The updates of a commit of one table. Raises `CatalogError`."""
+    try:
+        return msgspec.json.decode(body, type=_Commit).updates
+    except msgspec.MsgspecError as error:
+        raise CatalogError(400, "BadRequestException", f"this is no commit of a table: {error}") from error
+
+
+def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError:
+    """Why these updates are not made to a table: what changes its rows comes first, then the others."""
+    reasons: dict[str, list[str]] = {}
+    for update in updates:
+        reasons.setdefault(_reason(update), []).append(update.action)
+    order = sorted(reasons, key=lambda reason: (reason == _LATER, reason != _ROWS))
+    told = "; ".join(f"{', '.join(dict.fromkeys(reasons[reason]))}: {reason}" for reason in order)
+    message = f"table {table} is a topic, and is not changed by commits: {told or 'produce to the topic'}"
+    return CatalogError(403, "ForbiddenException", message)
+
+
+def forbidden(message: str) -> CatalogError:
+    """An operation that there is, and that nobody may do."""
+    return CatalogError(403, "ForbiddenException", message)
+
+
+def _reason(update: Update) -> str:
+    if update.action in _REFS:
+        return _ROWS if update.ref_name == MAIN else _LATER
+    return _OF_ACTION.get(update.action, "Penstock does not know this update")
