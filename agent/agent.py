@@ -24,11 +24,11 @@ from agent.server import KafkaServer
 from agent.settings import Settings
 from agent.supervisor import Supervisor
 from agent.version import VERSION
-from coordinator.commands import Endpoint
+from coordinator.commands import Command, Endpoint, Outcome
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerError, LedgerIdentity
 from coordinator.state import ClusterState
-from protocol.limits import DRAIN_MOVE_SECONDS_MAX, STOP_SECONDS_MAX
+from protocol.limits import DRAIN_MOVE_SECONDS_MAX, LEDGER_WAIT_SECONDS_MAX, STOP_SECONDS_MAX
 from protocol.records import warm_kernels
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
@@ -177,6 +177,10 @@ class Agent:
 
     async def barrier(self) -> None:
         await self._broker.barrier()
+
+    async def submit(self, command: Command) -> Outcome:
+        async with self._clock.timeout(LEDGER_WAIT_SECONDS_MAX):
+            return await self._broker.services.writer.submit(command)
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         return await self._broker.archive(topic_names)

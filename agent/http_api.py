@@ -10,7 +10,8 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
     GET  /api/inspect/chunks?topic=&partition=&limit=     /api/inspect/object?key=
     GET  /api/inspect/transactions?limit=
-    /iceberg/v1/...   `agent.iceberg_catalog`
+    /iceberg/v1/...       `agent.iceberg_catalog`
+    /schema-registry/...  `agent.registry_api`
 """
 
 import json
@@ -26,8 +27,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from agent.catalog_parts import CatalogParts
+from agent.http_tokens import HttpTokens
 from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
+from agent.registry_api import registry_mount
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.transaction_views import transaction_list
 from coordinator.log import LedgerError
@@ -74,6 +77,7 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
         Route("/api/inspect/ledger", api.inspect_ledger),
         Route("/api/inspect/object", api.inspect_object),
         Route("/api/inspect/transactions", api.inspect_transactions),
+        registry_mount(agent, HttpTokens() if catalog is None else catalog.tokens),
     ]
     if catalog is not None:
         routes.append(Mount("/iceberg", app=build_catalog(agent, catalog)))
@@ -231,7 +235,7 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     remedy = (
         "paths are /live /ready /metrics /api/status /api/state /api/topics /api/archive /api/audit /api/inspect/... "
-        "/iceberg/v1/..."
+        "/iceberg/v1/... /schema-registry/..."
     )
     return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from agent.addresses import HostPort
 from agent.catalog_parts import CatalogParts
 from agent.metrics import Metrics
+from coordinator.commands import Command, Outcome
 from coordinator.log import Ledger
 from coordinator.state import ClusterState
 from protocol.limits import HTTP_CONNECTIONS_MAX, HTTP_IDLE_SECONDS_MAX, HTTP_STOP_SECONDS_MAX
@@ -56,6 +57,13 @@ class Agent(Protocol):
 
     async def barrier(self) -> None:
         """Return once the state holds everything that was true when this was called (safety rule S4)."""
+        ...
+
+    async def submit(self, command: Command) -> Outcome:
+        """Have a command applied, and return what came of it.
+
+        Raises `OutcomeUnknown`, and `TimeoutError` where the ledger does not answer in time: it may be applied later.
+        """
         ...
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:

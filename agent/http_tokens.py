@@ -47,11 +47,14 @@ class HttpTokens:
             return _refusal_of_stranger(peer, headers)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            return Refusal(status=401, message="this catalog wants a token: give the client the property token=...")
+            return Refusal(
+                status=401,
+                message="a token is wanted here: give the client one of --http-token-file, as a bearer token",
+            )
         given, is_known = _digest(token.strip()), False
         for digest in self.digests:  # all of them, so that the time tells nothing
             is_known |= hmac.compare_digest(given, digest)
-        return None if is_known else Refusal(status=401, message="this catalog does not know the token that was sent")
+        return None if is_known else Refusal(status=401, message="the token that was sent is not in --http-token-file")
 
 
 def read_tokens(path: Path) -> HttpTokens:
@@ -93,7 +96,7 @@ def _refusal_of_stranger(peer: str | None, headers: Mapping[str, str]) -> Refusa
     if not is_this_machine(peer) or any(name in headers for name in _FORWARDED):
         return Refusal(
             status=403,
-            message="without tokens the catalog answers this machine alone: start the agent with --http-token-file, "
+            message="without tokens this machine alone is answered: start the agent with --http-token-file, "
             "and give the client one of its tokens",
         )
     host = headers.get("host", "")

@@ -87,8 +87,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="http-token-file",
         kind=Kind.TEXT,
-        default="none: the catalog answers this machine alone",
-        help="File with the tokens, one a line, of which every request to the Iceberg catalog must show one.",
+        default="none: this machine alone is answered",
+        help="File with the tokens, one a line, of which requests to catalog and schema registry must show one.",
     ),
     Option(
         name="catalog-credentials",

@@ -15,6 +15,7 @@ from coordinator.apply_groups import apply_group_command
 from coordinator.apply_housekeeper import claim_housekeeper
 from coordinator.apply_objects import stamp_untimed
 from coordinator.apply_pending_offsets import commit_transactional_offsets
+from coordinator.apply_registry import apply_registry_command
 from coordinator.apply_replace import forget_objects, replace_chunks
 from coordinator.apply_retention import advance_log_start, apply_retention
 from coordinator.apply_sessions import (
@@ -66,6 +67,7 @@ from coordinator.group_commands import (
     WriteConsumerGroup,
 )
 from coordinator.log import LedgerRecord
+from coordinator.registry_commands import DeleteVersions, RegisterSchema, SetCompatibility, SetMode
 from coordinator.state import NO_TIME, ClusterState
 from coordinator.transaction_commands import (
     AddToTransaction,
@@ -203,5 +205,7 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             return apply_transaction_command(state, session_id, command)
         case CreatePartitions() | AssignReplicas() | AlterConfigs() | AlterClientQuotas():
             return apply_admin_command(state, command)
+        case RegisterSchema() | DeleteVersions() | SetCompatibility() | SetMode():
+            return apply_registry_command(state.registry, command)
         case _:
             assert_never(command)

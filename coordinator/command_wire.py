@@ -44,6 +44,8 @@ from coordinator.config_types import LONG_MAX
 from coordinator.group_commands import GroupCommand
 from coordinator.group_wire import WireGroupCommand, group_command_to_wire
 from coordinator.log import LedgerCorrupt
+from coordinator.registry_commands import RegistryCommand
+from coordinator.registry_wire import WireRegistryCommand, registry_command_to_wire
 from coordinator.transaction_commands import TransactionCommand
 from coordinator.transaction_wire import WireTransactionCommand, transaction_command_to_wire
 from coordinator.wire_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
@@ -351,6 +353,7 @@ WireCommand = (
     | WireGroupCommand
     | WireAdminCommand
     | WireTransactionCommand
+    | WireRegistryCommand
 )
 
 
@@ -367,6 +370,8 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
         return admin_command_to_wire(command)
     if isinstance(command, TransactionCommand):
         return transaction_command_to_wire(command)
+    if isinstance(command, RegistryCommand):
+        return registry_command_to_wire(command)
     match command:
         case CommitChunks():
             chunks, batches = commit_columns(command)
@@ -392,11 +397,7 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
         case AllocateProducerIds():
             return WireAllocateProducerIds(command.count)
         case ReplaceChunks():
-            partitions = [_replacement_to_wire(partition) for partition in command.partitions]
-            table = None if command.table is None else _table_to_wire(command.table)
-            return WireReplaceChunks(
-                command.topic_id, command.object_session, command.object_key, command.object_bytes, partitions, table
-            )
+            return _replace_to_wire(command)
         case CommitTable():
             return WireCommitTable(command.topic_id, command.object_session, _table_to_wire(command.table))
         case ForgetObjects():
@@ -429,6 +430,17 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             return WireReportDigest(command.position, command.digest)
         case _:
             assert_never(command)
+
+
+def _replace_to_wire(command: ReplaceChunks) -> WireReplaceChunks:
+    return WireReplaceChunks(
+        command.topic_id,
+        command.object_session,
+        command.object_key,
+        command.object_bytes,
+        [_replacement_to_wire(partition) for partition in command.partitions],
+        None if command.table is None else _table_to_wire(command.table),
+    )
 
 
 def _table_to_wire(commit: TableCommit) -> WireTableCommit:

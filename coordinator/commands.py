@@ -3,7 +3,7 @@
 Rule: a command says what an agent proposes; the outcome is computed by `coordinator.apply` from the state at the
 entry's position, on every agent alike. A refused command is an outcome, never an exception. Bytes:
 `coordinator.command_codec`. Commands on groups: `coordinator.group_commands`; on
-partition counts, configs and quotas: `coordinator.admin_commands`.
+partition counts, configs and quotas: `coordinator.admin_commands`; on schemas: `coordinator.registry_commands`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +19,14 @@ from coordinator.admin_commands import (
 )
 from coordinator.config_types import LONG_MAX
 from coordinator.group_commands import GroupCommand, GroupsClaimed, OffsetsCommitted
+from coordinator.registry_commands import (
+    DeleteVersions,
+    RegisterSchema,
+    RegistryCommand,
+    RegistryOutcome,
+    SetCompatibility,
+    SetMode,
+)
 from coordinator.transaction_commands import TransactionalOffsetsPending, TransactionCommand, TransactionDecided
 from protocol.errors import ErrorCode
 from protocol.types import (
@@ -334,10 +342,21 @@ Command = (
     | GroupCommand
     | AdminCommand
     | TransactionCommand
+    | RegistryCommand
 )
 
 
-DEFINITIONS = (CreateTopic, CreatePartitions, AssignReplicas, AlterConfigs, AlterClientQuotas)
+DEFINITIONS = (
+    CreateTopic,
+    CreatePartitions,
+    AssignReplicas,
+    AlterConfigs,
+    AlterClientQuotas,
+    RegisterSchema,
+    DeleteVersions,
+    SetCompatibility,
+    SetMode,
+)
 """What they say stands in no object of the intake: a recovery has it from a snapshot or the ledger alone."""
 
 
@@ -409,4 +428,5 @@ Outcome = (
     | OffsetsCommitted
     | TransactionDecided
     | TransactionalOffsetsPending
+    | RegistryOutcome
 )

@@ -11,6 +11,7 @@ from coordinator.apply_tables import unneeded_files
 from coordinator.chunk_index import NO_OBJECT, OFFSET_FIRST
 from coordinator.groups import ClassicGroup, GroupState, vacant_of
 from coordinator.log import LedgerCorrupt
+from coordinator.registry import registry_faults
 from coordinator.state import ClusterState, PartitionState, TopicState
 from coordinator.topic_names import shape
 from coordinator.transaction_invariants import transaction_faults
@@ -21,7 +22,7 @@ from txn.producer_state import BATCHES_REMEMBERED, SEQUENCE_FIRST, ProducerState
 def check(state: ClusterState) -> list[str]:
     """Every invariant that does not hold, as a sentence; empty for a sound state."""
     parts = (_sessions, _comparison, _topics, _objects, _groups, _configs, transaction_faults)
-    return [fault for part in parts for fault in part(state)]
+    return [*(fault for part in parts for fault in part(state)), *registry_faults(state.registry)]
 
 
 def _sessions(state: ClusterState) -> Iterator[str]:

@@ -30,6 +30,7 @@ from coordinator.commands import Endpoint
 from coordinator.group_wire import WIRE_SHAPES, WireGroup, group_to_wire
 from coordinator.groups import vacant_of
 from coordinator.log import LedgerCorrupt
+from coordinator.registry_wire import REGISTRY_WIRE_SHAPES, WireRegistry, registry_to_wire
 from coordinator.state import (
     NO_TIME,
     TRANSACTION_VERSION_NEWEST,
@@ -139,6 +140,7 @@ class _Snapshot(Struct, array_like=True):
     transactional_ids: list[WireTransactionalId] = []
     transaction_version: int = TRANSACTION_VERSION_NEWEST
     features_epoch: int = 0
+    registry: WireRegistry = msgspec.field(default_factory=WireRegistry)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -150,6 +152,7 @@ SHAPE = hashlib.blake2b(
             FORMAT_VERSION,
             COLUMN_TYPES,
             [kind.__annotations__ for kind in (_Snapshot, _Topic, _Partition, _Session, *WIRE_SHAPES)],
+            [kind.__annotations__ for kind in REGISTRY_WIRE_SHAPES],
             WireTransactionalId.__annotations__,
         )
     ).encode(),
@@ -282,6 +285,7 @@ def _to_wire(state: ClusterState) -> _Snapshot:
         transactional_ids=[transactional_id_to_wire(name, held) for name, held in state.transactional_ids.items()],
         transaction_version=state.transaction_version,
         features_epoch=state.features_epoch,
+        registry=registry_to_wire(state.registry),
     )
 
 
@@ -383,6 +387,7 @@ def _to_state(wire: _Snapshot) -> ClusterState:
         open_transactions={name: None for name, held in transactional_ids.items() if held.metadata.is_ongoing},
         transaction_version=wire.transaction_version,
         features_epoch=wire.features_epoch,
+        registry=wire.registry.registry(),
         producer_id_next=ProducerId(wire.producer_id_next),
         object_id_next=ObjectId(wire.object_id_next),
         producers_before_deletion=ProducerId(wire.producers_before_deletion),

@@ -11,6 +11,7 @@ from coordinator.admin_commands import QuotaEntity, Replicas
 from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.commands import RULES_VERSION, Endpoint
 from coordinator.groups import GroupState
+from coordinator.registry import Registry
 from coordinator.transactions import TransactionalId, TransactionCounts
 from coordinator.waiting_runs import WaitingRun
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
@@ -183,6 +184,8 @@ class ClusterState:
     """The level of the feature transaction.version that clients are told (KIP-890, KIP-584)."""
     features_epoch: int = 0
     """How often a level was changed."""
+    registry: Registry = field(default_factory=Registry)
+    """Schemas of records, by subject."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
     """Derived: topics by name."""
     topic_shapes: dict[str, str] = field(default_factory=dict[str, str])

@@ -245,6 +245,34 @@ QUOTA_ENTITIES_MAX = 10_000
 QUOTA_NAME_CHARS_MAX = 1_000
 """The name of a user, client id or address."""
 
+# Schemas.
+SCHEMA_BYTES_MAX = 256 * KIB
+"""The text of one schema, in UTF-8."""
+SCHEMA_DEPTH_MAX = 100
+"""Levels of arrays and objects in a schema: it is walked by functions that call themselves."""
+SCHEMA_FILES_MAX = 200
+"""Schemas that one needs to be read, by reference upon reference."""
+SCHEMA_FILES_BYTES_MAX = 4 * MIB
+"""Their texts together."""
+SCHEMA_REFERENCES_MAX = 100
+SCHEMA_REFERENCES_BYTES_MAX = 64 * KIB
+"""Names and subjects of all references of one schema."""
+SCHEMA_COMPARISONS_MAX = 30_000
+"""Pairs of parts that a comparison of two schemas looks at, in some tenths of a second of a thread; beyond it they do
+not go together."""
+SCHEMAS_MAX = 50_000
+SUBJECT_CHARS_MAX = 1_000
+SUBJECT_VERSIONS_MAX = 1_000
+"""Deleted ones counted too, until they are deleted permanently."""
+REGISTRY_SUBJECTS_MAX = 20_000
+"""Subjects with versions; and as many may have settings of their own."""
+REGISTRY_TEXT_BYTES_MAX = 64 * MIB
+"""Texts of all schemas: they stand in every snapshot."""
+REGISTRY_TRIES_MAX = 10
+"""How often a schema is judged anew because its subject was changed meanwhile."""
+SCHEMAS_PARSED_CACHED_MAX = 1_000
+"""Schemas that an agent keeps as they were read."""
+
 # Transactions.
 TRANSACTIONAL_IDS_MAX = 200_000
 """Transactional ids of a cluster that were used within `transactional.id.expiration.ms`."""
@@ -542,6 +570,8 @@ HTTP_IDLE_SECONDS_MAX = 30
 HTTP_STOP_SECONDS_MAX = 2
 """What a stopping agent gives to HTTP requests in progress."""
 HTTP_BODY_BYTES_MAX = 64 * KIB
+SCHEMA_BODY_BYTES_MAX = 2 * MIB
+"""A request with a schema: its text is a JSON string there, in which a byte may take six."""
 HTTP_ROWS_DEFAULT = 1_000
 """Entries or chunks in an answer that names no limit."""
 HTTP_ROWS_MAX = 10_000

@@ -116,6 +116,21 @@ def test_the_configs_of_a_topic_fit_into_one_entry() -> None:
     assert limits.CONFIGS_BYTES_MAX + rest_of_the_entry <= limits.LEDGER_ENTRY_BYTES_MAX
 
 
+def test_a_schema_fits_into_one_entry_with_its_references_and_into_a_request() -> None:
+    utf_8_bytes_of_most, bytes_around_a_reference, rest_of_the_entry = 3, 16, limits.KIB
+    of_references = limits.SCHEMA_REFERENCES_BYTES_MAX + limits.SCHEMA_REFERENCES_MAX * bytes_around_a_reference
+    of_the_subject = limits.SUBJECT_CHARS_MAX * utf_8_bytes_of_most
+    together = limits.SCHEMA_BYTES_MAX + of_references + of_the_subject + rest_of_the_entry
+    assert together <= limits.LEDGER_ENTRY_BYTES_MAX
+    bytes_of_an_escaped_one = 6
+    assert limits.SCHEMA_BYTES_MAX * bytes_of_an_escaped_one < limits.SCHEMA_BODY_BYTES_MAX
+
+
+def test_every_schema_may_have_what_it_refers_to() -> None:
+    assert limits.SCHEMA_REFERENCES_MAX <= limits.SCHEMA_FILES_MAX
+    assert limits.SCHEMA_BYTES_MAX <= limits.SCHEMA_FILES_BYTES_MAX
+
+
 def test_a_timestamp_of_the_greatest_value_fits_the_microseconds_of_a_table() -> None:
     assert limits.TIMESTAMP_MS_MAX * 1_000 + 999 < 1 << 63
 

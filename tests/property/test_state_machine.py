@@ -49,6 +49,7 @@ from tests.made_commands import Batch, Chunk, Cluster, commit, create, delete_be
 from tests.made_table_commits import commit_table, table_commit
 from tests.property.admin_commands import admin_commands
 from tests.property.group_commands import group_commands
+from tests.property.registry_commands import registry_commands
 
 ROOT = Path(__file__).parents[2]
 TOPICS = [TopicId(bytes([number] * 16)) for number in range(1, 4)]
@@ -131,6 +132,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     ),
     group_commands,
     admin_commands,
+    registry_commands,
     st.just(ReportTime()),
 )
 

@@ -47,6 +47,7 @@ from coordinator.commands import (
     StartDrain,
 )
 from coordinator.group_commands import GroupsClaimed, OffsetsCommitted
+from coordinator.registry_commands import RegistryRefused, SchemaRegistered, VersionsDeleted
 from coordinator.state import ClusterState
 from coordinator.transaction_commands import TransactionalOffsetsPending, TransactionDecided
 from protocol.errors import ErrorCode
@@ -221,7 +222,13 @@ def describe(outcome: Outcome) -> str:
             return " ".join(f"claim={epoch}" if code == 0 else ErrorCode(code).name for code, epoch in claims)
         case OffsetsCommitted():
             return " ".join("committed" if code == 0 else ErrorCode(code).name for code in outcome.error_codes)
-        case TransactionDecided() | TransactionalOffsetsPending():
+        case (
+            TransactionDecided()
+            | TransactionalOffsetsPending()
+            | SchemaRegistered()
+            | VersionsDeleted()
+            | RegistryRefused()
+        ):
             return str(outcome)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from agent.metrics import Metrics
 from agent.state_views import state_figures
-from coordinator.command_codec import encode
-from coordinator.commands import Endpoint, Proposal, ReportTime
+from coordinator.apply import apply_proposal
+from coordinator.command_codec import decode, encode
+from coordinator.commands import Command, Endpoint, Outcome, Proposal, ReportTime
 from coordinator.log import Entry
 from coordinator.memory_log import MemoryLedger
 from coordinator.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
@@ -97,6 +98,13 @@ class SmallAgent:
 
     async def barrier(self) -> None:
         await self.ledger.head()
+
+    async def submit(self, command: Command) -> Outcome:
+        """Applied at once, as if this agent were alone."""
+        self.state.sessions[SessionId(3)].entry_next += 1
+        proposal = decode(encode(Proposal(time_ms=None, command=command)))
+        number = self.state.sessions[SessionId(3)].entry_next
+        return apply_proposal(self.state, SessionId(3), number, proposal)[1]
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
         return {"disagreements": [], "disagreements_count": 0, "deleted": int(is_repairing)}

@@ -1,0 +1,133 @@
+"""Whether records written with one Avro schema can be read with another.
+
+Rule: the answer is that of Avro's own library, and the words for what is wrong are its: `READER_FIELD_MISSING_...`.
+Source: Apache Avro 1.12 specification, "Schema Resolution"; org.apache.avro.SchemaCompatibility, which says how names
+count: the last part of both, or an alias of the reader's that is the writer's full name.
+"""
+
+from agent.schemas.avro import AvroField, AvroType
+from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, told
+
+PROMOTED = {
+    "long": frozenset({"int"}),
+    "float": frozenset({"int", "long"}),
+    "double": frozenset({"int", "long", "float"}),
+    "bytes": frozenset({"string"}),
+    "string": frozenset({"bytes"}),
+}
+"""What a reader's type may have been written as, beside itself."""
+Pair = tuple[int, int]
+"""A reader's and a writer's type, as objects."""
+
+
+def faults_reading(*, reader: AvroType, writer: AvroType) -> list[str]:
+    """What is wrong, each with the place in the reader's schema; empty where every record can be read."""
+    unreadable: set[Pair] = set()
+    budget = Budget()
+    try:
+        while True:
+            comparison = _Comparison(unreadable, budget)
+            faults = comparison.faults(reader, writer, "")
+            if comparison.unreadable == unreadable:
+                return told(faults)
+            unreadable = comparison.unreadable
+    except Incomparable as error:
+        return [f"TOO_COMPLEX: {error}"]
+    except RecursionError:
+        return ["TOO_COMPLEX: the schemas refer to each other through too many types"]
+
+
+class _Comparison:
+    """Compares every pair of types once. One that comes back to itself goes together, unless it is known not to: so the
+    comparison is made again until no more pairs turn out to be unreadable than it began with."""
+
+    def __init__(self, unreadable: set[Pair], budget: Budget) -> None:
+        self.unreadable = set(unreadable)
+        self._faults: dict[Pair, list[str]] = {}
+        self._budget = budget
+
+    def faults(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
+        pair = id(reader), id(writer)
+        if pair not in self._faults:
+            self._budget.take()
+            self._faults[pair] = [NOTED_ELSEWHERE] if pair in self.unreadable else []
+            self._faults[pair] = found = self._compared(reader, writer, path)
+            if found:
+                self.unreadable.add(pair)
+        return self._faults[pair]
+
+    def _compared(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
+        if writer.kind == "union":
+            return self._of_writers_branches(reader, writer, path)
+        if reader.kind == "union":
+            return self._of_readers_branches(reader, writer, path)
+        if reader.kind != writer.kind:
+            if writer.kind in PROMOTED.get(reader.kind, ()):
+                return []
+            return [_fault("TYPE_MISMATCH", path, f"{writer.kind} cannot be read as {reader.kind}")]
+        match reader.kind:
+            case "array":
+                return self.faults(reader.inner[0], writer.inner[0], f"{path}/items")
+            case "map":
+                return self.faults(reader.inner[0], writer.inner[0], f"{path}/values")
+            case "record":
+                return _name_faults(reader, writer, path) or self._field_faults(reader, writer, path)
+            case "enum":
+                return _name_faults(reader, writer, path) + _symbol_faults(reader, writer, path)
+            case "fixed":
+                return _name_faults(reader, writer, path) + _size_faults(reader, writer, path)
+            case _:
+                return []
+
+    def _of_writers_branches(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
+        """Whatever was written has to be readable."""
+        return [fault for branch in writer.inner for fault in self.faults(reader, branch, path)]
+
+    def _of_readers_branches(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
+        """One branch is enough."""
+        for branch in reader.inner:
+            if not self.faults(branch, writer, path):
+                return []
+        what = writer.name or writer.kind
+        return [_fault("MISSING_UNION_BRANCH", path, f"no branch of the union can read {what}")]
+
+    def _field_faults(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
+        found: list[str] = []
+        for number, field in enumerate(reader.fields):
+            where = f"{path}/fields/{number}"
+            written = _written_field(field, writer)
+            if written is not None:
+                found += self.faults(field.type, written.type, f"{where}/type")
+            elif not field.has_default:
+                why = f"the field {field.name!r} has no default and is missing in what was written"
+                found.append(_fault("READER_FIELD_MISSING_DEFAULT_VALUE", where, why))
+        return found
+
+
+def _written_field(field: AvroField, writer: AvroType) -> AvroField | None:
+    """By its name, or by the first of the reader's aliases that the writer has."""
+    by_name = {each.name: each for each in writer.fields}
+    return next((by_name[name] for name in (field.name, *field.aliases) if name in by_name), None)
+
+
+def _name_faults(reader: AvroType, writer: AvroType, path: str) -> list[str]:
+    if reader.short_name == writer.short_name or writer.name in reader.aliases:
+        return []
+    return [_fault("NAME_MISMATCH", f"{path}/name", f"expected {writer.name}, which was written")]
+
+
+def _symbol_faults(reader: AvroType, writer: AvroType, path: str) -> list[str]:
+    missing = [symbol for symbol in writer.symbols if symbol not in set(reader.symbols)]
+    if not missing or reader.symbol_default is not None:
+        return []
+    return [_fault("MISSING_ENUM_SYMBOLS", f"{path}/symbols", ", ".join(missing))]
+
+
+def _size_faults(reader: AvroType, writer: AvroType, path: str) -> list[str]:
+    if reader.size == writer.size:
+        return []
+    return [_fault("FIXED_SIZE_MISMATCH", f"{path}/size", f"{writer.size} bytes cannot be read as {reader.size}")]
+
+
+def _fault(kind: str, path: str, why: str) -> str:
+    return f"{kind} at {path or '/'}: {why}"

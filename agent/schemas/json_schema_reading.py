@@ -1,0 +1,149 @@
+"""Whether values of one JSON Schema are all values of another.
+
+Rule: what is accepted is sound, as far as the rules for content models are: a property may be added to an object that
+was closed, and not to one that was open, where anything may stand under its name; it may be removed from an open one.
+Source: Confluent's documentation, "JSON Schema compatibility rules", and io.confluent.kafka.schemaregistry.json.diff,
+whose words for what is wrong these are. Differs from Confluent's: a change is refused of what there is no rule for
+there (if, then and else, pattern properties, names, contains, unevaluated parts, required names without a property); a
+demand may be dropped from several that hold together.
+"""
+
+from collections.abc import Callable
+
+from agent.schemas.json_schema import Place
+from agent.schemas.json_schema_content import array_faults, object_faults
+from agent.schemas.json_schema_limits import fault, number_faults, schema_dict, string_faults
+from agent.schemas.json_schema_shapes import (
+    ALL,
+    ANY,
+    ANYTHING,
+    ARRAY,
+    CHOICES,
+    ENUM,
+    JOINED,
+    NOT,
+    NOTHING,
+    NUMBER,
+    OBJECT,
+    ONE,
+    REST,
+    STRING,
+    WITHOUT_A_RULE,
+    Shape,
+    shape_of,
+)
+from agent.schemas.json_text import same_json
+from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, told
+
+Part = Shape | Place
+Leaf = Callable[[Shape, Shape, str], list[str]]
+
+
+def faults_reading(*, reader: Place, writer: Place) -> list[str]:
+    """What is wrong, each with its place; empty where every value of the writer's schema is one of the reader's."""
+    unreadable: set[tuple[int, int]] = set()
+    budget = Budget()
+    try:
+        while True:
+            comparison = Comparison(unreadable, budget)
+            faults = comparison.faults(writer, reader, "#")
+            if comparison.unreadable == unreadable:
+                return told(faults)
+            unreadable = comparison.unreadable
+    except Incomparable as error:
+        return [f"TOO_COMPLEX: {error}"]
+    except RecursionError:
+        return ["TOO_COMPLEX: the schemas refer to each other through too many parts"]
+
+
+class Comparison:
+    """Compares each pair of schemas once. One that comes back to itself goes together, unless it is known not to: so
+    the comparison is made again until no more pairs turn out to be unreadable than it began with."""
+
+    def __init__(self, unreadable: set[tuple[int, int]], budget: Budget) -> None:
+        self.unreadable = set(unreadable)
+        self._found: dict[tuple[int, int], list[str]] = {}
+        self._budget = budget
+        self._leaves: dict[str, Leaf] = {
+            STRING: string_faults,
+            NUMBER: number_faults,
+            ENUM: _enum_faults,
+            REST: _rest_faults,
+            NOT: self._not_faults,
+            OBJECT: lambda before, after, path: object_faults(self, before, after, path),
+            ARRAY: lambda before, after, path: array_faults(self, before, after, path),
+        }
+
+    def faults(self, before: Part, after: Part, path: str) -> list[str]:
+        """What keeps values of `before` from being values of `after`."""
+        self._budget.take()
+        if isinstance(before, Shape) or isinstance(after, Shape):
+            return self._shape_faults(_shape(before), _shape(after), path)
+        before, after = before.followed(), after.followed()
+        pair = id(before.schema), id(after.schema)
+        if isinstance(before.schema, bool) or isinstance(after.schema, bool):
+            return self._shape_faults(shape_of(before), shape_of(after), path)
+        if pair not in self._found:
+            self._found[pair] = [NOTED_ELSEWHERE] if pair in self.unreadable else []
+            self._found[pair] = self._shape_faults(shape_of(before), shape_of(after), path)
+            if self._found[pair]:
+                self.unreadable.add(pair)
+        return self._found[pair]
+
+    def _shape_faults(self, before: Shape, after: Shape, path: str) -> list[str]:
+        if before.kind == NOTHING or after.kind == ANYTHING:
+            return []
+        if before.kind in JOINED or after.kind in JOINED:
+            return self._joined_faults(before, after, path)
+        if before.kind != after.kind or (after.is_typed and not before.is_typed):
+            return [fault("TYPE_CHANGED", path)]
+        leaf = self._leaves.get(before.kind)
+        return [] if leaf is None else leaf(before, after, path)
+
+    def _joined_faults(self, before: Shape, after: Shape, path: str) -> list[str]:
+        """Of what was joined by any or one each member has to go; of all, one that does is enough. The other way round
+        for what it has to go with."""
+        if after.kind == ONE and len(after.members) > 1 and not _is_exclusive(before):
+            return [fault("COMBINED_TYPE_CHANGED", path)]
+        if before.kind in CHOICES:
+            faults = [each for member in before.members for each in self.faults(member, after, path)]
+            return [fault("SUM_TYPE_NARROWED", path), *faults] if faults else []
+        if after.kind == ALL:
+            faults = [each for member in after.members for each in self.faults(before, member, path)]
+            return [fault("PRODUCT_TYPE_EXTENDED", path), *faults] if faults else []
+        if before.kind == ALL and any(not self.faults(member, after, path) for member in before.members):
+            return []
+        if after.kind in CHOICES and any(not self.faults(before, member, path) for member in after.members):
+            return []
+        alike = [each for each in before.members if isinstance(each, Shape) and each.kind == after.kind]
+        faults = [each for member in alike for each in self.faults(member, after, path)]
+        return [fault("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path), *faults]
+
+    def _not_faults(self, before: Shape, after: Shape, path: str) -> list[str]:
+        """What may not be has become less."""
+        is_narrowed = not self.faults(after.members[0], before.members[0], f"{path}/not")
+        return [] if is_narrowed else [fault("NOT_TYPE_EXTENDED", path)]
+
+
+def _shape(part: Part) -> Shape:
+    return part if isinstance(part, Shape) else shape_of(part.followed())
+
+
+def _is_exclusive(before: Shape) -> bool:
+    """Whether it is known that no value goes with two members, or there is but one."""
+    return before.kind != ANY or before.are_types or len(before.members) == 1
+
+
+def _enum_faults(before: Shape, after: Shape, path: str) -> list[str]:
+    is_extended = all(any(same_json(one, other) for other in after.values) for one in before.values)
+    return [] if is_extended else [fault("ENUM_ARRAY_NARROWED", f"{path}/enum")]
+
+
+def _rest_faults(before: Shape, after: Shape, path: str) -> list[str]:
+    """There is no rule for these: what was demanded may stay or go. `if`, `then` and `else` are one demand."""
+    was, now = schema_dict(before), schema_dict(after)
+    words = [word for word in sorted(WITHOUT_A_RULE) if word in now]
+    changed = [word for word in words if word not in was or not same_json(was[word], now[word])]
+    if "if" in now and any(word in was and word not in now for word in ("then", "else")):
+        return [] if not changed else [fault("CONDITION_CHANGED", f"{path}/{word}") for word in changed]
+    return [fault("KEYWORD_CHANGED", f"{path}/{word}") for word in changed]

@@ -1,0 +1,130 @@
+"""What a JSON Schema asks, taken apart: one demand on one type of value, or several joined by all, any or one of.
+
+Rule: nothing that a schema asks is left out: what there is no rule for stands in a demand of its own, "rest".
+Specification: JSON Schema validation drafts 4 to 2020-12, "Validation Keywords for ...".
+"""
+
+from dataclasses import dataclass
+
+from agent.schemas.json_schema import Place
+from agent.schemas.json_text import Json
+
+STRING, NUMBER, OBJECT, ARRAY, BOOLEAN, NULL = "string", "number", "object", "array", "boolean", "null"
+ENUM, NOT, REST, ANYTHING, NOTHING = "enum", "not", "rest", "anything", "nothing"
+ALL, ANY, ONE = "allOf", "anyOf", "oneOf"
+JOINED = frozenset({ALL, ANY, ONE})
+CHOICES = frozenset({ANY, ONE})
+
+KINDS = {"integer": NUMBER}
+"""Of the types whose name is not that of their kind."""
+KEYWORDS = {
+    STRING: frozenset({"maxLength", "minLength", "pattern"}),
+    NUMBER: frozenset({"maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"}),
+    OBJECT: frozenset(
+        {
+            "properties",
+            "required",
+            "additionalProperties",
+            "patternProperties",
+            "propertyNames",
+            "dependencies",
+            "dependentRequired",
+            "dependentSchemas",
+            "maxProperties",
+            "minProperties",
+        }
+    ),
+    ARRAY: frozenset(
+        {
+            "items",
+            "prefixItems",
+            "additionalItems",
+            "contains",
+            "minContains",
+            "maxContains",
+            "maxItems",
+            "minItems",
+            "uniqueItems",
+        }
+    ),
+}
+"""Which types of values each keyword is about."""
+WITHOUT_A_RULE = frozenset(
+    {
+        "if",
+        "then",
+        "else",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "$dynamicRef",
+        "$recursiveRef",
+        "disallow",
+        "extends",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    kind: str
+    place: Place
+    is_typed: bool = True
+    """Whether values of other types are refused."""
+    is_integer: bool = False
+    are_types: bool = False
+    """Whether the members are types, of which no value has two."""
+    members: "tuple[Shape | Place, ...]" = ()
+    values: tuple[Json, ...] = ()
+
+
+def shape_of(given: Place) -> Shape:
+    """The demand of a schema that is followed already."""
+    schema = given.schema
+    if not isinstance(schema, dict):
+        return Shape(kind=NOTHING if schema is False else ANYTHING, place=given)
+    parts = [*_types(given, schema), *_values(given, schema), *_joins(given, schema)]
+    if given.is_reference:
+        parts.append(Shape(kind=ALL, place=given, members=(given.referred(),)))
+    if any(word in schema for word in WITHOUT_A_RULE):
+        parts.append(Shape(kind=REST, place=given))
+    if not parts:
+        return Shape(kind=ANYTHING, place=given)
+    return parts[0] if len(parts) == 1 else Shape(kind=ALL, place=given, members=tuple(parts))
+
+
+def _types(place: Place, schema: dict[str, Json]) -> list[Shape]:
+    named = schema.get("type")
+    if named is None:
+        return [
+            Shape(kind=kind, place=place, is_typed=False)
+            for kind, words in KEYWORDS.items()
+            if any(word in schema for word in words)
+        ]
+    names = named if isinstance(named, list) else [named]
+    shapes = [
+        Shape(kind=KINDS.get(name, name), place=place, is_integer=name == "integer")
+        for name in names
+        if isinstance(name, str)
+    ]
+    return shapes if len(shapes) == 1 else [Shape(kind=ANY, place=place, are_types=True, members=tuple(shapes))]
+
+
+def _values(place: Place, schema: dict[str, Json]) -> list[Shape]:
+    found = []
+    listed = schema.get("enum")
+    if isinstance(listed, list):
+        found.append(Shape(kind=ENUM, place=place, values=tuple(listed)))
+    if "const" in schema:
+        found.append(Shape(kind=ENUM, place=place, values=(schema["const"],)))
+    return found
+
+
+def _joins(place: Place, schema: dict[str, Json]) -> list[Shape]:
+    found = []
+    for kind in (ALL, ANY, ONE):
+        members = schema.get(kind)
+        if isinstance(members, list):
+            found.append(Shape(kind=kind, place=place, members=tuple(map(place.inside, members))))
+    if "not" in schema:
+        found.append(Shape(kind=NOT, place=place, members=(place.inside(schema["not"]),)))
+    return found

@@ -1,0 +1,179 @@
+"""Whether messages written with one Protobuf schema can be read with another.
+
+Rule: fields are the same by number, messages by name; what is read as something else than was written is refused.
+Source: Protocol Buffers language guide, "Updating A Message Type"; Confluent's documentation, "Protobuf compatibility
+rules", and io.confluent.kafka.schemaregistry.protobuf.diff, whose words for what is wrong these are. Differs from
+Confluent's: a number that was single and comes to be repeated, or the other way round, is refused in proto3 too.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+
+Files = tuple[FileDescriptorProto, Iterable[FileDescriptorProto]]
+"""A file, and all that it imports."""
+_F = FieldDescriptorProto
+WIRE_KINDS = {
+    **dict.fromkeys(
+        (_F.TYPE_INT32, _F.TYPE_INT64, _F.TYPE_UINT32, _F.TYPE_UINT64, _F.TYPE_BOOL, _F.TYPE_ENUM), "general number"
+    ),
+    **dict.fromkeys((_F.TYPE_SINT32, _F.TYPE_SINT64), "signed number"),
+    **dict.fromkeys((_F.TYPE_STRING, _F.TYPE_BYTES), "string or bytes"),
+    **dict.fromkeys((_F.TYPE_FIXED32, _F.TYPE_SFIXED32), "fixed 32"),
+    **dict.fromkeys((_F.TYPE_FIXED64, _F.TYPE_SFIXED64), "fixed 64"),
+    _F.TYPE_FLOAT: "float",
+    _F.TYPE_DOUBLE: "double",
+    _F.TYPE_MESSAGE: "message",
+    _F.TYPE_GROUP: "group",
+}
+"""Types that are read in place of each other are of one kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """What one schema and its imports define."""
+
+    own: FileDescriptorProto
+    messages: Mapping[str, tuple[DescriptorProto, str]]
+    """By full name: the message and its package."""
+
+    def local_name(self, full_name: str) -> str:
+        """The name without the package."""
+        package = self.messages[full_name][1] if full_name in self.messages else ""
+        return full_name.removeprefix(f".{package}.") if package else full_name.removeprefix(".")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Comparison:
+    reader: _Side
+    writer: _Side
+    compared: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    faults: list[str] = field(default_factory=list[str])
+
+    def note(self, kind: str, path: str) -> None:
+        self.faults.append(f"{kind} at {path}")
+
+
+def faults_reading(*, reader: Files, writer: Files) -> list[str]:
+    """What is wrong, each with its place; empty where every message can be read."""
+    comparison = _Comparison(reader=_side(*reader), writer=_side(*writer))
+    was, now = comparison.writer.own, comparison.reader.own
+    if was.package != now.package:
+        comparison.note("PACKAGE_CHANGED", "#/")
+    _compare_all(comparison, _by_name(was.message_type), _by_name(now.message_type), "#/")
+    return list(dict.fromkeys(comparison.faults))
+
+
+def _side(own: FileDescriptorProto, imports: Iterable[FileDescriptorProto]) -> _Side:
+    messages: dict[str, tuple[DescriptorProto, str]] = {}
+    for file in (own, *imports):
+        prefix = f".{file.package}" if file.package else ""
+        waiting = [(f"{prefix}.{message.name}", message) for message in file.message_type]
+        while waiting:
+            name, message = waiting.pop()
+            messages[name] = message, file.package
+            waiting += [(f"{name}.{nested.name}", nested) for nested in message.nested_type]
+    return _Side(own=own, messages=messages)
+
+
+def _by_name(messages: Iterable[DescriptorProto]) -> dict[str, DescriptorProto]:
+    """Without those that stand for maps."""
+    return {message.name: message for message in messages if not message.options.map_entry}
+
+
+def _compare_all(
+    comparison: _Comparison, was: Mapping[str, DescriptorProto], now: Mapping[str, DescriptorProto], path: str
+) -> None:
+    for name, message in was.items():
+        if name in now:
+            _compare_messages(comparison, message, now[name], f"{path}{name}")
+        else:
+            comparison.note("MESSAGE_REMOVED", f"{path}{name}")
+
+
+def _compare_messages(comparison: _Comparison, was: DescriptorProto, now: DescriptorProto, path: str) -> None:
+    before, after = {each.number: each for each in was.field}, {each.number: each for each in now.field}
+    for number in sorted(before.keys() | after.keys()):
+        where = f"{path}/{number}"
+        if number not in after:
+            if before[number].label == _F.LABEL_REQUIRED:
+                comparison.note("REQUIRED_FIELD_REMOVED", where)
+            elif _one_of(was, before[number]) in _one_ofs(now):
+                comparison.note("ONEOF_FIELD_REMOVED", where)
+        elif number not in before:
+            if after[number].label == _F.LABEL_REQUIRED:
+                comparison.note("REQUIRED_FIELD_ADDED", where)
+        else:
+            _compare_fields(comparison, before[number], after[number], where)
+    _compare_one_ofs(comparison, was, now, path)
+    _compare_all(comparison, _by_name(was.nested_type), _by_name(now.nested_type), f"{path}/")
+
+
+def _one_of(message: DescriptorProto, found: FieldDescriptorProto) -> str | None:
+    """The name of the oneof that the field stands in. The ones that proto3 makes of `optional` are none."""
+    if not found.HasField("oneof_index") or found.proto3_optional:
+        return None
+    return str(message.oneof_decl[found.oneof_index].name)
+
+
+def _one_ofs(message: DescriptorProto) -> dict[str, set[int]]:
+    """Numbers of the fields of each oneof, by its name."""
+    found: dict[str, set[int]] = {}
+    for each in message.field:
+        name = _one_of(message, each)
+        if name is not None:
+            found.setdefault(name, set()).add(each.number)
+    return found
+
+
+def _compare_one_ofs(comparison: _Comparison, was: DescriptorProto, now: DescriptorProto, path: str) -> None:
+    """Of fields that could be set together one would be lost, so no more than one may come to stand in a oneof, and
+    only in a new one."""
+    before = _one_ofs(was)
+    in_one_before = {number for numbers in before.values() for number in numbers}
+    known = {each.number for each in was.field}
+    for name, numbers in _one_ofs(now).items():
+        moved = (numbers & known) - in_one_before
+        if len(moved) > 1:
+            comparison.note("MULTIPLE_FIELDS_MOVED_TO_ONEOF", f"{path}/{name}")
+        elif moved and numbers & in_one_before:
+            comparison.note("FIELD_MOVED_TO_EXISTING_ONEOF", f"{path}/{name}")
+        if len({other for other, held in before.items() if held & numbers}) > 1:
+            comparison.note("ONEOFS_JOINED", f"{path}/{name}")
+
+
+def _compare_fields(comparison: _Comparison, was: FieldDescriptorProto, now: FieldDescriptorProto, path: str) -> None:
+    map_was, map_now = _map_entry(comparison.writer, was), _map_entry(comparison.reader, now)
+    kind_was, kind_now = WIRE_KINDS[was.type], WIRE_KINDS[now.type]
+    if (map_was is None) != (map_now is None):
+        comparison.note("FIELD_KIND_CHANGED", path)
+    elif map_was is not None and map_now is not None:
+        for part_was, part_now in zip(map_was.field, map_now.field, strict=True):
+            _compare_fields(comparison, part_was, part_now, path)
+    elif kind_was != kind_now:
+        is_scalar = not {kind_was, kind_now} & {"message", "group"}
+        comparison.note("FIELD_SCALAR_KIND_CHANGED" if is_scalar else "FIELD_KIND_CHANGED", path)
+    elif kind_was in {"message", "group"}:
+        _compare_types(comparison, was.type_name, now.type_name, path)
+    elif kind_was != "string or bytes" and (was.label == _F.LABEL_REPEATED) != (now.label == _F.LABEL_REPEATED):
+        comparison.note("FIELD_NUMERIC_LABEL_CHANGED", path)
+
+
+def _map_entry(side: _Side, found: FieldDescriptorProto) -> DescriptorProto | None:
+    message = side.messages.get(found.type_name)
+    return message[0] if message is not None and message[0].options.map_entry else None
+
+
+def _compare_types(comparison: _Comparison, was: str, now: str, path: str) -> None:
+    """Messages by which fields are made. Those of the files themselves are compared by name anyway; imported ones are
+    compared here."""
+    if comparison.writer.local_name(was) != comparison.reader.local_name(now):
+        comparison.note("FIELD_NAMED_TYPE_CHANGED", path)
+        return
+    if (was, now) in comparison.compared:
+        return
+    comparison.compared.add((was, now))
+    before, after = comparison.writer.messages.get(was), comparison.reader.messages.get(now)
+    if before is not None and after is not None:
+        _compare_messages(comparison, before[0], after[0], f"{path}({now.removeprefix('.')})")

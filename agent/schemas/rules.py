@@ -1,0 +1,55 @@
+"""Which earlier versions a new schema has to go with, and in which direction.
+
+Rule: BACKWARD: the new one reads what was written with the earlier one; FORWARD: the other way round; FULL: both. With
+TRANSITIVE all earlier versions count, without it the last one. Schemas of two formats never go together.
+Source: Confluent's documentation, "Schema Evolution and Compatibility", table of compatibility types.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from agent.schemas.parsed import Parsed
+from coordinator.registry_commands import Compatibility
+
+READS_EARLIER = frozenset(
+    {
+        Compatibility.BACKWARD,
+        Compatibility.BACKWARD_TRANSITIVE,
+        Compatibility.FULL,
+        Compatibility.FULL_TRANSITIVE,
+    }
+)
+IS_READ_BY_EARLIER = frozenset(
+    {
+        Compatibility.FORWARD,
+        Compatibility.FORWARD_TRANSITIVE,
+        Compatibility.FULL,
+        Compatibility.FULL_TRANSITIVE,
+    }
+)
+TRANSITIVE = frozenset(
+    {Compatibility.BACKWARD_TRANSITIVE, Compatibility.FORWARD_TRANSITIVE, Compatibility.FULL_TRANSITIVE}
+)
+
+
+T = TypeVar("T")
+
+
+def versions_that_count(compatibility: Compatibility, versions: Sequence[T]) -> Sequence[T]:
+    """Of a subject's versions, in their order, those that a new one is compared with."""
+    if compatibility is Compatibility.NONE:
+        return ()
+    return versions if compatibility in TRANSITIVE else versions[-1:]
+
+
+def faults_between(new: Parsed, earlier: Parsed, version: int, compatibility: Compatibility) -> list[str]:
+    """Sentences on why `new` does not go with version `version` of its subject; empty where it does."""
+    if new.schema_type is not earlier.schema_type:
+        told = f"Version {version} is a schema of the type {earlier.schema_type.name}, not {new.schema_type.name}"
+        return [] if compatibility is Compatibility.NONE else [told]
+    faults: list[str] = []
+    if compatibility in READS_EARLIER:
+        faults += [f"The new schema cannot read version {version}: {told}" for told in new.faults_reading(earlier)]
+    if compatibility in IS_READ_BY_EARLIER:
+        faults += [f"Version {version} cannot read the new schema: {told}" for told in earlier.faults_reading(new)]
+    return faults
