@@ -1,6 +1,7 @@
-"""Parquet by way of pyarrow: the only module that imports it.
+"""Parquet by way of pyarrow.
 
-Rule: pyarrow 26 carries no types, so nothing of it leaves this module; in and out go the arrays of `columns`.
+Rule: pyarrow 26 carries no types, so nothing of it leaves this module, but for Spark, which wants it: in and out go the
+arrays of `columns`.
 Importing this takes a fifth of a second, so those who are needed at start import it where they use it.
 
 Encoding (measured in benchmarks/micro_parquet.py): zstd level 1, dictionaries only where values repeat, delta packing

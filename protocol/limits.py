@@ -626,6 +626,30 @@ RETENTION_TOPICS_TOLD_MAX = 10
 GROUP_NAMES_TOLD_MAX = 3
 """Groups, or members of one, that a log line names; it counts all."""
 
+# Spark's source.
+SPARK_SPLIT_BYTES_MIN = 1 * MIB
+"""Of stored bytes: a task costs about as much as reading so much."""
+SPARK_SPLIT_BYTES_MAX = 128 * MIB
+"""Of stored bytes; a task that fails is begun anew."""
+SPARK_FILE_RUN_BYTES = 8 * MIB
+"""Of a data file, read at once; the next so many are on their way meanwhile."""
+SPARK_GATHERED_BYTES = 8 * MIB
+"""Records, decompressed, that become one record batch, and one batch of records more."""
+SPARK_MANIFEST_READS_MAX = 3
+"""Of a manifest whose checksum does not fit: a store may show one that is half overwritten."""
+SPARK_PLANS_IN_VAIN_MAX = 5
+"""How often a plan is made again because the table's metadata was replaced meanwhile."""
+SPARK_PAUSES_MAX = 5
+"""Of a second each, in which a manifest is waited for that knows as much as one before it."""
+SPARK_MISSES_MAX = 5
+"""How often a split is planned again; each time the objects of a newer manifest were gone, too."""
+SPARK_TABLES_CACHED_MAX = 64
+"""Tables whose files are kept."""
+SPARK_SPANS_CACHED_MAX = 100_000
+"""Data files of which is kept what offsets they answer for."""
+SPARK_FOOTERS_IN_FLIGHT_MAX = 32
+"""Footers that a plan asks for at a time."""
+
 # The command line.
 AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000
 """Disagreements that an audit names; it counts all."""

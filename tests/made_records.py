@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from protocol.compression import Compression, compress, decompress
 from protocol.limits import DECOMPRESSED_BYTES_MAX
-from protocol.record_batch import HEADER_BYTES, check_crc, encode_varint, pack_header, walk_batches
+from protocol.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, check_crc, encode_varint, pack_header, walk_batches
+from protocol.types import NO_PRODUCER_ID
 
 Header = tuple[bytes, bytes | None]
 
@@ -25,18 +26,24 @@ class Record:
 
 
 def make_batch(
-    records: Sequence[Record], compression: Compression = Compression.NONE, *, last: int | None = None
+    records: Sequence[Record],
+    compression: Compression = Compression.NONE,
+    *,
+    last: int | None = None,
+    transactional_producer: int | None = None,
 ) -> bytes:
     """One batch as a producer sends it: base offset 0, offsets counted from the first record's.
 
-    `last`: the offset that the batch ends with, where it is beyond the last record's.
+    `last`: the offset that the batch ends with, where it is beyond the last record's. `transactional_producer`: whose
+    transaction it is part of.
     """
     base_offset, base_timestamp = records[0].offset, records[0].timestamp
     encoded = b"".join(_encode(record, base_offset, base_timestamp) for record in records)
     payload = bytes(compress(compression, encoded))
     header = pack_header(
         base_offset=0,
-        attributes=int(compression),
+        attributes=int(compression) | (0 if transactional_producer is None else TRANSACTIONAL_BIT),
+        producer_id=NO_PRODUCER_ID if transactional_producer is None else transactional_producer,
         last_offset_delta=(records[-1].offset if last is None else last) - base_offset,
         base_timestamp=base_timestamp,
         max_timestamp=max(record.timestamp for record in records),

@@ -282,3 +282,9 @@ def test_keys_for_engines_are_made_anew_long_before_they_end() -> None:
 def test_a_tables_metadata_fits_into_the_catalogs_memory() -> None:
     assert limits.HTTP_BODY_BYTES_MAX < limits.CATALOG_BODY_BYTES_MAX < limits.CATALOG_METADATA_CACHED_BYTES_MAX
     assert limits.HTTP_TOKEN_CHARS_MIN < limits.HTTP_TOKEN_CHARS_MAX
+
+
+def test_a_task_of_spark_reads_more_than_it_asks_for_at_once_and_a_manifest_is_waited_for_while_it_is_written() -> None:
+    assert limits.SPARK_SPLIT_BYTES_MIN < limits.SPARK_FILE_RUN_BYTES < limits.SPARK_SPLIT_BYTES_MAX
+    assert limits.ROW_GROUP_BYTES_TARGET <= limits.SPARK_FILE_RUN_BYTES <= limits.READ_BYTES_MAX
+    assert limits.TAIL_INTERVAL_MS_DEFAULT / 1000 < limits.SPARK_PAUSES_MAX

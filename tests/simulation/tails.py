@@ -118,7 +118,7 @@ class Tails:
 def _figures(held: PartitionState) -> _Figures:
     archived_end = held.index.offset_first(held.index.intake_row)
     extents: list[AbortedExtent] = []
-    if held.transactions is not None:
+    if held.transactions is not None and archived_end < held.last_stable:  # else there is nothing to leave out of
         extents = held.transactions.aborted_extents(archived_end, held.last_stable)
     return _Figures(held.log_start, archived_end, held.last_stable, frozenset(extents))
 
@@ -140,5 +140,12 @@ def _partition_agrees(partition: TailPartition, true: _Figures, chunks: dict[int
     return (
         (partition.log_start, partition.archived_end) == (true.log_start, true.archived_end)
         and partition.last_stable == partition.readable_end == true.last_stable
-        and {extent for extent in partition.aborted if extent.offset_first < true.last_stable} == true.aborted
+        and _aborted_below(partition, true.last_stable) == true.aborted
     )
+
+
+def _aborted_below(partition: TailPartition, last_stable: int) -> frozenset[AbortedExtent]:
+    """What is to be left out of chunks that may be read."""
+    if partition.archived_end >= last_stable:
+        return frozenset()
+    return frozenset(extent for extent in partition.aborted if extent.offset_first < last_stable)

@@ -27,7 +27,7 @@ class Asked:
     """Requests to the application of an agent's HTTP port."""
 
     def __init__(
-        self, agent: SmallAgent, peer: str = "127.0.0.1", *, tokens: HttpTokens | None = None, **headers: str
+        self, agent: SmallAgent, peer: str = "127.0.0.1", tokens: HttpTokens | None = None, /, **headers: str
     ) -> None:
         parts = None if tokens is None else CatalogParts(root_uri="memory:/", tokens=tokens)
         self._app = build_app(agent, parts)
@@ -338,10 +338,10 @@ async def test_without_tokens_only_this_machine_is_let_in(
 async def test_with_tokens_whoever_shows_one_is_let_in_and_nobody_else(agent: SmallAgent) -> None:
     token = "t" * HTTP_TOKEN_CHARS_MIN
     tokens = HttpTokens.of(token)
-    shown = Asked(agent, "192.0.2.1", tokens=tokens, host="example.org", authorization=f"Bearer {token}")
+    shown = Asked(agent, "192.0.2.1", tokens, host="example.org", authorization=f"Bearer {token}")
     assert await shown.get("/subjects") == []
-    assert await Asked(agent, tokens=tokens).code("GET", "/subjects") == 40101
-    assert await Asked(agent, tokens=tokens, authorization=f"Bearer {token}x").code("GET", "/subjects") == 40101
+    assert await Asked(agent, "127.0.0.1", tokens).code("GET", "/subjects") == 40101
+    assert await Asked(agent, "127.0.0.1", tokens, authorization=f"Bearer {token}x").code("GET", "/subjects") == 40101
 
 
 async def test_this_machine_has_more_than_one_address(agent: SmallAgent) -> None:

@@ -1,0 +1,143 @@
+"""The bucket, for code that waits for its answers: one client a process, whose requests run in a thread of their own.
+
+Rule: reading only. A client lives as long as its process; Spark uses a worker's process for many tasks, so they share
+its connections. A bucket in a directory may be read beside the broker that writes it, which holds the locks.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TypeVar
+
+from iceberg_export.spark.options import OptionError
+from storage.local_store import PACKS_FOLDER, LocalStore
+from storage.object_store import ObjectStore
+from storage.pack_reader import PackReader
+from storage.refs import INTAKE_PREFIX
+from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.routed_store import RoutedStore
+from storage.s3_settings import S3Settings
+from storage.s3_store import S3Store
+
+T = TypeVar("T")
+
+
+class Bucket:
+    """Waits for an `ObjectStore`'s answers. Its methods raise `StoreError`s and may be called by any thread."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="penstock-bucket", daemon=True)
+        self._thread.start()
+
+    def get(self, key: str) -> bytes:
+        return self._run(self._store.get(key)).result()
+
+    def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        return self.begin_range(key, byte_first, byte_count).result()
+
+    def begin_range(self, key: str, byte_first: int, byte_count: int) -> "Future[bytes]":
+        """The same, not waited for."""
+        return self._run(self._store.get_range(key, byte_first, byte_count))
+
+    def pause(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self._run(_pause(seconds)).result()
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """What `work`, which asks `store`, comes to."""
+        return self._run(work).result()
+
+    @property
+    def store(self) -> ObjectStore:
+        """For `run`."""
+        return self._store
+
+    def close(self) -> None:
+        """Nothing can be asked then."""
+        self._run(self._store.close()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[object, object, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+_open: dict[tuple[int, str, tuple[tuple[str, str], ...]], Bucket] = {}
+_opening = Lock()
+
+
+def open_bucket(url: str, variables: Mapping[str, str]) -> Bucket:
+    """This process's client of the bucket. `variables`: AWS variables that go before the environment's.
+
+    Raises `OptionError` or `StoreMisconfigured` for what cannot be a bucket.
+    """
+    # A forked process has its parent's dictionary, and none of its threads.
+    name = (os.getpid(), url, tuple(sorted(variables.items())))
+    with _opening:
+        if name not in _open:
+            _open[name] = Bucket(_open_store(url, {**os.environ, **variables}))
+        return _open[name]
+
+
+def _open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
+    scheme, _, rest = url.partition("://")
+    store: ObjectStore
+    match scheme.lower():
+        case "s3" | "s3a":
+            store = S3Store(S3Settings.from_environment(f"s3://{rest}", environment))
+        case "file" if rest.startswith("/") and Path(rest).is_dir():
+            files = LocalStore(Path(rest), is_writer=False)
+            store = RoutedStore(INTAKE_PREFIX, PackedIntake(Path(rest) / PACKS_FOLDER), files)
+        case "file":
+            raise OptionError(f"{url}: there is no such directory; a broker's bucket is DATA-DIR/store")
+        case _:
+            raise OptionError(f"{url!r} is no bucket: write s3://BUCKET/PREFIX or file:///PATH")
+    ports = RetryPorts(monotonic_s=_monotonic_s, sleep=_pause, chance=_chance)
+    return RetryingStore(store, policy=RetryPolicy(), ports=ports)
+
+
+class PackedIntake(LocalStore):
+    """The packed objects of a bucket in a directory, which a running broker may have open. Reads only."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, is_writer=False)
+        self._packs = PackReader(str(folder))
+        self._reading = Lock()
+
+    async def get(self, key: str) -> bytes:
+        return await asyncio.to_thread(self._one_by_one, lambda: self._packs.get(key))
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        return await asyncio.to_thread(self._one_by_one, lambda: self._packs.get_range(key, byte_first, byte_count))
+
+    def _one_by_one(self, read: Callable[[], bytes]) -> bytes:
+        with self._reading:
+            return read()
+
+
+def _monotonic_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _pause(seconds: float) -> None:
+    """The loop's own timer: nobody simulates what runs within Spark."""
+    passed = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(seconds, partial(_settle, passed))
+    await passed
+
+
+def _settle(passed: "asyncio.Future[None]") -> None:
+    if not passed.done():
+        passed.set_result(None)
+
+
+def _chance() -> float:
+    """What keeps readers that failed together apart: where each of their clocks stands within a millisecond."""
+    return _monotonic_s() * 1000 % 1

@@ -1,0 +1,174 @@
+"""What a bucket holds of its topics, as its newest tail manifest says.
+
+Rule: one manifest at a time. It names a position of every topic, its table's metadata among it; what is planned from
+the two is consistent. A reader never goes back: the manifest's object is overwritten in place, and an agent that stood
+still may put an older one there.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from iceberg_export.arrow_files import read_footer
+from iceberg_export.files import FileUnreadable, footer_bytes
+from iceberg_export.schema import FILE_METADATA_KEY
+from iceberg_export.spark.bucket import Bucket
+from iceberg_export.spark.options import OptionError
+from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.table_reader import TableCache, TableReader
+from iceberg_export.tail_format import NO_KEY, TailManifest, TailPartition, TailTopic, TailUnreadable, decode_manifest
+from protocol.limits import (
+    FOOTER_READ_BYTES,
+    SPARK_FOOTERS_IN_FLIGHT_MAX,
+    SPARK_MANIFEST_READS_MAX,
+    SPARK_SPANS_CACHED_MAX,
+    SPARK_TABLES_CACHED_MAX,
+)
+from protocol.types import Offset
+from storage.object_store import ObjectMissing, StoreError
+from storage.refs import TAIL_KEY, topic_folder
+
+
+class TableMissing(StoreError):
+    """Archived records of a topic are in no table: they can be read from a broker alone."""
+
+
+class ForeignBucket(StoreError):
+    """The bucket is another cluster's than it was: give the right URL, or begin with a new checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadableRange:
+    """The offsets `[first, end)` of a partition that may be read now."""
+
+    first: Offset
+    end: Offset
+
+
+class FileSpan(NamedTuple):
+    """Offsets `[first, end)` of a partition for which a data file answers."""
+
+    partition: int
+    first: int
+    end: int
+
+
+class Lake:
+    """Reads manifests and tables of one bucket. For one thread."""
+
+    def __init__(self, bucket: Bucket, *, is_archive_only: bool = False) -> None:
+        self.bucket = bucket
+        self.is_archive_only = is_archive_only
+        self._newest: TailManifest | None = None
+        self._tables = TableCache()
+        self._files: dict[str, tuple[DataFile, ...]] = {}
+        self._spans: dict[str, tuple[FileSpan, ...]] = {}
+
+    def manifest(self) -> TailManifest:
+        """The newest one that was ever seen here, after another look.
+
+        Raises `StoreError`; `OptionError` where there is none.
+        """
+        found = self._read()
+        newest = self._newest
+        if newest is not None and found.cluster_id != newest.cluster_id:
+            raise ForeignBucket(f"the bucket was cluster {newest.cluster_id}'s, and is now {found.cluster_id}'s")
+        if newest is None or found.is_newer_than(newest):
+            self._newest = newest = found
+        return newest
+
+    @property
+    def newest(self) -> TailManifest | None:
+        """What `manifest` returned last."""
+        return self._newest
+
+    def readable(self, partition: TailPartition) -> ReadableRange:
+        """What may be read of a partition."""
+        end = partition.readable_end
+        if self.is_archive_only:
+            end = Offset(max(partition.log_start, min(end, partition.archived_end)))
+        return ReadableRange(first=partition.log_start, end=end)
+
+    def files(self, topic: TailTopic) -> tuple[DataFile, ...]:
+        """The data files of the topic's table that have rows; asked for where records of it are archived.
+
+        Raises `ObjectMissing` where it moved on meanwhile, `TableMissing` where there is none.
+        """
+        if topic.metadata_key == NO_KEY:
+            raise TableMissing(
+                f"records of {topic.name} are archived, and its table has no commit: they were archived by a broker "
+                "without tables; the next archive pass of a newer one commits them"
+            )
+        if topic.metadata_key not in self._files:
+            while len(self._files) >= SPARK_TABLES_CACHED_MAX:
+                del self._files[next(iter(self._files))]
+            self._files[topic.metadata_key] = self.bucket.run(self._read_files(topic))
+        return self._files[topic.metadata_key]
+
+    def spans(self, files: Sequence[DataFile]) -> list[tuple[FileSpan, ...]]:
+        """Of each file, all with rows, which offsets it answers for. No other file of its table answers for them.
+
+        Bounds tell it of a file of one partition; of several they are the hull of all, so the footer is asked.
+        Raises `StoreError`: `ObjectMissing` where the table moved on meanwhile.
+        """
+        unknown = [file for file in files if file.key not in self._spans]
+        if len(self._spans) + len(unknown) > SPARK_SPANS_CACHED_MAX:
+            self._spans.clear()
+            unknown = list(files)
+        for first in range(0, len(unknown), SPARK_FOOTERS_IN_FLIGHT_MAX):
+            self._learn_spans(unknown[first : first + SPARK_FOOTERS_IN_FLIGHT_MAX])
+        return [self._spans[file.key] for file in files]
+
+    def _learn_spans(self, files: Sequence[DataFile]) -> None:
+        under_way: list[tuple[DataFile, Future[bytes]]] = []
+        for file in files:
+            bounds = file.bounds
+            assert bounds is not None, "a file with rows has bounds"
+            if bounds.partition_min == bounds.partition_max:
+                self._spans[file.key] = (FileSpan(bounds.partition_min, bounds.offset_min, bounds.offset_max + 1),)
+                continue
+            count = min(FOOTER_READ_BYTES, file.object_bytes)
+            under_way.append((file, self.bucket.begin_range(file.key, file.object_bytes - count, count)))
+        for file, future in under_way:
+            self._spans[file.key] = self._read_spans(file, future.result())
+
+    def _read_spans(self, file: DataFile, tail: bytes) -> tuple[FileSpan, ...]:
+        needed = footer_bytes(tail)
+        if needed > len(tail):
+            tail = self.bucket.get_range(file.key, max(0, file.object_bytes - needed), min(needed, file.object_bytes))
+        told = read_footer(tail).metadata.get(FILE_METADATA_KEY)
+        if told is None:
+            raise FileUnreadable(
+                f"{file.key} does not say which offsets it answers for: it was not written by Penstock"
+            )
+        return tuple(FileSpan(*span) for span in json.loads(told)["partitions"])
+
+    def _read(self) -> TailManifest:
+        tries = 0
+        while True:
+            try:
+                return decode_manifest(self.bucket.get(TAIL_KEY))
+            except ObjectMissing as error:
+                raise OptionError(
+                    "the bucket has no tail manifest: check its URL, and that a broker has run on it; the agents write "
+                    "one within seconds"
+                ) from error
+            except TailUnreadable:
+                tries += 1
+                if tries == SPARK_MANIFEST_READS_MAX:
+                    raise
+            self.bucket.pause(0.1)
+
+    async def _read_files(self, topic: TailTopic) -> tuple[DataFile, ...]:
+        anywhere = self._reader("")
+        metadata = await anywhere.metadata(topic.metadata_key)
+        # The agents may know the bucket by another URL than the one that was given here.
+        root = metadata.location.removesuffix(f"/{topic_folder(topic.name, topic.topic_id)[:-1]}")
+        files = await self._reader(root).live_files(metadata)
+        return tuple(live.file for live in files if live.file.record_count)
+
+    def _reader(self, root: str) -> TableReader:
+        return TableReader(root=root, store=self.bucket.store, cache=self._tables, run_in_thread=asyncio.to_thread)

@@ -1,0 +1,319 @@
+"""What a reader is asked for: the options of `spark.read.format("penstock")`, checked.
+
+Rule: pure. Names, meanings and refusals are those of Spark's Kafka source where it has them; an unknown option is an
+error, never passed over. Options of the Kafka client (`kafka.*`) are taken and mean nothing, so that a job moves over
+by its format's name: there is no client.
+
+Source: org.apache.spark.sql.kafka010.{KafkaSourceProvider,JsonUtils} (Spark 4.1).
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""Those of the Kafka source, in its order."""
+HEADERS: Final = "headers"
+EARLIEST_OFFSET: Final = -2
+LATEST_OFFSET: Final = -1
+STORE_VARIABLE: Final = "PENSTOCK_STORE"
+_CLIENT_OPTIONS: Final = (
+    "kafka.",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+    "groupidprefix",
+)
+"""Of the Kafka client and its consumers: taken, and without meaning here."""
+_KNOWN: Final = frozenset(
+    {
+        "path",
+        "penstock.store",
+        "subscribe",
+        "subscribepattern",
+        "assign",
+        "startingoffsets",
+        "endingoffsets",
+        "startingoffsetsbytimestamp",
+        "endingoffsetsbytimestamp",
+        "startingtimestamp",
+        "endingtimestamp",
+        "startingoffsetsbytimestampstrategy",
+        "maxoffsetspertrigger",
+        "minpartitions",
+        "failondataloss",
+        "includeheaders",
+        "read",
+        "columns",
+    }
+)
+_ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+
+TopicPartition: TypeAlias = tuple[str, int]
+"""Topic's name and partition."""
+
+
+class OptionError(ValueError):
+    """What was asked for cannot be meant: the message says which option, and what it takes."""
+
+
+class Edge(Enum):
+    """An end of the log."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """An offset for every partition; `EARLIEST_OFFSET` and `LATEST_OFFSET` stand for the ends of the log."""
+
+    by_partition: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timestamps:
+    """The first record at or after a time, in milliseconds."""
+
+    by_partition: Mapping[TopicPartition, int]
+    """Empty: `for_all` holds."""
+    for_all: int = 0
+
+
+Bound: TypeAlias = Edge | Offsets | Timestamps
+"""Where a read begins or ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """Which partitions: exactly one of the three is given."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    """A regular expression that a topic's whole name has to match."""
+    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics that are named, none where a pattern is."""
+        return self.topics or tuple(self.assigned)
+
+    def wants(self, topic: str) -> bool:
+        """Whether partitions of the topic are asked for."""
+        if self.pattern:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.names
+
+    def partitions_of(self, topic: str, partition_count: int) -> Sequence[int]:
+        """Those of a topic that is wanted. An assigned one may not exist."""
+        return self.assigned[topic] if self.assigned else range(partition_count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """All that is asked for, free of contradictions."""
+
+    store_url: str
+    variables: Mapping[str, str]
+    """AWS variables that were given as options; they go before the environment's. Secret."""
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    is_missing_time_latest: bool = False
+    """Where no record is as late as a starting timestamp: begin at the end, instead of failing."""
+    offsets_per_trigger_max: int | None = None
+    partitions_min: int | None = None
+    is_loss_fatal: bool = True
+    columns: tuple[str, ...] = COLUMNS
+    is_archive_only: bool = False
+
+
+def parse_options(
+    given: Mapping[str, str], environment: Mapping[str, str], *, is_stream: bool, schema_columns: Sequence[str] = ()
+) -> ReadOptions:
+    """The options as they were given, names in any case. `schema_columns`: those of a schema that the job set itself.
+
+    Raises `OptionError`.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    _refuse_unknown(given)
+    if is_stream:
+        for name in _ENDINGS:
+            if name.lower() in options:
+                raise OptionError(f"option {name} is not valid in a streaming query, which has no end")
+    elif "maxoffsetspertrigger" in options:
+        raise OptionError("option maxOffsetsPerTrigger is not valid in a batch query: it bounds batches of a stream")
+    subscription = _subscription(options)
+    columns = _columns(options, schema_columns)
+    return ReadOptions(
+        store_url=_store_url(options, environment),
+        variables={name.upper(): value for name, value in options.items() if name.startswith("aws_")},
+        subscription=subscription,
+        starting=_bound(options, "starting", Edge.LATEST if is_stream else Edge.EARLIEST, is_stream=is_stream),
+        ending=_bound(options, "ending", Edge.LATEST, is_stream=is_stream),
+        is_missing_time_latest=_choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        offsets_per_trigger_max=_positive(options, "maxOffsetsPerTrigger"),
+        partitions_min=_positive(options, "minPartitions"),
+        is_loss_fatal=_boolean(options, "failOnDataLoss", default=True),
+        columns=columns,
+        is_archive_only=_choice(options, "read", ("all", "archive")) == "archive",
+    )
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        lower = name.lower()
+        if lower == "kafka.isolation.level" and value != "read_committed":
+            raise OptionError(f"kafka.isolation.level={value}: the bucket is always read as read_committed")
+        if lower in _KNOWN or lower.startswith(("aws_", *_CLIENT_OPTIONS)):
+            continue
+        raise OptionError(f"unknown option {name!r}; known are those of docs/SPARK.md: {', '.join(sorted(_KNOWN))}")
+
+
+def _store_url(options: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    path, store = options.get("path"), options.get("penstock.store")
+    if path and store and path != store:
+        raise OptionError(f"options path={path} and penstock.store={store} name two buckets: give one of them")
+    url = path or store or environment.get(STORE_VARIABLE)
+    if not url:
+        raise OptionError(
+            f"no bucket: give its URL as load(URL), as option penstock.store or as {STORE_VARIABLE} in the environment"
+        )
+    return url
+
+
+def _subscription(options: Mapping[str, str]) -> Subscription:
+    given = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in options]
+    if not given:
+        raise OptionError("one of the options subscribe, subscribePattern and assign must be given")
+    if len(given) > 1:
+        raise OptionError(f"only one of the options subscribe, subscribePattern and assign, not {' and '.join(given)}")
+    value = options[given[0].lower()].strip()
+    match given[0]:
+        case "subscribe":
+            topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+            if not topics:
+                raise OptionError(f"option subscribe={value!r} names no topic")
+            return Subscription(topics=topics)
+        case "subscribePattern":
+            if not value:
+                raise OptionError("option subscribePattern is empty")
+            try:
+                re.compile(value)
+            except re.error as error:
+                raise OptionError(f"option subscribePattern={value!r} is no regular expression: {error}") from error
+            return Subscription(pattern=value)
+        case _:
+            return Subscription(assigned=_assigned(value))
+
+
+def _assigned(value: str) -> dict[str, tuple[int, ...]]:
+    told = 'option assign must be JSON as {"topicA": [0, 1], "topicB": [2]}, not ' + repr(value)
+    try:
+        parsed = json.loads(value)
+    except json.JSONDecodeError as error:
+        raise OptionError(told) from error
+    if not isinstance(parsed, dict) or not parsed:
+        raise OptionError(told)
+    for partitions in parsed.values():
+        if not isinstance(partitions, list) or not partitions or not all(_is_count(each) for each in partitions):
+            raise OptionError(told)
+    return {topic: tuple(sorted(set(partitions))) for topic, partitions in parsed.items()}
+
+
+def _bound(options: Mapping[str, str], which: str, default: Edge, *, is_stream: bool) -> Bound:
+    """A time for all goes before times of partitions, and these before offsets, as in the Kafka source."""
+    name = f"{which}Timestamp"
+    if (value := options.get(name.lower())) is not None:
+        if not re.fullmatch(r"\s*\d+\s*", value):
+            raise OptionError(f"option {name}={value!r} must be milliseconds since 1970, not negative")
+        return Timestamps(by_partition={}, for_all=int(value))
+    name = f"{which}OffsetsByTimestamp"
+    if (value := options.get(name.lower())) is not None:
+        times = _by_partition(name, value)
+        if any(time < 0 for time in times.values()):
+            raise OptionError(f"option {name} must hold milliseconds since 1970, not negative: {value}")
+        return Timestamps(by_partition=times)
+    name = f"{which}Offsets"
+    value = options.get(name.lower())
+    if value is None:
+        return default
+    return _offsets_bound(name, value, is_start=which == "starting", is_stream=is_stream)
+
+
+def _offsets_bound(name: str, value: str, *, is_start: bool, is_stream: bool) -> Bound:
+    word = value.strip().lower()
+    if word in {"earliest", "latest"}:
+        edge = Edge(word)
+        if not is_stream and edge is (Edge.LATEST if is_start else Edge.EARLIEST):
+            raise OptionError(f"option {name}={word} is not valid in a batch query: nothing would be read")
+        return edge
+    offsets = _by_partition(name, value)
+    for (topic, partition), offset in offsets.items():
+        if offset < EARLIEST_OFFSET:
+            raise OptionError(f"option {name}: {topic}-{partition} has {offset}; -1 is latest, -2 earliest")
+        if not is_stream and offset == (LATEST_OFFSET if is_start else EARLIEST_OFFSET):
+            raise OptionError(f"option {name}: {offset} of {topic}-{partition} is not valid in a batch query")
+    return Offsets(by_partition=offsets)
+
+
+def _by_partition(name: str, value: str) -> dict[TopicPartition, int]:
+    told = f'option {name} must be earliest, latest or JSON as {{"topicA": {{"0": 23, "1": -2}}}}, not {value!r}'
+    if "ByTimestamp" in name:
+        told = f'option {name} must be JSON as {{"topicA": {{"0": 1700000000000}}}}, not {value!r}'
+    try:
+        parsed = json.loads(value)
+        if not isinstance(parsed, dict):
+            raise OptionError(told)
+        found: dict[TopicPartition, int] = {}
+        for topic, numbers in parsed.items():
+            for partition, number in numbers.items():
+                if not isinstance(number, int) or isinstance(number, bool) or not _is_count(int(partition)):
+                    raise OptionError(told)
+                found[topic, int(partition)] = number
+    except (ValueError, AttributeError) as error:
+        raise OptionError(told) from error
+    return found
+
+
+def _columns(options: Mapping[str, str], schema_columns: Sequence[str]) -> tuple[str, ...]:
+    has_headers = _boolean(options, "includeHeaders", default=False)
+    known = (*COLUMNS, HEADERS) if has_headers else COLUMNS
+    if "columns" not in options:
+        return tuple(schema_columns) or known
+    columns = tuple(name.strip() for name in options["columns"].split(",") if name.strip())
+    if not columns or len(set(columns)) < len(columns) or not set(columns) <= set(known):
+        hint = "; headers needs includeHeaders=true" if HEADERS in columns and not has_headers else ""
+        raise OptionError(f"option columns={options['columns']!r} must name some of {', '.join(known)}, once{hint}")
+    return columns
+
+
+def _choice(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """The first of the choices is the default."""
+    value = options.get(name.lower(), choices[0]).strip().lower()
+    if value not in choices:
+        raise OptionError(f"option {name} must be {' or '.join(choices)}, not {value!r}")
+    return value
+
+
+def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = options.get(name.lower(), str(default)).strip().lower()
+    if value not in {"true", "false"}:
+        raise OptionError(f"option {name} must be true or false, not {value!r}")
+    return value == "true"
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    value = options.get(name.lower())
+    if value is None:
+        return None
+    if not re.fullmatch(r"\s*0*[1-9]\d*\s*", value):
+        raise OptionError(f"option {name} must be a positive number, not {value!r}")
+    return int(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,281 @@
+"""Which bytes hold the offsets that are wanted, and how they are shared out among tasks.
+
+Rule: pure, given a manifest and the files of tables. A row is in exactly one piece: what lies below a partition's
+`archived_end` is read from its table, the rest from the intake.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Protocol, TypeAlias
+
+from iceberg_export.spark.conditions import Conditions
+from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tail_format import TailChunk, TailPartition, TailTopic
+from protocol.limits import SPARK_SPLIT_BYTES_MAX, SPARK_SPLIT_BYTES_MIN
+from protocol.types import Offset, PartitionIndex, TopicId
+from txn.isolation import AbortedExtent
+
+
+class Span(Protocol):
+    """Offsets `[first, end)` of a partition for which a file answers."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+class Tables(Protocol):
+    """What is known of topics' tables: `iceberg_export.spark.lake.Lake`."""
+
+    def files(self, topic: TailTopic) -> Sequence[DataFile]:
+        """The data files of a topic that have rows."""
+        ...
+
+    def spans(self, files: Sequence[DataFile]) -> Sequence[Sequence[Span]]:
+        """For which offsets each of them answers, and no other does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Offsets `[first, end)` of a partition."""
+
+    topic: str
+    topic_id: TopicId
+    partition: PartitionIndex
+    first: Offset
+    end: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePiece:
+    """Rows of one data file: those of `ranges`, all of one topic, in order of partitions."""
+
+    key: str
+    object_bytes: int
+    ranges: tuple[OffsetRange, ...]
+    byte_count: int
+    """About what has to be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailPart:
+    """Consecutive chunks of a partition in the intake; the first and the last may reach beyond `range`."""
+
+    range: OffsetRange
+    chunks: tuple[TailChunk, ...]
+    aborted: tuple[AbortedExtent, ...]
+
+    @property
+    def byte_count(self) -> int:
+        return sum(chunk.byte_count for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailPiece:
+    """Chunks of the intake. Those of several partitions are read together: they mostly share objects."""
+
+    parts: tuple[TailPart, ...]
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        return tuple(part.range for part in self.parts)
+
+    @property
+    def byte_count(self) -> int:
+        return sum(part.byte_count for part in self.parts)
+
+
+Piece: TypeAlias = FilePiece | TailPiece
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """What one task reads, piece after piece."""
+
+    pieces: tuple[Piece, ...]
+
+
+def narrow(ranges: Iterable[OffsetRange], conditions: Conditions) -> list[OffsetRange]:
+    """What of the ranges may hold wanted rows."""
+    narrowed: list[OffsetRange] = []
+    for each in ranges:
+        if not conditions.wants_topic(each.topic) or not conditions.partitions.holds(each.partition):
+            continue
+        first, end = conditions.offsets.hull(each.first, each.end)
+        if first < end:
+            narrowed.append(replace(each, first=Offset(first), end=Offset(end)))
+    return narrowed
+
+
+def plan_pieces(
+    topic: TailTopic,
+    ranges: Sequence[OffsetRange],
+    *,
+    tables: Tables,
+    conditions: Conditions,
+) -> list[Piece]:
+    """Where the rows of `ranges`, all of `topic`, lie. `tables` are asked only if some of them are archived.
+
+    No range may reach beyond what the topic's manifest names.
+    """
+    archived: list[OffsetRange] = []
+    parts: list[TailPart] = []
+    for each in sorted(ranges, key=lambda one: (one.partition, one.first)):
+        partition = topic.partitions[each.partition]
+        archived_end = partition.archived_end
+        if each.first < archived_end:
+            archived.append(replace(each, end=min(each.end, archived_end)))
+        if each.end > archived_end:
+            parts.extend(_tail_parts(partition, replace(each, first=max(each.first, archived_end))))
+    pieces: list[Piece] = []
+    if archived:
+        pieces.extend(_file_pieces(tables, topic, archived, conditions))
+    if parts:
+        pieces.append(TailPiece(parts=tuple(parts)))
+    return pieces
+
+
+def divide(pieces: Sequence[Piece], task_count: int, *, is_count_wanted: bool = False) -> list[Split]:
+    """The pieces as splits of about equal bytes, in their order: `task_count` of them if there is enough to read.
+
+    `is_count_wanted`: tasks may be as small as it takes.
+    """
+    total = sum(piece.byte_count for piece in pieces)
+    share = -(-total // task_count)
+    target = max(min(share, SPARK_SPLIT_BYTES_MAX), 1 if is_count_wanted else SPARK_SPLIT_BYTES_MIN)
+    splits: list[Split] = []
+    filling: list[Piece] = []
+    room = target
+    for piece in pieces:
+        left: Piece | None = piece
+        while left is not None:
+            # A little more than there is room for goes along: a sliver by itself is not worth a task.
+            if left.byte_count <= room + target // 8:
+                filling.append(left)
+                room -= left.byte_count
+                left = None
+            else:
+                head, left = _cut(left, max(room, 1))
+                if head is not None:
+                    filling.append(head)
+                room = 0
+            if room <= target // 8 and filling:
+                splits.append(Split(pieces=tuple(filling)))
+                filling, room = [], target
+    if filling:
+        splits.append(Split(pieces=tuple(filling)))
+    return splits
+
+
+def _tail_parts(partition: TailPartition, wanted: OffsetRange) -> Iterator[TailPart]:
+    chunks = partition.chunks.between(wanted.first, wanted.end)
+    if not chunks:
+        return
+    aborted = tuple(
+        extent
+        for extent in partition.aborted
+        if extent.offset_first < chunks[-1].offset_end and extent.marker >= chunks[0].offset_first
+    )
+    yield TailPart(range=wanted, chunks=chunks, aborted=aborted)
+
+
+def _file_pieces(
+    tables: Tables, topic: TailTopic, wanted: Sequence[OffsetRange], conditions: Conditions
+) -> list[FilePiece]:
+    """The files that may hold wanted rows, in order of offsets. No offset is in two of them: what a task does not find
+    any more is planned again by its offsets alone."""
+    files = [file for file in tables.files(topic) if _may_hold(file, wanted, conditions)]
+    pieces: list[FilePiece] = []
+    for file, spans in zip(files, tables.spans(files), strict=True):
+        held = tuple(
+            replace(each, first=Offset(max(each.first, span.first)), end=Offset(min(each.end, span.end)))
+            for each in wanted
+            for span in spans
+            if span.partition == each.partition
+            and conditions.offsets.meeting(max(each.first, span.first), min(each.end, span.end))
+        )
+        if held:
+            share = min(1.0, sum(each.end - each.first for each in held) / file.record_count)
+            byte_count = max(1, int(file.object_bytes * share))
+            pieces.append(FilePiece(key=file.key, object_bytes=file.object_bytes, ranges=held, byte_count=byte_count))
+    pieces.sort(key=lambda piece: (piece.ranges[0].partition, piece.ranges[0].first))
+    return pieces
+
+
+def _may_hold(file: DataFile, wanted: Sequence[OffsetRange], conditions: Conditions) -> bool:
+    """Whether its bounds leave room for wanted rows."""
+    bounds = file.bounds
+    if bounds is None or not conditions.times_us.meeting(bounds.timestamp_us_min, bounds.timestamp_us_max + 1):
+        return False
+    return any(
+        bounds.partition_min <= each.partition <= bounds.partition_max
+        and conditions.offsets.meeting(max(each.first, bounds.offset_min), min(each.end, bounds.offset_max + 1))
+        for each in wanted
+    )
+
+
+def _cut(piece: Piece, byte_count: int) -> tuple[Piece | None, Piece | None]:
+    """The piece's first part, of about so many bytes, and the rest; None for one that would be empty."""
+    if isinstance(piece, TailPiece):
+        return _cut_tail(piece, byte_count)
+    offsets = sum(each.end - each.first for each in piece.ranges)
+    taken = min(offsets, max(1, offsets * byte_count // piece.byte_count))
+    head, tail = _cut_ranges(piece.ranges, taken)
+    head_bytes = max(1, piece.byte_count * taken // offsets)
+    return (
+        replace(piece, ranges=head, byte_count=head_bytes),
+        replace(piece, ranges=tail, byte_count=max(1, piece.byte_count - head_bytes)) if tail else None,
+    )
+
+
+def _cut_ranges(
+    ranges: Sequence[OffsetRange], offset_count: int
+) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
+    """The first `offset_count` offsets of the ranges, and the others."""
+    ends = list(accumulate(each.end - each.first for each in ranges))
+    row = bisect_left(ends, offset_count)
+    within = ranges[row]
+    cut = Offset(within.end - (ends[row] - offset_count))
+    head = (*ranges[:row], replace(within, end=cut))
+    tail = (replace(within, first=cut), *ranges[row + 1 :]) if cut < within.end else tuple(ranges[row + 1 :])
+    return head, tail
+
+
+def _cut_tail(piece: TailPiece, byte_count: int) -> tuple[Piece | None, Piece | None]:
+    """Between chunks: after the one with which it is enough."""
+    head: list[TailPart] = []
+    taken = 0
+    for row, part in enumerate(piece.parts):
+        for number, chunk in enumerate(part.chunks, 1):
+            taken += chunk.byte_count
+            if taken < byte_count:
+                continue
+            rest: list[TailPart] = list(piece.parts[row + 1 :])
+            if number < len(part.chunks):
+                head.append(_part(part, part.range.first, chunk.offset_end))
+                rest.insert(0, _part(part, chunk.offset_end, part.range.end))
+            else:
+                head.append(part)
+            return TailPiece(parts=tuple(head)), TailPiece(parts=tuple(rest)) if rest else None
+        head.append(part)
+    return piece, None
+
+
+def _part(part: TailPart, first: int, end: int) -> TailPart:
+    """What of a part lies in `[first, end)`, where both are bounds of its range or of its chunks."""
+    return replace(
+        part,
+        range=replace(part.range, first=Offset(first), end=Offset(end)),
+        chunks=tuple(chunk for chunk in part.chunks if chunk.offset_first < end and chunk.offset_end > first),
+    )
+
+
+def rest_of(part: TailPart, first: int) -> TailPart | None:
+    """The part from an offset on; None where nothing is left."""
+    return _part(part, first, part.range.end) if first < part.range.end else None

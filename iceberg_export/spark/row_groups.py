@@ -1,0 +1,278 @@
+"""Rows of a data file: the row groups and columns that are wanted, by ranged reads.
+
+Rule: what statistics rule out is not read. Requests run ahead of decoding by one run of row groups. Rows lie in the
+order of (partition, offset), which is checked, for what is left of a piece is told by it.
+Specification: Apache Parquet's format; Iceberg's table specification, "Sort Orders".
+"""
+# pyright: reportAttributeAccessIssue=false
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from iceberg_export import schema
+from iceberg_export.arrow_files import read_footer
+from iceberg_export.files import FileUnreadable, Footer, footer_bytes
+from iceberg_export.spark.bucket import Bucket
+from iceberg_export.spark.conditions import Conditions
+from iceberg_export.spark.planning import FilePiece, OffsetRange
+from protocol.limits import FOOTER_READ_BYTES, SPARK_FILE_RUN_BYTES
+from storage.read_plan import PlannedRead, plan_reads
+from storage.refs import ByteRange
+
+Arrow: TypeAlias = Any
+"""An object of pyarrow's."""
+_FILTER_COLUMNS: Final = (schema.PARTITION, schema.OFFSET, schema.TIMESTAMP)
+
+
+class Span(NamedTuple):
+    """The lowest and the highest value of a column in a row group, both inclusive."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupBounds:
+    """What statistics tell of a row group."""
+
+    partition: Span
+    offset: Span
+    time_us: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedGroup:
+    """A row group that may hold wanted rows."""
+
+    number: int
+    bounds: GroupBounds
+    is_whole: bool
+    """All its rows are wanted: none need be looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRows:
+    """Wanted rows of a row group, and how far they go."""
+
+    table: Arrow
+    """With the columns that were asked for."""
+    partition_last: int
+    offset_last: int
+    """Of the row group's last row, wanted or not."""
+
+
+def read_footer_of(bucket: Bucket, piece: FilePiece) -> Footer:
+    """The file's footer. Raises `StoreError`."""
+    size = piece.object_bytes
+    count = min(FOOTER_READ_BYTES, size)
+    tail = bucket.get_range(piece.key, size - count, count)
+    needed = footer_bytes(tail)
+    if needed > size:
+        raise FileUnreadable(f"{piece.key} has {size} bytes and says that its footer takes {needed}")
+    if needed > count:
+        tail = bucket.get_range(piece.key, size - needed, needed)
+    return read_footer(tail)
+
+
+def wanted_groups(footer: Footer, ranges: Sequence[OffsetRange], conditions: Conditions) -> list[WantedGroup]:
+    """The row groups that may hold rows of `ranges` that satisfy `conditions`."""
+    groups: list[WantedGroup] = []
+    for number in range(len(footer.row_groups)):
+        bounds = _group_bounds(footer.parsed, number)
+        partition, offset, time_us = bounds.partition, bounds.offset, bounds.time_us
+        held = [
+            each
+            for each in ranges
+            if partition.low <= each.partition <= partition.high and each.first <= offset.high and each.end > offset.low
+        ]
+        if not held or not conditions.times_us.meeting(time_us.low, time_us.high + 1):
+            continue
+        is_whole = (
+            partition.low == partition.high
+            and any(each.first <= offset.low and offset.high < each.end for each in held)
+            and conditions.offsets.covers(offset.low, offset.high)
+            and conditions.times_us.covers(time_us.low, time_us.high)
+        )
+        groups.append(WantedGroup(number=number, bounds=bounds, is_whole=is_whole))
+    return groups
+
+
+def read_groups(
+    bucket: Bucket, key: str, footer: Footer, groups: Sequence[WantedGroup], *, columns: Sequence[str]
+) -> Iterator[tuple[WantedGroup, Arrow]]:
+    """The groups with their columns, each an Arrow table. Of one that is not whole the columns to choose rows by too.
+
+    Raises `StoreError`.
+    """
+    runs = list(_runs(footer, groups, columns))
+    under_way = [_begin(bucket, key, run) for run in runs[:1]]
+    for row, run in enumerate(runs):
+        if row + 1 < len(runs):
+            under_way.append(_begin(bucket, key, runs[row + 1]))
+        window = _Window()
+        for planned, future in under_way.pop(0):
+            window.add(planned.read.byte_first, future.result())
+        file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=False)
+        for group in run.groups:
+            yield group, _decode(file, key, group, columns)
+
+
+def choose_rows(
+    group: WantedGroup, table: Arrow, ranges: Sequence[OffsetRange], conditions: Conditions, columns: Sequence[str]
+) -> FoundRows:
+    """The wanted rows of a group that was read. Raises `FileUnreadable` where they are not in order."""
+    if group.is_whole:
+        return FoundRows(table=table, partition_last=group.bounds.partition.high, offset_last=group.bounds.offset.high)
+    partition = _numbers(table, schema.PARTITION)
+    offset = _numbers(table, schema.OFFSET)
+    is_later = (partition[1:] > partition[:-1]) | ((partition[1:] == partition[:-1]) & (offset[1:] > offset[:-1]))
+    if not bool(is_later.all()):
+        raise FileUnreadable(f"row group {group.number} is not in the order of partitions and offsets")
+    is_wanted = np.zeros(len(offset), dtype=np.bool_)
+    for each in ranges:
+        # Rows are in order, so those of a range follow each other.
+        first, end = np.searchsorted(partition, [each.partition, each.partition + 1])
+        low, high = np.searchsorted(offset[first:end], [each.first, each.end])
+        is_wanted[first + low : first + high] = True
+    if not conditions.offsets.is_all:
+        is_wanted &= conditions.offsets.mask(offset)
+    if not conditions.times_us.is_all:
+        is_wanted &= conditions.times_us.mask(_numbers(table, schema.TIMESTAMP))
+    chosen = table.select(list(columns))
+    if not bool(is_wanted.all()):
+        chosen = chosen.filter(pa.array(is_wanted))
+    return FoundRows(table=chosen, partition_last=int(partition[-1]), offset_last=int(offset[-1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    groups: tuple[WantedGroup, ...]
+    wanted: tuple[tuple[int, int], ...]
+    """Bytes of the columns' chunks: first and count."""
+
+
+def _columns_of(group: WantedGroup, columns: Sequence[str]) -> list[str]:
+    wanted = columns if group.is_whole else (*columns, *_FILTER_COLUMNS)
+    return [name for name in schema.COLUMNS if name in wanted]
+
+
+def _runs(footer: Footer, groups: Sequence[WantedGroup], columns: Sequence[str]) -> Iterator[_Run]:
+    taken: list[WantedGroup] = []
+    wanted: list[tuple[int, int]] = []
+    byte_count = 0
+    for group in groups:
+        places = _column_places(footer.parsed, group.number, _columns_of(group, columns))
+        size = sum(count for _, count in places)
+        if taken and byte_count + size > SPARK_FILE_RUN_BYTES:
+            yield _Run(groups=tuple(taken), wanted=tuple(wanted))
+            taken, wanted, byte_count = [], [], 0
+        taken.append(group)
+        wanted.extend(places)
+        byte_count += size
+    if taken:
+        yield _Run(groups=tuple(taken), wanted=tuple(wanted))
+
+
+def _begin(bucket: Bucket, key: str, run: _Run) -> "list[tuple[PlannedRead, Future[bytes]]]":
+    ranges = [ByteRange(key=key, byte_first=first, byte_count=count) for first, count in run.wanted]
+    return [
+        (planned, bucket.begin_range(key, planned.read.byte_first, planned.read.byte_count))
+        for planned in plan_reads(ranges)
+    ]
+
+
+def _decode(file: Arrow, key: str, group: WantedGroup, columns: Sequence[str]) -> Arrow:
+    try:
+        return file.read_row_group(group.number, columns=_columns_of(group, columns), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise FileUnreadable(f"row group {group.number} of {key} cannot be read: {error}") from error
+
+
+def _numbers(table: Arrow, name: str) -> NDArray[np.int64]:
+    column = table.column(name).combine_chunks()
+    if name == schema.TIMESTAMP:
+        column = column.view(pa.int64()) if not isinstance(column, pa.ChunkedArray) else column.cast(pa.int64())
+    numbers: NDArray[np.int64] = np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return numbers
+
+
+def _group_bounds(file_metadata: Arrow, number: int) -> GroupBounds:
+    row_group = file_metadata.row_group(number)
+    spans: list[Span] = []
+    for name in _FILTER_COLUMNS:
+        statistics = row_group.column(schema.COLUMNS.index(name)).statistics
+        if statistics is None or not statistics.has_min_max:
+            raise FileUnreadable(f"row group {number} has no statistics of {name}: it was not written by Penstock")
+        spans.append(Span(int(statistics.min_raw), int(statistics.max_raw)))
+    return GroupBounds(partition=spans[0], offset=spans[1], time_us=spans[2])
+
+
+def _column_places(file_metadata: Arrow, number: int, columns: Sequence[str]) -> list[tuple[int, int]]:
+    """First byte and bytes of each column's chunk in a row group; a column of lists has several."""
+    row_group = file_metadata.row_group(number)
+    places: list[tuple[int, int]] = []
+    for index in range(row_group.num_columns):
+        column = row_group.column(index)
+        if column.path_in_schema.partition(".")[0] in columns:
+            first = column.data_page_offset
+            if column.dictionary_page_offset is not None:
+                first = min(first, column.dictionary_page_offset)
+            places.append((first, column.total_compressed_size))
+    return places
+
+
+class _Window:
+    """A file of which only some stretches are here, in the form that pyarrow reads from."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._stretches: list[Arrow] = []
+        self._position = 0
+
+    def add(self, byte_first: int, data: bytes) -> None:
+        """Stretches come in order."""
+        self._firsts.append(byte_first)
+        self._stretches.append(pa.py_buffer(data))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if whence != 0:
+            end = self._firsts[-1] + len(self._stretches[-1]) if self._firsts else 0
+            offset += self._position if whence == 1 else end
+        self._position = offset
+        return offset
+
+    def tell(self) -> int:
+        return self._position
+
+    def read_buffer(self, size: int) -> Arrow:
+        row = bisect_right(self._firsts, self._position) - 1
+        start = self._position - self._firsts[row] if row >= 0 else -1
+        if start < 0 or start + size > len(self._stretches[row]):
+            raise OSError(f"bytes {self._position}+{size} were not fetched")
+        self._position += size
+        return self._stretches[row].slice(start, size)
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.read_buffer(size))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The bytes belong to the caller."""

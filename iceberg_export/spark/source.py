@@ -1,0 +1,227 @@
+"""The data source `penstock`: what Spark calls, and the only module that imports pyspark.
+
+    from iceberg_export.spark.source import register
+    register(spark)
+    spark.read.format("penstock").option("subscribe", "orders").load("s3://bucket/prefix")
+
+Rule: everything is decided elsewhere; here are Spark's classes, types and processes. A reader is pickled to the tasks
+before its partitions are planned, so it holds options and filters, and nothing that is open. Spark starts a process to
+ask for the schema, and another to plan: what only reading needs is imported there.
+
+Source: pyspark.sql.datasource, pyspark.sql.worker.plan_data_source_read (Spark 4.1).
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from iceberg_export.spark.conditions import Comparison, Conditions
+from iceberg_export.spark.options import COLUMNS, HEADERS, OptionError, ReadOptions, parse_options
+
+if TYPE_CHECKING:
+    from iceberg_export.spark.bounds import Losses
+    from iceberg_export.spark.lake import Lake
+    from iceberg_export.spark.planning import OffsetRange, Piece, Split
+    from iceberg_export.spark.stream import Stream
+
+TYPES: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""Those of the Kafka source's columns."""
+PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `penstock` known to a session, and let Spark push filters down to sources as this one."""
+    spark.dataSource.register(PenstockDataSource)
+    spark.conf.set(PUSH_DOWN, "true")
+
+
+class PenstockDataSource(DataSource):
+    """Topics in a bucket."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> str:
+        """The columns that the options ask for. Raises `OptionError`, of options of either kind of query."""
+        options = _parse(self.options, is_stream=not _is_of_batch(self.options))
+        return ", ".join(f"{name} {TYPES[name]}" for name in options.columns)
+
+    def reader(self, schema: StructType) -> "PenstockReader":
+        return PenstockReader(_parse(self.options, is_stream=False, schema=schema))
+
+    def streamReader(self, schema: StructType) -> "PenstockStreamReader":
+        return PenstockStreamReader(_parse(self.options, is_stream=True, schema=schema))
+
+
+def _is_of_batch(options: Mapping[str, str]) -> bool:
+    """Whether options make sense in batches alone. Whether a query is one, its schema is asked for without saying."""
+    try:
+        _parse(options, is_stream=True)
+    except OptionError:
+        return True
+    return False
+
+
+def _parse(options: Mapping[str, str], *, is_stream: bool, schema: StructType | None = None) -> ReadOptions:
+    """Raises `OptionError`, also for a schema of the job's own that has other columns or types than the source."""
+    names: list[str] = []
+    for column in [] if schema is None else schema.fields:
+        if TYPES.get(column.name) != column.dataType.simpleString():
+            told = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+            raise OptionError(f"column {column.name} {column.dataType.simpleString()} is none of the source: {told}")
+        names.append(column.name)
+    parsed = parse_options(dict(options), os.environ, is_stream=is_stream, schema_columns=names)
+    if names and (HEADERS in names) > (HEADERS in parsed.columns):
+        raise OptionError("the column headers needs the option includeHeaders=true")
+    return parsed
+
+
+def _task_count() -> int:
+    """How many tasks a read should have if nobody says: as many as this machine has cores for."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class SplitPartition(InputPartition):
+    """A split on its way to its task."""
+
+    def __init__(self, split: "Split") -> None:
+        self.split = split
+
+
+class _WhereEnabled:
+    """`pushFilters` of a reader for which it makes no difference whether Spark pushes filters down at all.
+
+    Spark refuses to run a reader with a `pushFilters` of its own while the setting is off, as it is by default. It
+    takes this for the inherited one.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: "PenstockReader") -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._reader.take_filters(filters)
+
+
+class PenstockReader(DataSourceReader):
+    """Reads a batch."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.conditions = Conditions()
+        self.pushFilters = _WhereEnabled(self)  # type: ignore[method-assign]
+
+    def take_filters(self, filters: Sequence[Filter]) -> list[Filter]:
+        """Keep what of the filters can be kept here; return what Spark has to look at itself."""
+        comparisons = [_comparison(each) for each in filters]
+        self.conditions, left = self.conditions.taken(comparisons)
+        return [filters[index] for index in left]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from iceberg_export.spark.bounds import Losses, plan_ranges, resolve_batch
+        from iceberg_export.spark.planning import divide, narrow
+
+        lake = _lake(self.options)
+        losses = Losses(is_fatal=self.options.is_loss_fatal)
+        ranges = narrow(resolve_batch(lake, self.options, losses), self.conditions)
+        pieces = plan_ranges(lake, ranges, self.conditions, losses, manifest=lake.newest)
+        count = self.options.partitions_min
+        splits = divide(pieces, count or _task_count(), is_count_wanted=count is not None)
+        return [SplitPartition(split) for split in splits]
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        return _read(self.options, self.conditions, partition)
+
+
+class PenstockStreamReader(DataSourceStreamReader):
+    """Reads a stream. Spark has one in a process of its own that plans, and one in each task."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self._stream: Stream | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._opened().initial_offset()
+
+    def latestOffset(self) -> dict[str, Any]:
+        return self._opened().latest_offset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [SplitPartition(split) for split in self._opened().plan(start, end)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        return _read(self.options, Conditions(), partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the position is Spark's, and no broker waits for it."""
+
+    def stop(self) -> None:
+        """Nothing that is open outlives the process, which ends now."""
+
+    def _opened(self) -> "Stream":
+        from iceberg_export.spark.stream import Stream
+
+        if self._stream is None:
+            self._stream = Stream(_lake(self.options), self.options, task_count=_task_count())
+        return self._stream
+
+
+def _lake(options: ReadOptions) -> "Lake":
+    from iceberg_export.spark.bucket import open_bucket
+    from iceberg_export.spark.lake import Lake
+
+    return Lake(open_bucket(options.store_url, options.variables), is_archive_only=options.is_archive_only)
+
+
+def _read(options: ReadOptions, conditions: Conditions, partition: InputPartition | None) -> Iterator[Any]:
+    """The rows of a task; of none where nothing was planned."""
+    from iceberg_export.spark.bounds import Losses
+    from iceberg_export.spark.rows import Wanted, read_split
+
+    if partition is None:
+        return iter(())
+    assert isinstance(partition, SplitPartition)
+    lake = _lake(options)
+    losses = Losses(is_fatal=options.is_loss_fatal)
+    plan_again = partial(_plan_again, lake, conditions, losses)
+    return read_split(lake.bucket, partition.split, Wanted(columns=options.columns, conditions=conditions), plan_again)
+
+
+def _plan_again(
+    lake: "Lake", conditions: Conditions, losses: "Losses", ranges: "Sequence[OffsetRange]"
+) -> "list[Piece]":
+    from iceberg_export.spark.bounds import plan_ranges
+
+    return plan_ranges(lake, ranges, conditions, losses)
+
+
+def _comparison(condition: Filter) -> Comparison:
+    """A filter in the words of `conditions`; one that those do not know has no column there."""
+    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+    column = attribute[0] if len(attribute) == 1 else ""
+    return Comparison(type(condition).__name__, column, getattr(condition, "value", None))
+
+
+assert tuple(TYPES) == (*COLUMNS, HEADERS)

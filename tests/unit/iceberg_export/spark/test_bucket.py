@@ -1,0 +1,59 @@
+"""The bucket as Spark's processes read it, beside whoever writes it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from iceberg_export.spark.bucket import Bucket, open_bucket
+from iceberg_export.spark.options import OptionError
+from storage.local_store import PACKS_FOLDER, LocalStore
+from storage.memory_store import MemoryStore
+from storage.object_store import ObjectMissing, StoreMisconfigured
+from storage.pack_store import PackStore
+from storage.refs import INTAKE_PREFIX
+from storage.routed_store import RoutedStore
+
+
+def test_a_directory_is_read_while_its_writer_holds_it(tmp_path: Path) -> None:
+    files = LocalStore(tmp_path, is_durable=False)
+    packs = PackStore(tmp_path / PACKS_FOLDER, now_ms=lambda: 1, new_nonce=lambda: os.urandom(16), is_durable=False)
+    writer = Bucket(RoutedStore(INTAKE_PREFIX, packs, files))
+    reader = open_bucket(f"file://{tmp_path}", {})
+    with pytest.raises(ObjectMissing):
+        reader.get_range("intake/1/1", 0, 1)
+    writer.run(writer.store.put("intake/1/1", [b"0123456789"]))
+    writer.run(writer.store.put("lake/t/data/f", [b"abcdef"]))
+    assert reader.get_range("intake/1/1", 2, 3) == b"234"
+    assert reader.get("intake/1/1") == b"0123456789"
+    assert reader.begin_range("lake/t/data/f", 1, 2).result() == b"bc"
+    writer.run(writer.store.put("intake/1/2", [b"later"]))
+    assert reader.get_range("intake/1/2", 0, 5) == b"later"
+    writer.run(writer.store.delete(["lake/t/data/f"]))
+    with pytest.raises(ObjectMissing):
+        reader.get("lake/t/data/f")
+    writer.close()
+
+
+def test_one_process_has_one_client_of_a_bucket(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}"
+    assert open_bucket(url, {}) is open_bucket(url, {})
+    assert open_bucket(url, {}) is not open_bucket(url, {"AWS_REGION": "eu-1"})
+
+
+@pytest.mark.parametrize("url", ["bucket", "gs://bucket", "file://host/path", "file:///not/there"])
+def test_what_is_no_bucket_is_refused(url: str) -> None:
+    with pytest.raises(OptionError):
+        open_bucket(url, {})
+
+
+def test_what_s3_cannot_be_told_is_refused() -> None:
+    with pytest.raises(StoreMisconfigured, match="AWS_ALLOW_HTTP"):
+        open_bucket("s3a://bucket/prefix", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": ""})
+
+
+def test_a_bucket_that_was_closed_gave_its_thread_back() -> None:
+    bucket = Bucket(MemoryStore())
+    bucket.pause(0.0)
+    bucket.close()
+    assert not bucket._thread.is_alive()

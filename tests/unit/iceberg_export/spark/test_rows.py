@@ -1,0 +1,321 @@
+"""Batches of a made bucket, planned and read as a Spark task does: every row once, wherever it lies."""
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from iceberg_export.spark.bounds import DataLoss, Losses, plan_ranges, resolve_batch
+from iceberg_export.spark.bucket import Bucket
+from iceberg_export.spark.conditions import Comparison, Conditions
+from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.options import OptionError, parse_options
+from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, divide, narrow
+from iceberg_export.spark.rows import Wanted, read_split
+from storage.memory_store import MemoryStore
+from tests.made_lake import NOON, MadeLake
+from tests.made_records import Record
+
+Made = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    bucket = Bucket(MemoryStore())
+    yield bucket
+    bucket.close()
+
+
+@pytest.fixture
+def made(bucket: Bucket) -> MadeLake:
+    return MadeLake(bucket.store)
+
+
+def read(
+    bucket: Bucket,
+    *,
+    tasks: int = 3,
+    filters: Sequence[Comparison] = (),
+    before_reading: Callable[[], None] = lambda: None,
+    between_batches: Callable[[], None] = lambda: None,
+    offsets: dict[str, str] | None = None,
+    **given: str,
+) -> list[dict[str, Any]]:
+    """The rows of a batch query, in order of topics, partitions and offsets."""
+    options = parse_options(
+        {"path": "file:///made", "includeHeaders": "true", **(offsets or {}), **given}, {}, is_stream=False
+    )
+    lake = Lake(bucket, is_archive_only=options.is_archive_only)
+    losses = Losses(is_fatal=options.is_loss_fatal)
+    conditions, left = Conditions().taken(filters)
+    assert not left
+    ranges = narrow(resolve_batch(lake, options, losses), conditions)
+    splits = divide(plan_ranges(lake, ranges, conditions, losses, manifest=lake.newest), tasks, is_count_wanted=True)
+    before_reading()
+    wanted = Wanted(columns=options.columns, conditions=conditions)
+
+    def plan_again(ranges: Sequence[OffsetRange]) -> list[Piece]:
+        return plan_ranges(lake, ranges, conditions, losses)
+
+    rows: list[dict[str, Any]] = []
+    for split in splits:
+        for batch in read_split(bucket, split, wanted, plan_again):
+            rows += batch.to_pylist()
+            between_batches()
+    if "partition" in options.columns:
+        rows.sort(key=lambda row: (row["topic"], row["partition"], row["offset"]))
+    return rows
+
+
+def expected(rows: Sequence[tuple[int, Record]], topic: str = "orders") -> list[dict[str, Any]]:
+    return [
+        {
+            "key": record.key,
+            "value": record.value,
+            "topic": topic,
+            "partition": partition,
+            "offset": record.offset,
+            "timestampType": 0,
+            "headers": [{"key": key.decode(), "value": value} for key, value in record.headers] or None,
+        }
+        for partition, record in rows
+    ]
+
+
+def without_time(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "timestamp"} for row in rows]
+
+
+async def archive_and_tail(made: MadeLake) -> None:
+    """Two archived files, aborted records and markers in both parts, and a tail in many objects."""
+    made.create("orders", 3)
+    await made.produce("orders", [400, 5, 0], objects=4)
+    await made.produce_aborted("orders", 0, 30)
+    await made.archive("orders")
+    await made.produce("orders", [300, 200, 0], objects=3)
+    await made.archive("orders")
+    await made.produce("orders", [100, 300, 2], objects=5)
+    await made.produce_aborted("orders", 1, 20)
+    await made.produce("orders", [10, 10, 10])
+    for partition in made.topics["orders"].partitions:
+        for extent in partition.aborted:
+            for offset in range(extent.offset_first, extent.marker):
+                partition.rows.pop(offset, None)
+    await made.publish()
+
+
+def made_records(bucket: Bucket, made: MadeLake) -> None:
+    bucket.run(archive_and_tail(made))
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7, 40])
+def test_every_committed_row_comes_once_however_many_tasks_share_them(
+    bucket: Bucket, made: MadeLake, tasks: int
+) -> None:
+    made_records(bucket, made)
+    rows = read(bucket, tasks=tasks, subscribe="orders")
+    assert without_time(rows) == expected(made.visible("orders"))
+    assert [round(row["timestamp"].timestamp() * 1000) for row in rows] == [
+        record.timestamp for _, record in made.visible("orders")
+    ]
+
+
+def test_what_lies_below_the_start_or_behind_the_last_stable_offset_is_not_shown(
+    bucket: Bucket, made: MadeLake
+) -> None:
+    made_records(bucket, made)
+    partition = made.topics["orders"].partitions[0]
+    partition.log_start, partition.last_stable = 357, partition.end - 7
+    bucket.run(made.publish())
+    rows = read(bucket, subscribe="orders")
+    assert without_time(rows) == expected(made.visible("orders"))
+    assert min(row["offset"] for row in rows if row["partition"] == 0) == 357
+
+
+def test_offsets_of_the_middle_are_those_rows_and_no_others(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+    rows = read(
+        bucket,
+        assign='{"orders": [0, 1]}',
+        startingOffsets='{"orders": {"0": 390, "1": -2}}',
+        endingOffsets='{"orders": {"0": 810, "1": 3}}',
+    )
+    wanted = [
+        (partition, record)
+        for partition, record in made.visible("orders")
+        if (partition == 0 and 390 <= record.offset < 810) or (partition == 1 and record.offset < 3)
+    ]
+    assert without_time(rows) == expected(wanted)
+
+
+def test_the_archive_alone_ends_where_the_table_does(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+    rows = read(bucket, subscribe="orders", read="archive")
+    ends = [partition.archived_end for partition in made.topics["orders"].partitions]
+    wanted = [(partition, record) for partition, record in made.visible("orders") if record.offset < ends[partition]]
+    assert without_time(rows) == expected(wanted)
+
+
+def test_only_the_columns_that_are_named_come_in_their_order(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+    rows = read(bucket, subscribe="orders", columns="topic, offset")
+    assert {tuple(row) for row in rows} == {("topic", "offset")}
+    assert sorted(row["offset"] for row in rows) == sorted(record.offset for _, record in made.visible("orders"))
+    (topics,) = ({row["topic"] for row in read(bucket, subscribe="orders", columns="topic")},)
+    assert topics == {"orders"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "holds"),
+    [
+        ([Comparison("EqualTo", "partition", 1)], lambda p, r: p == 1),
+        ([Comparison("In", "offset", (3, 399, 400, 799, 100_000))], lambda p, r: r.offset in {3, 399, 400, 799}),
+        (
+            [Comparison("GreaterThan", "offset", 350), Comparison("LessThanOrEqual", "offset", 460)],
+            lambda p, r: 350 < r.offset <= 460,
+        ),
+        ([Comparison("EqualTo", "topic", "others")], lambda p, r: False),
+        ([Comparison("IsNotNull", "offset"), Comparison("EqualTo", "partition", 2)], lambda p, r: p == 2),
+    ],
+)
+def test_pushed_filters_leave_exactly_the_rows_that_satisfy_them(
+    bucket: Bucket, made: MadeLake, filters: list[Comparison], holds: Callable[[int, Record], bool]
+) -> None:
+    made_records(bucket, made)
+    rows = read(bucket, subscribe="orders", filters=filters)
+    assert without_time(rows) == expected([row for row in made.visible("orders") if holds(*row)])
+
+
+def test_a_range_of_times_is_pushed_down_and_exact(bucket: Bucket, made: MadeLake) -> None:
+    from datetime import UTC, datetime
+
+    made_records(bucket, made)
+    first, end = (datetime.fromtimestamp((NOON + 1000 * offset) / 1000, UTC) for offset in (380, 720))
+    filters = [Comparison("GreaterThanOrEqual", "timestamp", first), Comparison("LessThan", "timestamp", end)]
+    rows = read(bucket, subscribe="orders", filters=filters)
+    wanted = [row for row in made.visible("orders") if NOON + 380_000 <= row[1].timestamp < NOON + 720_000]
+    assert without_time(rows) == expected(wanted)
+
+
+def test_starting_and_ending_times_are_the_first_rows_as_late(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+    rows = read(
+        bucket,
+        subscribe="orders",
+        startingTimestamp=str(NOON + 404_000),
+        endingTimestamp=str(NOON + 500_000),
+        startingOffsetsByTimestampStrategy="latest",
+    )
+    wanted = [(p, r) for p, r in made.visible("orders") if p < 2 and NOON + 404_000 <= r.timestamp < NOON + 500_000]
+    assert without_time(rows) == expected(wanted)
+    with pytest.raises(OptionError, match="no record of orders-2 is as late"):
+        read(bucket, subscribe="orders", startingTimestamp=str(NOON + 404_000))
+
+
+def test_a_task_whose_intake_was_archived_meanwhile_reads_the_same_rows(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+
+    def archive() -> None:
+        bucket.run(made.archive("orders"))
+        bucket.run(made.publish())
+
+    rows = read(bucket, subscribe="orders", before_reading=archive)
+    assert without_time(rows) == expected(made.visible("orders"))
+
+
+@pytest.mark.parametrize("tasks", [1, 5])
+def test_a_task_whose_objects_go_between_two_batches_goes_on_where_it_was(
+    bucket: Bucket, made: MadeLake, tasks: int
+) -> None:
+    made_records(bucket, made)
+    is_moved = False
+
+    def move_everything() -> None:
+        """After the first batch the tail is archived, and what was archived is in another file."""
+        nonlocal is_moved
+        if not is_moved:
+            is_moved = True
+            bucket.run(made.archive("orders"))
+            bucket.run(made.rewrite("orders"))
+            bucket.run(made.publish())
+
+    rows = read(bucket, tasks=tasks, subscribe="orders", between_batches=move_everything)
+    assert is_moved
+    assert without_time(rows) == expected(made.visible("orders"))
+
+
+def test_data_files_that_were_rewritten_before_they_are_read_are_planned_again(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+
+    def rewrite() -> None:
+        bucket.run(made.rewrite("orders"))
+        bucket.run(made.publish())
+
+    rows = read(bucket, subscribe="orders", before_reading=rewrite)
+    assert without_time(rows) == expected(made.visible("orders"))
+
+
+def test_a_missing_object_that_no_newer_manifest_replaces_is_an_error(bucket: Bucket, made: MadeLake) -> None:
+    from storage.object_store import ObjectMissing
+
+    made_records(bucket, made)
+
+    async def lose() -> None:
+        await made.store.delete([meta.key async for meta in made.store.list("intake/")])
+
+    with pytest.raises(ObjectMissing):
+        read(bucket, subscribe="orders", before_reading=lambda: bucket.run(lose()))
+
+
+def test_retention_that_overtakes_a_task_is_a_loss(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+
+    def retain() -> None:
+        bucket.run(made.archive("orders"))
+        made.topics["orders"].partitions[0].log_start = made.topics["orders"].partitions[0].end - 4
+        bucket.run(made.publish())
+
+    with pytest.raises(DataLoss, match="orders-0 begins at offset"):
+        read(bucket, subscribe="orders", before_reading=retain)
+
+
+def test_a_topic_that_is_not_there_is_named_and_a_pattern_may_match_none(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+    with pytest.raises(OptionError, match="no topic payments"):
+        read(bucket, subscribe="orders,payments")
+    with pytest.raises(OptionError, match="3 partitions, so no number 3"):
+        read(bucket, assign='{"orders": [0, 3]}')
+    assert read(bucket, subscribePattern="pay.*") == []
+
+
+def test_offsets_that_the_log_does_not_hold_are_a_loss_or_passed_over(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+    made.topics["orders"].partitions[0].log_start = 100
+    bucket.run(made.publish())
+    offsets = {"assign": '{"orders": [0]}', "startingOffsets": '{"orders": {"0": 5}}'}
+    with pytest.raises(DataLoss, match="begins at offset 100, and was to be read from 5"):
+        read(bucket, offsets=offsets)
+    rows = read(bucket, failOnDataLoss="false", offsets=offsets)
+    assert rows[0]["offset"] == 100
+    with pytest.raises(DataLoss, match="ends at offset"):
+        read(bucket, subscribe="orders", endingOffsets='{"orders": {"0": 99999, "1": -1, "2": -1}}')
+
+
+def test_row_groups_that_cannot_hold_wanted_rows_are_not_fetched(bucket: Bucket, made: MadeLake) -> None:
+    from iceberg_export.spark.row_groups import read_footer_of, wanted_groups
+
+    made_records(bucket, made)
+    lake = Lake(bucket)
+    options = parse_options(
+        {"path": "file:///made", "assign": '{"orders": [0]}', "endingOffsets": '{"orders": {"0": 10}}'},
+        {},
+        is_stream=False,
+    )
+    losses = Losses(is_fatal=True)
+    (split,) = divide(plan_ranges(lake, resolve_batch(lake, options, losses), Conditions(), losses), 1)
+    piece = split.pieces[0]
+    assert isinstance(piece, FilePiece)
+    footer = read_footer_of(bucket, piece)
+    groups = wanted_groups(footer, piece.ranges, Conditions())
+    assert len(footer.row_groups) > 3
+    assert len(groups) == 1

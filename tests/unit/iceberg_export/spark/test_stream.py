@@ -1,0 +1,200 @@
+"""A stream's positions, asked for in the order in which Spark asks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from iceberg_export.spark.bounds import DataLoss
+from iceberg_export.spark.bucket import Bucket
+from iceberg_export.spark.lake import ForeignBucket, Lake
+from iceberg_export.spark.options import OptionError, parse_options
+from iceberg_export.spark.stream import Stream
+from storage.memory_store import MemoryStore
+from tests.made_lake import MadeLake
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    bucket = Bucket(MemoryStore())
+    yield bucket
+    bucket.close()
+
+
+@pytest.fixture
+def made(bucket: Bucket) -> MadeLake:
+    made = MadeLake(bucket.store)
+    made.create("orders", 2)
+    produce(bucket, made, 10, 20)
+    return made
+
+
+def produce(bucket: Bucket, made: MadeLake, *counts: int, topic: str = "orders") -> None:
+    bucket.run(made.produce(topic, counts))
+    bucket.run(made.publish())
+
+
+def stream(bucket: Bucket, **given: str) -> Stream:
+    defaults = {"path": "file:///made", "startingOffsets": "earliest"}
+    if "subscribePattern" not in given:
+        defaults["subscribe"] = "orders"
+    return Stream(Lake(bucket), parse_options({**defaults, **given}, {}, is_stream=True), task_count=2)
+
+
+def first_batch(query: Stream) -> tuple[Json, Json]:
+    end = query.latest_offset()
+    start = query.initial_offset()
+    query.plan(start, end)
+    return start, end
+
+
+def offsets(position: Json) -> Json:
+    return {name: value for name, value in position.items() if name != "@"}
+
+
+def ranges(query: Stream, start: Json, end: Json) -> set[tuple[str, int, int, int]]:
+    return {
+        (each.topic, each.partition, each.first, each.end)
+        for split in query.plan(start, end)
+        for piece in split.pieces
+        for each in piece.ranges
+    }
+
+
+def test_the_first_batch_goes_from_the_start_to_what_is_there(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket)
+    end = query.latest_offset()
+    start = query.initial_offset()
+    assert offsets(start) == {"orders": {"0": 0, "1": 0}}
+    assert offsets(end) == {"orders": {"0": 10, "1": 20}}
+    assert ranges(query, start, end) == {("orders", 0, 0, 10), ("orders", 1, 0, 20)}
+    assert query.latest_offset() == end, "nothing is new, so the text is the same"
+    produce(bucket, made, 1, 0)
+    after = query.latest_offset()
+    assert ranges(query, end, after) == {("orders", 0, 10, 11)}
+    assert "from" not in after["@"]
+
+
+def test_a_stream_from_the_latest_offset_brings_what_comes_then(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket, startingOffsets="latest")
+    start, end = first_batch(query)
+    assert offsets(start) == offsets(end) == {"orders": {"0": 10, "1": 20}}
+    produce(bucket, made, 0, 5)
+    assert ranges(query, end, query.latest_offset()) == {("orders", 1, 20, 25)}
+
+
+def test_the_cap_holds_from_the_first_batch_on_and_after_a_restart(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket, maxOffsetsPerTrigger="15")
+    _, end = first_batch(query)
+    assert offsets(end) == {"orders": {"0": 5, "1": 10}}
+    again = stream(bucket, maxOffsetsPerTrigger="9")
+    assert again.plan(end, end) == []
+    assert offsets(again.latest_offset()) == {"orders": {"0": 8, "1": 16}}
+
+
+def test_a_first_batch_that_is_repeated_begins_where_it_began(bucket: Bucket, made: MadeLake) -> None:
+    start, end = first_batch(stream(bucket, startingOffsets="latest"))
+    produce(bucket, made, 100, 100)
+    again = stream(bucket, startingOffsets="latest")
+    again.plan(end, end)
+    assert again.initial_offset() == start
+
+
+def test_new_partitions_and_topics_are_read_from_their_beginning(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket, subscribePattern="orders|later", startingOffsets="latest")
+    _, end = first_batch(query)
+    made.topics["orders"].partitions += made.create("scratch", 1).partitions
+    del made.topics["scratch"]
+    made.create("later", 1)
+    bucket.run(made.produce("later", [4]))
+    produce(bucket, made, 0, 0, 3)
+    assert ranges(query, end, query.latest_offset()) == {("orders", 2, 0, 3), ("later", 0, 0, 4)}
+
+
+def test_a_topic_that_was_created_anew_is_a_loss_and_begins_anew(bucket: Bucket, made: MadeLake) -> None:
+    _, end = first_batch(stream(bucket))
+    made.create("orders", 1)
+    produce(bucket, made, 12)
+    strict = stream(bucket)
+    strict.plan(end, end)
+    with pytest.raises(DataLoss, match="orders-1 are gone"):
+        strict.latest_offset()
+    lenient = stream(bucket, failOnDataLoss="false")
+    lenient.plan(end, end)
+    assert ranges(lenient, end, lenient.latest_offset()) == {("orders", 0, 0, 12)}
+
+
+def test_a_topic_that_went_is_a_loss(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket)
+    _, end = first_batch(query)
+    del made.topics["orders"]
+    bucket.run(made.publish())
+    with pytest.raises(DataLoss, match="orders-0, orders-1 are gone"):
+        query.latest_offset()
+    lenient = stream(bucket, failOnDataLoss="false")
+    lenient.plan(end, end)
+    after = lenient.latest_offset()
+    assert offsets(after) == {}
+    assert lenient.plan(end, after) == []
+
+
+def test_retention_that_overtook_the_stream_is_a_loss_or_passed_over(bucket: Bucket, made: MadeLake) -> None:
+    _, end = first_batch(stream(bucket))
+    produce(bucket, made, 30, 0)
+    made.topics["orders"].partitions[0].log_start = 25
+    bucket.run(made.publish())
+    strict = stream(bucket)
+    strict.plan(end, end)
+    with pytest.raises(DataLoss, match="orders-0 begins at offset 25"):
+        strict.plan(end, strict.latest_offset())
+    lenient = stream(bucket, failOnDataLoss="false", maxOffsetsPerTrigger="10")
+    lenient.plan(end, end)
+    assert ranges(lenient, end, lenient.latest_offset()) == {("orders", 0, 25, 35)}
+
+
+def test_a_recovered_cluster_is_a_loss_and_another_ones_bucket_an_error(bucket: Bucket, made: MadeLake) -> None:
+    _, end = first_batch(stream(bucket))
+    made.incarnation = 2
+    bucket.run(made.publish())
+    query = stream(bucket)
+    query.plan(end, end)
+    with pytest.raises(DataLoss, match="recovered from its bucket"):
+        query.latest_offset()
+    lenient = stream(bucket, failOnDataLoss="false")
+    lenient.plan(end, end)
+    assert lenient.latest_offset()["@"]["incarnation"] == 2
+    made.cluster_id = "other"
+    bucket.run(made.publish())
+    foreign = stream(bucket, failOnDataLoss="false")
+    foreign.plan(end, end)
+    with pytest.raises(ForeignBucket, match="checkpoint is of cluster made-cluster"):
+        foreign.latest_offset()
+
+
+def test_a_manifest_from_before_is_not_gone_back_to(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket)
+    _, end = first_batch(query)
+    made.position = 0
+    made.topics["orders"].partitions[0].end = 3
+    made.topics["orders"].partitions[0].chunks = []
+    bucket.run(made.publish())
+    assert query.latest_offset() == end
+
+
+def test_starting_offsets_name_every_partition_and_topics_exist(bucket: Bucket, made: MadeLake) -> None:
+    with pytest.raises(OptionError, match=r"Named: orders-0\. Read: orders-0, orders-1"):
+        stream(bucket, startingOffsets='{"orders": {"0": 3}}').latest_offset()
+    query = stream(bucket, startingOffsets='{"orders": {"0": 3, "1": -1}}')
+    query.latest_offset()
+    assert offsets(query.initial_offset()) == {"orders": {"0": 3, "1": 20}}
+    with pytest.raises(DataLoss, match="to be read from 99"):
+        stream(bucket, startingOffsets='{"orders": {"0": 99, "1": -1}}').latest_offset()
+    with pytest.raises(OptionError, match="no topic absent"):
+        stream(bucket, subscribe="absent").latest_offset()
+
+
+def test_a_bucket_without_a_manifest_is_named(bucket: Bucket) -> None:
+    with pytest.raises(OptionError, match="no tail manifest"):
+        stream(bucket).latest_offset()
