@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from agent.commands import agent, archive, audit, consume, doctor, inspect, produce, recover, run, topics
+from agent.commands import agent, archive, audit, consume, doctor, inspect, lake, produce, recover, run, topics
 from agent.commands.failure import CommandFailed
 from agent.version import VERSION
 
@@ -30,6 +30,7 @@ app.add_typer(topics.app, name="topics", help="List, describe, create and delete
 app.command("produce", help=produce.HELP)(produce.produce)
 app.command("consume", help=consume.HELP)(consume.consume)
 app.command("archive", help=archive.HELP)(archive.archive)
+app.add_typer(lake.app, name="lake", help="Topics as Iceberg tables: files, lag, snapshots.")
 app.add_typer(inspect.app, name="inspect", help="Show the ledger, the state, chunks and objects as readable text.")
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
 app.command("audit", help=audit.HELP)(audit.audit)

@@ -4,7 +4,7 @@ Rule: health is decided by the agent alone, so an outage of ledger or store neve
 is JSON with a code, a sentence and what to do; a body is read up to a bound. Views of the state: `agent.state_views`.
 
     GET  /live  /ready  /metrics
-    GET  /api/status   /api/topics   /api/topics/NAME
+    GET  /api/status   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
     POST /api/archive  {"topics": ["orders"], "wait": true}
     GET  /api/state
     GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
@@ -30,6 +30,7 @@ from agent.catalog_parts import CatalogParts
 from agent.http_tokens import HttpTokens
 from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
+from agent.lake_views import lake_details, lake_rows
 from agent.registry_api import registry_mount
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.transaction_views import transaction_list
@@ -69,6 +70,8 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
         Route("/api/state", api.state),
         Route("/api/topics", api.topics),
         Route("/api/topics/{name}", api.topic),
+        Route("/api/lake", api.lake),
+        Route("/api/lake/{name}", api.table),
         Route("/api/archive", api.archive, methods=["POST"]),
         Route("/api/audit", api.audit, methods=["POST"]),
         Route("/api/inspect/state", api.inspect_state),
@@ -119,6 +122,18 @@ class _Api:
     async def topic(self, request: Request) -> Response:
         await self._agent.barrier()
         return JSONResponse(topic_details(self._find(request.path_params["name"])))
+
+    async def lake(self, request: Request) -> Response:
+        limit = _limit(request)
+        await self._agent.barrier()
+        return JSONResponse({"tables": lake_rows(self._agent.state, limit)})
+
+    async def table(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        details = await lake_details(self._agent, name)
+        if details is None:
+            self._find(name)
+        return JSONResponse(details)
 
     async def archive(self, request: Request) -> Response:
         body = await _json_body(request)
@@ -234,8 +249,8 @@ def _on_api_error(_: Request, error: Exception) -> Response:
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     remedy = (
-        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/archive /api/audit /api/inspect/... "
-        "/iceberg/v1/... /schema-registry/..."
+        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/lake /api/archive /api/audit "
+        "/api/inspect/... /iceberg/v1/... /schema-registry/..."
     )
     return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
 

@@ -397,6 +397,8 @@ ARCHIVE_RETRY_SECONDS = 0.2
 """Before a pass is planned again."""
 ARCHIVE_PASSES_IN_VAIN_MAX = 10
 """How many passes in a row may be planned again before whoever asked for them is told."""
+LAKE_DETAILS_ATTEMPTS_MAX = 3
+"""How often a table's metadata is looked for anew before whoever asked is told that it is gone."""
 TABLE_UPKEEP_INTERVAL_S = 5.0
 """How often an agent looks for files that are to leave tables."""
 TABLE_LOOKS_PER_GRACE = 4

@@ -1,0 +1,69 @@
+"""What people are shown of topics as tables."""
+
+import pytest
+
+from agent.lake_views import lake_details, lake_rows
+from coordinator.state import TableState
+from iceberg_export.tables.metadata import encode
+from protocol.types import ObjectId
+from storage.object_store import StoreUnavailable
+from storage.refs import ObjectKind
+from tests.made_tables import MadeTable, data_file
+from tests.unit.agent.made_state import TOPIC_ID, SmallAgent
+
+METADATA_KEY = "lake/orders-07/metadata/1-2.metadata.json"
+
+
+@pytest.fixture
+def agent() -> SmallAgent:
+    """The table of `orders` holds its one archived file."""
+    agent = SmallAgent()
+    topic = agent.state.topics[TOPIC_ID]
+    known = agent.state.objects[ObjectId(1)]
+    agent.state.objects[ObjectId(3)] = type(known)(
+        key=METADATA_KEY, kind=ObjectKind.TABLE_METADATA, object_bytes=70, references=1
+    )
+    topic.table = TableState(metadata_key=METADATA_KEY, version=4, objects={ObjectId(1), ObjectId(3)})
+    return agent
+
+
+def test_a_list_tells_files_and_lag_of_each_table(agent: SmallAgent) -> None:
+    assert lake_rows(agent.state, 10) == [
+        {
+            "topic": "orders",
+            "version": 4,
+            "files": 1,
+            "bytes": 500,
+            "metadata_bytes": 70,
+            "leaving": 0,
+            "waiting_bytes": 100,
+            "behind": 5,
+        }
+    ]
+    assert lake_rows(agent.state, 0) == []
+
+
+async def test_details_tell_the_last_snapshot_and_what_the_next_pass_takes(agent: SmallAgent) -> None:
+    prepared = await MadeTable().commit(data_file(0), data_file(1))
+    await agent.store.put(METADATA_KEY, [encode(prepared.metadata)])
+    shown = await lake_details(agent, "orders")
+    assert shown is not None
+    assert (shown["records"], shown["snapshots"], shown["last_operation"]) == (20, 1, "append")
+    assert (shown["next_pass_chunks"], shown["next_pass_bytes"]) == (1, 100)
+    assert shown["metadata"] == METADATA_KEY
+
+
+async def test_a_table_without_a_commit_has_no_snapshot(agent: SmallAgent) -> None:
+    agent.state.topics[TOPIC_ID].table = None
+    shown = await lake_details(agent, "orders")
+    assert shown is not None
+    assert (shown["metadata"], shown["snapshots"], shown["files"]) == (None, 0, 0)
+
+
+async def test_a_topic_that_is_not_there_has_no_table(agent: SmallAgent) -> None:
+    assert await lake_details(agent, "none") is None
+
+
+async def test_metadata_that_stays_away_is_told(agent: SmallAgent) -> None:
+    with pytest.raises(StoreUnavailable, match="penstock audit"):
+        await lake_details(agent, "orders")
