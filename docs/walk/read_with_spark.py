@@ -1,4 +1,4 @@
-"""Reads the archived topic `flights` with Spark: the very files that Kafka consumers are served from.
+"""Reads the topic `flights` with Spark, from the broker's folder alone: archived files, and what is not archived yet.
 
 .venv/bin/python docs/walk/read_with_spark.py [DATA_DIR]        after: make setup-test
 """
@@ -10,6 +10,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from iceberg_export.spark.source import register
+
 DATA_DIR = Path(sys.argv[1] if len(sys.argv) > 1 else "penstock-data")
 BUNDLED_JAVA = Path(sys.prefix) / "java"
 EVENT = "year int, month int, day int, carrier string, tailnum string, origin string, dest string, arr_delay double"
@@ -20,8 +22,8 @@ def main() -> None:
         os.environ.setdefault("JAVA_HOME", str(BUNDLED_JAVA))
     spark = SparkSession.builder.master("local[2]").appName("flights").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    files = [str(path) for path in DATA_DIR.absolute().glob("store/lake/flights-*/data")]
-    log = spark.read.parquet(*files)
+    register(spark)
+    log = spark.read.format("penstock").option("subscribe", "flights").load(f"file://{DATA_DIR.absolute()}/store")
     log.groupBy("partition").agg(f.count("*").alias("records"), f.max("offset").alias("last offset")).orderBy(
         "partition"
     ).show()

@@ -118,8 +118,9 @@ class Tails:
 def _figures(held: PartitionState) -> _Figures:
     archived_end = held.index.offset_first(held.index.intake_row)
     extents: list[AbortedExtent] = []
-    if held.transactions is not None and archived_end < held.last_stable:  # else there is nothing to leave out of
-        extents = held.transactions.aborted_extents(archived_end, held.last_stable)
+    first = max(archived_end, held.log_start)
+    if held.transactions is not None and first < held.last_stable:  # else there is nothing to leave out of
+        extents = held.transactions.aborted_extents(first, held.last_stable)
     return _Figures(held.log_start, archived_end, held.last_stable, frozenset(extents))
 
 
@@ -146,6 +147,9 @@ def _partition_agrees(partition: TailPartition, true: _Figures, chunks: dict[int
 
 def _aborted_below(partition: TailPartition, last_stable: int) -> frozenset[AbortedExtent]:
     """What is to be left out of chunks that may be read."""
-    if partition.archived_end >= last_stable:
+    first = max(partition.archived_end, partition.log_start)
+    if first >= last_stable:
         return frozenset()
-    return frozenset(extent for extent in partition.aborted if extent.offset_first < last_stable)
+    return frozenset(
+        extent for extent in partition.aborted if extent.offset_first < last_stable and extent.marker >= first
+    )
