@@ -68,9 +68,9 @@ class TableCopies:
             )
 
     async def copy(self, topic_id: TopicId) -> None:
-        """Have the copies of a topic's table say what the state says. Raises `StoreError`s."""
-        topic = self._metadata.state.topics[topic_id]
-        if topic.table is None or not self._writer.is_confirmed:
+        """Have the copies of a topic's table say what the state says, if it is there still. Raises `StoreError`s."""
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None or topic.table is None or not self._writer.is_confirmed:
             return
         metadata_key, version = topic.table.metadata_key, topic.table.version
         known = self._copied.get(topic_id)
@@ -80,6 +80,8 @@ class TableCopies:
             return
         versions = await self._versions_found(topic) if known is None else known[1]
         content = await self._store.get(metadata_key)
+        if topic_id not in self._metadata.state.topics:
+            return  # deleted meanwhile: nobody would delete what came now before sessions end
         await self._store.put(metadata_copy_key(topic.name, topic_id, version), (content,))
         await self._store.put(version_hint_key(topic.name, topic_id), (str(version).encode(),))
         kept = [*(found for found in versions if found < version), version][-TABLE_COPIES_KEPT:]

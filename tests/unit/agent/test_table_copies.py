@@ -1,7 +1,7 @@
 """Copies of a table's metadata, by whose hint readers without a catalog find the newest whole version."""
 
 from agent.table_copies import TableCopies
-from coordinator.commands import Done
+from coordinator.commands import DeleteTopic, Done
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.rendezvous import owner_of
 from protocol.limits import TABLE_COPIES_KEPT
@@ -97,6 +97,32 @@ async def test_a_hint_that_is_no_number_is_written_anew() -> None:
         await next_version(parts, store)
         await copies_of(parts, store).copy(TOPIC)
         assert (await found(store))["version-hint.text"] == b"1"
+
+
+async def test_of_a_topic_that_is_deleted_nothing_is_copied() -> None:
+    store = DeletingStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        await next_version(parts, store)
+        store.parts = parts
+        copies = copies_of(parts, store)
+        await copies.copy(TOPIC)
+        assert TOPIC not in parts.metadata.state.topics
+        await copies.copy(TOPIC)
+        assert await found(store) == {}
+
+
+class DeletingStore(MemoryStore):
+    """Deletes the topic as soon as somebody reads its metadata."""
+
+    parts: Parts | None = None
+
+    async def get(self, key: str) -> bytes:
+        content = await super().get(key)
+        if self.parts is not None and key.endswith(".metadata.json"):
+            parts, self.parts = self.parts, None
+            await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        return content
 
 
 async def test_an_agent_whose_session_is_not_confirmed_writes_nothing() -> None:
