@@ -17,6 +17,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from obstore.store import S3Store
 
+from protocol.limits import TABLE_COPIES_KEPT
+from storage.refs import TAIL_KEY, version_of_copy
 from tests.bucket_listing import local_bucket
 from tests.faults.load import Load, consume_all
 from tests.processes import free_port
@@ -48,12 +50,16 @@ def referenced(broker: Penstock) -> set[str]:
 
 
 def orphans(broker: Penstock, listing: Listing) -> set[str]:
-    """Objects that nobody refers to. The two newest snapshots and the newest mark of the position are the ledger's."""
+    """Objects that nobody refers to. The two newest snapshots, the newest mark of the position and the tail manifest
+    are the ledger's; the newest copies of the table's metadata are for readers without a catalog."""
     known = referenced(broker)
     found = listing()
     snapshots = sorted(key for key in found if key.startswith("ledger/snapshots/"))
     marks = sorted(key for key in found if key.startswith("ledger/reached/"))
-    return found - known - {"cluster.json"} - set(snapshots[-2:]) - set(marks[-1:])
+    hints = {key for key in found if key.endswith("/metadata/version-hint.text")}
+    copies = sorted((version, key) for key in found if (version := version_of_copy(key)) is not None)
+    own = {"cluster.json", TAIL_KEY, *hints, *(key for _, key in copies[-TABLE_COPIES_KEPT:])}
+    return found - known - own - set(snapshots[-2:]) - set(marks[-1:])
 
 
 def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, rounds: int, seed: int) -> None:

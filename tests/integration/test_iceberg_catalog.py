@@ -141,7 +141,7 @@ def assert_strangers_are_told(topic: LakeTopic) -> None:
             RestCatalog("penstock", uri=topic.catalog, credential="a:b")
         return
     for properties in ({}, {"token": "wrong"}):
-        with pytest.raises(UnauthorizedError, match="this catalog"):
+        with pytest.raises(UnauthorizedError, match="--http-token-file"):
             RestCatalog("penstock", uri=topic.catalog, **properties)
 
 
