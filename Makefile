@@ -7,7 +7,7 @@ BIN := $(UV_PROJECT_ENVIRONMENT)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro compat torture jepsen sim sim-deep clean
+.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro bench-spark compat torture jepsen sim sim-deep clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -41,6 +41,9 @@ bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour; ARGS
 
 bench-micro: setup-test ## codecs, ledger entries and the Parquet path alone, each on one core; ARGS="--quick apply" chooses
 	@$(BIN)/python -m benchmarks.micro $(ARGS)
+
+bench-spark: setup-test ## Spark over Penstock beside its Kafka connector over Apache Kafka: ten minutes; ARGS="--quick" for less
+	@$(BIN)/python -m benchmarks.spark_reads $(ARGS)
 
 compat: setup-test ## other people's tests on one agent and on three, with a report; ARGS="librdkafka --agents 1" for less
 	@$(BIN)/python -m tests.compat $(ARGS)

@@ -105,8 +105,9 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
 
 @pytest.fixture(scope="session")
 def spark_jars() -> list[Path]:
-    """Jars with which Spark reads Iceberg tables from S3."""
-    return sorted(provided(jars.jar_folder("spark")).glob("*.jar"))
+    """Jars with which Spark reads Iceberg tables from S3, and writes into topics."""
+    folders = [provided(jars.jar_folder(jar_set)) for jar_set in ("spark", "spark-kafka")]
+    return sorted(jar for folder in folders for jar in folder.glob("*.jar"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
