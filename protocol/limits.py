@@ -651,6 +651,8 @@ SPARK_SPANS_CACHED_MAX = 100_000
 """Data files of which is kept what offsets they answer for."""
 SPARK_FOOTERS_IN_FLIGHT_MAX = 32
 """Footers that a plan asks for at a time."""
+SPARK_SINK_SECONDS_MAX = 60.0
+"""Of each step of a transaction that writes a batch: to begin, to send its number, to commit."""
 
 # The command line.
 AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000

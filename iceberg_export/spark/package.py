@@ -15,16 +15,18 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 ENTRY: Final = "iceberg_export.spark.source"
+OF_DRIVERS: Final = "iceberg_export.spark.sink"
+"""What drivers may import, too; its library is not one that executors have to have."""
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("coordinator", "iceberg_export", "protocol", "storage", "txn")
 MADE_AT: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest that a zip can tell."""
 
 
-def modules() -> dict[str, Path]:
-    """The project's modules that the source imports, by name, those that are imported when they are needed too."""
+def modules(*entries: str) -> dict[str, Path]:
+    """These modules and those of the project that they import, by name, also where they do so only when needed."""
     found: dict[str, Path] = {}
-    waiting = [ENTRY]
+    waiting = list(entries)
     while waiting:
         name = waiting.pop()
         path = _path(name)
@@ -39,13 +41,13 @@ def modules() -> dict[str, Path]:
 
 def libraries() -> list[str]:
     """The top-level names of others that those modules import, but for pyspark, which is there."""
-    names = {name.partition(".")[0] for path in modules().values() for name in _imports(path)}
+    names = {name.partition(".")[0] for path in modules(ENTRY).values() for name in _imports(path)}
     return sorted(names - set(PACKAGES) - sys.stdlib_module_names - {"pyspark"})
 
 
 def write_archive(path: Path) -> list[str]:
     """Write the zip, and return the names of its modules."""
-    found = modules()
+    found = modules(ENTRY, OF_DRIVERS)
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
         for source in found.values():
             entry = ZipInfo(source.relative_to(ROOT).as_posix(), MADE_AT)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from protocol.limits import SPARK_SINK_SECONDS_MAX
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 COLUMNS: Final = ("key", "value", "partition", "headers")
 """What is written of a row, as Spark's Kafka sink names it; all but `value` may be missing."""
-SECONDS_MAX: Final = 60.0
 POLL_SECONDS: Final = 0.1
 
 
@@ -40,8 +41,8 @@ class TransactionalSink:
         self._number = TopicPartition(topic, 0)
         self._consumer = Consumer({**settings, "group.id": query, "enable.auto.commit": False})
         self._producer = Producer({**settings, "transactional.id": query})
-        self._producer.init_transactions(SECONDS_MAX)
-        (known,) = self._consumer.committed([self._number], SECONDS_MAX)
+        self._producer.init_transactions(SPARK_SINK_SECONDS_MAX)
+        (known,) = self._consumer.committed([self._number], SPARK_SINK_SECONDS_MAX)
         if known.error is not None:
             raise KafkaException(known.error)
         self._next = max(0, known.offset)
@@ -62,10 +63,12 @@ class TransactionalSink:
             for row in batch.toLocalIterator():
                 self._produce(row)
             number = TopicPartition(self._topic, 0, batch_id + 1)
-            self._producer.send_offsets_to_transaction([number], self._consumer.consumer_group_metadata(), SECONDS_MAX)
-            self._producer.commit_transaction(SECONDS_MAX)
+            self._producer.send_offsets_to_transaction(
+                [number], self._consumer.consumer_group_metadata(), SPARK_SINK_SECONDS_MAX
+            )
+            self._producer.commit_transaction(SPARK_SINK_SECONDS_MAX)
         except BaseException:
-            self._producer.abort_transaction(SECONDS_MAX)
+            self._producer.abort_transaction(SPARK_SINK_SECONDS_MAX)
             raise
         self._next = batch_id + 1
 

@@ -32,6 +32,8 @@ PARTITIONS = 3
 RECORDS = 300
 BATCH = 40
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+UNARCHIVED = {"archive-interval-s": "3600"}
+"""Aborted records are there for as long as nothing is archived."""
 NAMES = ("a", "b", "c")
 COPIER_SOURCE = Path(__file__).parent / "java" / "TransactionalCopier.java"
 
@@ -48,7 +50,7 @@ class Place(NamedTuple):
 @pytest.fixture(params=[1, pytest.param(3, marks=pytest.mark.slow)], ids=["one agent", "three agents"])
 def place(request: pytest.FixtureRequest, penstock: PenstockFactory) -> Iterator[Place]:
     if request.param == 1:
-        broker = penstock(settings=SETTINGS)
+        broker = penstock(settings=SETTINGS, options=UNARCHIVED)
         yield Place(broker.bootstrap, [broker.http])
     else:
         agents = three_agents(request.getfixturevalue("clusters"))
@@ -57,7 +59,7 @@ def place(request: pytest.FixtureRequest, penstock: PenstockFactory) -> Iterator
 
 def three_agents(clusters: ClusterFactory) -> dict[str, ClusterAgent]:
     cluster = clusters()
-    started = [cluster.start(name, settings=SETTINGS) for name in NAMES]
+    started = [cluster.start(name, options=UNARCHIVED, settings=SETTINGS) for name in NAMES]
     return {agent.bootstrap: agent for agent in started}
 
 
