@@ -158,7 +158,11 @@ class Archiver:
                 archived = await archive(
                     planned, store=self._store, session=name.session, number=name.number, run_in_thread=run_in_thread
                 )
-                outcome = await self._writer.submit(await self._with_table(archived))
+                command = await self._with_table(archived)
+                if command is None:
+                    self._failure = "the topic is gone, or the session"
+                    return None
+                outcome = await self._writer.submit(command)
             except (ObjectMissing, FilesNotInTable, OutcomeUnknown) as error:
                 self._failure = str(error)
                 self._metrics.archive_passes.labels("retried").inc()
@@ -188,8 +192,9 @@ class Archiver:
         self._metrics.archive_records.inc(archived.file.record_count)
         self._metrics.archive_seconds.observe(seconds)
 
-    async def _with_table(self, archived: ArchivedPass) -> ReplaceChunks:
-        """The pass's entry, which makes its file part of the table too. A file without rows is none of the table's."""
+    async def _with_table(self, archived: ArchivedPass) -> ReplaceChunks | None:
+        """The pass's entry, which makes its file part of the table too; None: plan again. A file without rows is none
+        of the table's."""
         command = archived.command
         if not archived.file.record_count:
             return command
@@ -201,7 +206,7 @@ class Archiver:
             },
         )
         table = await self._lake.prepare(command.topic_id, change, command.object_session)
-        return replace(command, table=table)
+        return None if table is None else replace(command, table=table)
 
     def _now_ms(self) -> Milliseconds:
         return Milliseconds(int(self._clock.monotonic_s() * 1000))

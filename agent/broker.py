@@ -373,7 +373,7 @@ class Broker:
             archive=self._archive,
             metadata=metadata,
             writer=writer,
-            clock=clock,
+            proposed_time=self._clock_check.proposed_time,
         )
         self._table_upkeep = TableUpkeep(
             metadata=metadata,

@@ -10,20 +10,22 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain
 from weakref import WeakValueDictionary
 
-from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import CommitTable, Done, TableCommit
+from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.tables.commit import Change, TableBefore, commit, upkeep
+from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.tables.table_reader import TableCache
 from protocol.limits import TABLE_FILES_PER_COMMIT_MAX
-from protocol.types import ObjectId, ObjectNumber, SessionId, TopicId
-from storage.object_store import ObjectStore
+from protocol.types import Milliseconds, ObjectId, ObjectNumber, SessionId, TopicId
+from storage.object_store import ObjectMissing, ObjectStore
 from storage.refs import table_metadata_key
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,8 @@ class LakeName:
 
 
 class Lake:
-    """Every agent has one. `root` is the bucket's URI, as tables name it."""
+    """Every agent has one. `root` is the bucket's URI, as tables name it. `proposed_time`: None while this machine's
+    clock is not to be believed (safety rule S2)."""
 
     def __init__(
         self,
@@ -48,14 +51,14 @@ class Lake:
         archive: ParquetReader,
         metadata: MetadataLoop,
         writer: LedgerWriter,
-        clock: Clock,
+        proposed_time: Callable[[], Milliseconds | None],
     ) -> None:
         self.root = root
         self._store = store
         self._archive = archive
         self._metadata = metadata
         self._writer = writer
-        self._clock = clock
+        self._proposed_time = proposed_time
         self._cache = TableCache()
         self._number_next = 0
         self._completed: set[TopicId] = set()
@@ -83,15 +86,17 @@ class Lake:
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or self._writer.session != session:
             return None
-        prepared = await commit(
-            self._before(topic),
-            change,
-            store=self._store,
-            next_key=self._next_key(topic, session),
-            now_ms=self._clock.now_ms(),
-            cache=self._cache,
-            run_in_thread=run_in_thread,
-        )
+        before = self._before(topic)
+        async with self._whole(before):
+            prepared = await commit(
+                before,
+                change,
+                store=self._store,
+                next_key=self._next_key(topic, session),
+                now_ms=self._now_ms(topic),
+                cache=self._cache,
+                run_in_thread=run_in_thread,
+            )
         return prepared.table
 
     async def complete(self, topic_id: TopicId, session: SessionId) -> bool:
@@ -127,31 +132,51 @@ class Lake:
         if topic is None:
             return []
         held = frozenset[ObjectId]() if topic.table is None else topic.table.objects
-        found = {
-            chunk.object_id
-            for partition in topic.partitions
-            for chunk in partition.index.rows_from(partition.index.first)
-            if chunk.is_archived and chunk.row_count and chunk.object_id not in held
-        }
-        return [state.objects[object_id].key for object_id in sorted(found)]
+        found = set(chain.from_iterable(partition.index.archived_objects() for partition in topic.partitions))
+        return [state.objects[ObjectId(object_id)].key for object_id in sorted(found - held)]
 
     async def upkeep(self, topic_id: TopicId, *, superseded_ms: int) -> Change | None:
         """What has to be done to a topic's table lest it keep files that the log let go of; None if nothing has yet.
 
-        Snapshots that another one followed `superseded_ms` ago may expire for it. Raises `StoreError` as `prepare`.
+        Snapshots that another one followed `superseded_ms` ago may expire for it: none while the clock is not believed,
+        for a snapshot that is gone does not come back. Raises `StoreError` as `prepare`.
         """
         state = self._metadata.state
         topic = state.topics.get(topic_id)
-        if topic is None or topic.table is None or not topic.table.unneeded:
+        now_ms = self._proposed_time()
+        if topic is None or topic.table is None or not topic.table.unneeded or now_ms is None:
             return None
-        return await upkeep(
-            self._before(topic),
-            [state.objects[object_id].key for object_id in topic.table.unneeded],
-            expires_before_ms=self._clock.now_ms() - superseded_ms,
-            store=self._store,
-            cache=self._cache,
-            run_in_thread=run_in_thread,
-        )
+        before = self._before(topic)
+        async with self._whole(before):
+            return await upkeep(
+                before,
+                [state.objects[object_id].key for object_id in topic.table.unneeded],
+                expires_before_ms=now_ms - superseded_ms,
+                store=self._store,
+                cache=self._cache,
+                run_in_thread=run_in_thread,
+            )
+
+    @asynccontextmanager
+    async def _whole(self, before: TableBefore) -> AsyncIterator[None]:
+        """What a table lacks that moved on was deleted by the cleaner; what one lacks that did not, by others."""
+        try:
+            yield
+        except ObjectMissing as error:
+            try:
+                await self._metadata.barrier()
+            except LedgerUnavailable:
+                raise error from None
+            topic = self._metadata.state.topics.get(before.topic_id)
+            if topic is None or topic.table is None or topic.table.metadata_key != before.metadata_key:
+                raise
+            raise TableUnreadable(f"{before.metadata_key} needs an object that is gone: {error}") from error
+
+    def _now_ms(self, topic: TopicState) -> int:
+        """The time of a snapshot. Readers go by it, and what is too late stays with the table: so by a clock that is
+        not believed none is later than the ledger has told."""
+        now_ms = self._proposed_time()
+        return max(self._metadata.state.time_ms, topic.created_ms) if now_ms is None else now_ms
 
     def _before(self, topic: TopicState) -> TableBefore:
         return TableBefore(

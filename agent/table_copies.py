@@ -74,21 +74,42 @@ class TableCopies:
             return
         metadata_key, version = topic.table.metadata_key, topic.table.version
         known = self._copied.get(topic_id)
-        if known is None and await self._hint(topic) == version:
+        content = await self._store.get(metadata_key)
+        if known is None and await self._is_copied(topic, content):
             oldest = max(1, version - TABLE_COPIES_KEPT + 1)
             self._copied[topic_id] = (metadata_key, list(range(oldest, version + 1)))
             return
         versions = await self._versions_found(topic) if known is None else known[1]
-        content = await self._store.get(metadata_key)
-        if topic_id not in self._metadata.state.topics:
-            return  # deleted meanwhile: nobody would delete what came now before sessions end
-        await self._store.put(metadata_copy_key(topic.name, topic_id, version), (content,))
-        await self._store.put(version_hint_key(topic.name, topic_id), (str(version).encode(),))
+        for key, text in (
+            (metadata_copy_key(topic.name, topic_id, version), content),
+            (version_hint_key(topic.name, topic_id), str(version).encode()),
+        ):
+            if not self._may_write(topic_id):
+                return
+            await self._store.put(key, (text,))
         kept = [*(found for found in versions if found < version), version][-TABLE_COPIES_KEPT:]
         gone = [found for found in versions if found not in kept]
         if gone:
             await self._store.delete([metadata_copy_key(topic.name, topic_id, old) for old in gone])
         self._copied[topic_id] = (metadata_key, kept)
+
+    def _may_write(self, topic_id: TopicId) -> bool:
+        """Whether the topic is there, and this agent its owner still. Nobody would delete what came for one that was
+        deleted meanwhile before sessions end; and another owner may have copied newer versions."""
+        state = self._metadata.state
+        is_owner = owner_of(topic_id, state.sessions) == self._writer.session
+        return topic_id in state.topics and is_owner and self._writer.is_confirmed
+
+    async def _is_copied(self, topic: TopicState, content: bytes) -> bool:
+        """Whether the hint leads to this very metadata: after a recovery another one may have had its number."""
+        assert topic.table is not None
+        if await self._hint(topic) != topic.table.version:
+            return False
+        try:
+            copy = await self._store.get(metadata_copy_key(topic.name, topic.topic_id, topic.table.version))
+        except ObjectMissing:
+            return False
+        return copy == content
 
     async def _versions_found(self, topic: TopicState) -> list[int]:
         """The versions of which somebody left copies, ascending."""

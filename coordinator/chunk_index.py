@@ -187,6 +187,14 @@ class ChunkIndex:
         object_ids: list[int] = self._column("object_id")[row_first:row_end].tolist()
         return object_ids
 
+    def archived_objects(self) -> list[int]:
+        """The Parquet files that hold rows of this log, each once, ascending."""
+        rows = np.frombuffer(self._rows, _ROW_TYPE)
+        found: list[int] = np.unique(
+            rows["object_id"][(rows["row_group"] != NO_ROWS) & (rows["row_count"] > 0)]
+        ).tolist()
+        return found
+
     def places(self, row_first: int, row_end: int) -> Places:
         """A copy of the rows `[row_first, row_end)`: for many rows at once, and for whoever outlives a change."""
         ends = np.frombuffer(self._offset_end, np.int64)[row_first:row_end].copy()

@@ -35,6 +35,11 @@ from storage.object_store import ObjectMissing
 log = logging.getLogger(__name__)
 
 
+class TailIncomplete(Exception):
+    """More records wait to be archived than the tail manifest names: what lies behind them is committed, and cannot be
+    read from the bucket yet. Nothing is lost."""
+
+
 class DataLoss(Exception):
     """Records that were asked for cannot be read any more, or again. The message says which; with
     failOnDataLoss=false the query passes over them."""
@@ -63,6 +68,17 @@ class Extent:
     partition: PartitionIndex
     first: Offset
     end: Offset
+    committed_end: Offset
+    """Not before `end`; behind it where the manifest had no room for all that waits."""
+
+    def check_whole(self) -> None:
+        """Raises `TailIncomplete` where not all that is committed may be read."""
+        if self.committed_end > self.end:
+            raise TailIncomplete(
+                f"{self.topic.name}-{self.partition} is committed up to offset {self.committed_end}, and the tail "
+                f"manifest names what waits to be archived only up to {self.end}: wait for the archive passes, which "
+                "are behind (`penstock lake status`), name endingOffsets, or read what is archived by read=archive"
+            )
 
     @property
     def key(self) -> TopicPartition:
@@ -102,7 +118,13 @@ def extents(
                     continue
                 raise OptionError(f"topic {topic.name} has {len(topic.partitions)} partitions, so no number {number}")
             readable = lake.readable(partition)
-            extent = Extent(topic=topic, partition=PartitionIndex(number), first=readable.first, end=readable.end)
+            extent = Extent(
+                topic=topic,
+                partition=PartitionIndex(number),
+                first=readable.first,
+                end=readable.end,
+                committed_end=readable.committed_end,
+            )
             found[extent.key] = extent
     return found
 
@@ -126,6 +148,8 @@ def resolve_batch(lake: Lake, options: ReadOptions, losses: Losses) -> list[Offs
         name = f"{key[0]}-{key[1]}"
         if start > end and isinstance(options.ending, Offsets) and isinstance(options.starting, Offsets):
             raise OptionError(f"endingOffsets of {name} are {end}, which is before its startingOffsets, {start}")
+        if max(start, end) > extent.end:
+            extent.check_whole()
         if start < extent.first < end:
             losses.tell(f"{name} begins at offset {extent.first}, and was to be read from {start}")
         if max(start, end) > extent.end:
@@ -210,7 +234,15 @@ def _held(lake: Lake, manifest: TailManifest, wanted: OffsetRange, losses: Losse
     if end < wanted.end:
         losses.tell(f"{name} ends at offset {readable.end}, where it had reached {wanted.end} before")
     return (
-        Extent(topic=topic, partition=wanted.partition, first=first, end=end).range(first, end) if first < end else None
+        OffsetRange(
+            topic=wanted.topic,
+            topic_id=wanted.topic_id,
+            partition=wanted.partition,
+            first=Offset(first),
+            end=Offset(end),
+        )
+        if first < end
+        else None
     )
 
 
@@ -221,9 +253,14 @@ def _resolve(
         case Edge.EARLIEST:
             return {key: extent.first for key, extent in found.items()}
         case Edge.LATEST:
+            for extent in found.values():
+                extent.check_whole()
             return {key: extent.end for key, extent in found.items()}
         case Offsets(by_partition=offsets):
             _check_all(found, offsets, f"{which}Offsets")
+            for key, offset in offsets.items():
+                if offset == LATEST_OFFSET:
+                    found[key].check_whole()
             edges = {key: {EARLIEST_OFFSET: extent.first, LATEST_OFFSET: extent.end} for key, extent in found.items()}
             return {key: edges[key].get(offset, offset) for key, offset in offsets.items()}
         case Timestamps(by_partition=times, for_all=for_all):
@@ -253,6 +290,7 @@ def _offset_at(lake: Lake, extent: Extent, time_ms: int, which: str, *, is_missi
     offset = first_offset_at(lake, extent, time_ms)
     if offset is not None:
         return offset
+    extent.check_whole()
     if is_missing_error:
         raise OptionError(
             f"no record of {extent.topic.name}-{extent.partition} is as late as {which} timestamp {time_ms}; with "

@@ -42,10 +42,11 @@ class ForeignBucket(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadableRange:
-    """The offsets `[first, end)` of a partition that may be read now."""
+    """The offsets `[first, end)` of a partition that may be read now, of those up to `committed_end`."""
 
     first: Offset
     end: Offset
+    committed_end: Offset
 
 
 class FileSpan(NamedTuple):
@@ -90,7 +91,8 @@ class Lake:
         end = partition.readable_end
         if self.is_archive_only:
             end = Offset(max(partition.log_start, min(end, partition.archived_end)))
-        return ReadableRange(first=partition.log_start, end=end)
+            return ReadableRange(first=partition.log_start, end=end, committed_end=end)
+        return ReadableRange(first=partition.log_start, end=end, committed_end=max(end, partition.last_stable))
 
     def files(self, topic: TailTopic) -> tuple[DataFile, ...]:
         """The data files of the topic's table that have rows; asked for where records of it are archived.

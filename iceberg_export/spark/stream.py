@@ -97,6 +97,8 @@ class Stream:
             starts = resolve_starts(self._lake, found, self._options)
             for (topic, partition), start in starts.items():
                 extent = found[topic, partition]
+                if start > extent.end:
+                    extent.check_whole()
                 if not extent.first <= start <= extent.end:
                     held = f"holds offsets {extent.first} to {extent.end}"
                     self._losses.tell(f"{topic}-{partition} {held}, and was to be read from {start}")

@@ -100,7 +100,7 @@ def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> Lake:
         archive=ParquetReader(store=store, run_in_thread=run_in_thread),
         metadata=parts.metadata,
         writer=parts.writer,
-        clock=parts.clock,
+        proposed_time=parts.proposed_time,
     )
 
 

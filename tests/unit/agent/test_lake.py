@@ -1,6 +1,7 @@
 """What passes and upkeep make of a topic's table: its files are those of the log, whatever happens in between."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from agent.archiver import Archiver
 from agent.lake import Lake
 from agent.table_upkeep import TableUpkeep
-from coordinator.commands import ApplyRetention, CommitTable, DeleteTopic, Done, TableCommit
+from coordinator.commands import ApplyRetention, CommitTable, DeleteTopic, Done, ReplaceChunks
 from coordinator.invariants import check
 from coordinator.memory_log import MemoryLedger
+from iceberg_export.archive_pass import ArchivedPass
 from iceberg_export.plan import ArchivePolicy
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.data_file import LiveFile
@@ -91,8 +93,8 @@ async def test_a_topic_that_was_archived_before_it_had_a_table_gets_all_of_its_f
     async with running_parts(store=store) as parts:
         await parts.writer.submit(create())
         await produce(parts, store, 0)
-        before = LakeOfBefore(lake_of(parts, store))
-        await archiver(parts, store, before).archive_topic(TOPIC)
+        before = lake_of(parts, store)
+        await ArchiverOfBefore(archiver(parts, store, before)).archive_topic(TOPIC)
         assert parts.metadata.state.topics[TOPIC].table is None
         await produce(parts, store, 1)
         lake = lake_of(parts, store)
@@ -105,17 +107,14 @@ async def test_a_topic_that_was_archived_before_it_had_a_table_gets_all_of_its_f
         assert [live.file.record_count for live in files] == [3, 3]
 
 
-class LakeOfBefore(Lake):
+class ArchiverOfBefore(Archiver):
     """As it was when there were no tables."""
 
-    def __init__(self, lake: Lake) -> None:
-        vars(self).update(vars(lake))
+    def __init__(self, archiver: Archiver) -> None:
+        vars(self).update(vars(archiver))
 
-    async def complete(self, *_: object) -> bool:
-        return True
-
-    async def prepare(self, *_: object) -> TableCommit | None:
-        return None
+    async def _with_table(self, archived: ArchivedPass) -> ReplaceChunks | None:
+        return archived.command
 
 
 async def test_files_leave_the_table_when_their_records_have_left_the_log() -> None:
@@ -142,6 +141,28 @@ async def test_files_leave_the_table_when_their_records_have_left_the_log() -> N
         assert files_of_log(parts) == []
         assert not keeping._is_due(TOPIC)
         assert check(parts.metadata.state) == []
+
+
+async def test_s2_no_snapshot_expires_and_none_is_made_later_by_a_clock_that_is_not_believed() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        lake = lake_of(parts, store)
+        await produce(parts, store, 0)
+        await archiver(parts, store, lake).archive_topic(TOPIC)
+        keeping = upkeep(parts, lake)
+        parts.is_clock_checked = False
+        parts.clock.seconds += 366 * 86_400
+        await drop_everything(parts)
+        assert await keeping.keep(TOPIC) == 0
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        assert await keeping.keep(TOPIC) == 0
+        await produce(parts, store, 1)
+        await archiver(parts, store, lake).archive_topic(TOPIC)
+        assert len(files_of_log(parts)) == 2
+        table = parts.metadata.state.topics[TOPIC].table
+        assert table is not None
+        assert json.loads(await store.get(table.metadata_key))["last-updated-ms"] <= parts.metadata.state.time_ms
 
 
 class Meddling(MemoryStore):
@@ -206,6 +227,9 @@ async def test_a_damaged_table_fails_the_pass_and_says_what_is_damaged() -> None
         await store.put(table.metadata_key, (b"{}",))
         await produce(parts, store, 1)
         with pytest.raises(TableUnreadable):
+            await archiver(parts, store).archive_topic(TOPIC)
+        await store.delete([table.metadata_key])
+        with pytest.raises(TableUnreadable, match="is gone"):
             await archiver(parts, store).archive_topic(TOPIC)
         assert len(files_of_log(parts)) == 1
 

@@ -1,11 +1,16 @@
 """Copies of a table's metadata, by whose hint readers without a catalog find the newest whole version."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from agent.table_copies import TableCopies
 from coordinator.commands import DeleteTopic, Done
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.rendezvous import owner_of
 from protocol.limits import TABLE_COPIES_KEPT
 from storage.memory_store import MemoryStore
+from storage.object_store import Buffer
 from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_key
 from tests.made_commands import TOPIC, create, start
 from tests.made_table_commits import commit_table, metadata_key, table_commit
@@ -87,6 +92,40 @@ async def test_after_a_recovery_no_newer_version_is_left_to_lead_readers_on() ->
         await next_version(parts, store)
         await copies_of(parts, store).copy(TOPIC)
         assert await found(store) == {"version-hint.text": b"1", "v1.metadata.json": b"version 1"}
+
+
+@pytest.mark.parametrize("copy", [b"version 2 of the ledger that was lost", None])
+async def test_after_a_recovery_a_version_of_the_same_number_is_not_taken_for_the_new_one(copy: bytes | None) -> None:
+    store = MemoryStore()
+    if copy is not None:
+        await store.put(metadata_copy_key("t", TOPIC, 1), (copy,))
+    await store.put(HINT, (b"1",))
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        await next_version(parts, store)
+        await copies_of(parts, store).copy(TOPIC)
+        assert await found(store) == {"version-hint.text": b"1", "v1.metadata.json": b"version 1"}
+
+
+class Delaying(MemoryStore):
+    """A copy takes so long to put that the session may be over."""
+
+    parts: Parts | None = None
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        await super().put(key, parts, if_absent=if_absent)
+        if self.parts is not None and key.endswith("/v1.metadata.json"):
+            self.parts.clock.seconds += 3_600
+
+
+async def test_who_loses_the_topic_while_it_is_copied_does_not_lead_readers_to_the_copy() -> None:
+    store = Delaying()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        await next_version(parts, store)
+        store.parts = parts
+        await copies_of(parts, store).copy(TOPIC)
+        assert await found(store) == {"v1.metadata.json": b"version 1"}
 
 
 async def test_a_hint_that_is_no_number_is_written_anew() -> None:

@@ -56,6 +56,14 @@ class TestReading:
     def test_an_offset_is_in_the_row_that_covers_it(self, offset: int, row: int | None) -> None:
         assert index_of(10, 15).locate(offset) == row
 
+    def test_files_are_told_once_and_only_those_with_rows(self) -> None:
+        index = index_of(10, 20, 30, 40)
+        assert index.archived_objects() == []
+        index.replace(0, 1, [archived(0, 10)])
+        index.replace(1, 2, [archived(10, 20)])
+        index.replace(2, 3, [archived(20, 30)._replace(object_id=ObjectId(7), row_count=0)])
+        assert index.archived_objects() == [99]
+
     def test_an_empty_index_covers_nothing(self) -> None:
         index = ChunkIndex(Offset(5))
         assert (len(index), index.end, index.locate(5), index.stored_bytes) == (0, 5, None, 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_export.spark.bounds import DataLoss, Losses, plan_ranges, resolve_batch
+from iceberg_export.spark.bounds import DataLoss, Losses, TailIncomplete, plan_ranges, resolve_batch
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.conditions import Comparison, Conditions
 from iceberg_export.spark.lake import Lake
@@ -299,6 +299,25 @@ def test_offsets_that_the_log_does_not_hold_are_a_loss_or_passed_over(bucket: Bu
     assert rows[0]["offset"] == 100
     with pytest.raises(DataLoss, match="ends at offset"):
         read(bucket, subscribe="orders", endingOffsets='{"orders": {"0": 99999, "1": -1, "2": -1}}')
+
+
+def test_what_the_manifest_has_no_room_for_is_not_left_out_in_silence(bucket: Bucket, made: MadeLake) -> None:
+    made_records(bucket, made)
+    partition = made.topics["orders"].partitions[0]
+    end = partition.end
+    partition.last_stable = end + 10
+    bucket.run(made.publish())
+    for beyond in (
+        {},
+        {"endingOffsets": '{"orders": {"0": -1}}'},
+        {"endingOffsets": f'{{"orders": {{"0": {end + 1}}}}}'},
+        {"startingTimestamp": f"{NOON * 2}"},
+    ):
+        with pytest.raises(TailIncomplete, match=f"committed up to offset {end + 10}"):
+            read(bucket, assign='{"orders": [0]}', offsets=beyond)
+    whole = read(bucket, assign='{"orders": [0]}', endingOffsets=f'{{"orders": {{"0": {end}}}}}')
+    assert whole
+    assert len(read(bucket, assign='{"orders": [0]}', read="archive")) <= len(whole)
 
 
 def test_row_groups_that_cannot_hold_wanted_rows_are_not_fetched(bucket: Bucket, made: MadeLake) -> None:
