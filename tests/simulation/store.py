@@ -82,7 +82,9 @@ class Bucket:
 
     def find(self, key: str, *, is_lying: bool) -> bytes:
         stored = self.objects.get(key)
-        if stored is None or (is_lying and self._loop.time() - stored.put_s < FRESH_SECONDS):
+        # An agent that does not find who owns the bucket says so and ends, and is right to do it.
+        is_hidden = is_lying and key != CLUSTER_KEY
+        if stored is None or (is_hidden and self._loop.time() - stored.put_s < FRESH_SECONDS):
             raise ObjectMissing(f"{key} does not exist")
         return stored.payload
 
