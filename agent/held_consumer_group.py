@@ -129,13 +129,15 @@ class HeldConsumerGroup:
 
     async def check_stays(self, state: ClusterState, member_id: str) -> None:
         """Raise `GroupRefusal` where the member was taken out again while its answer waited for the ledger: what it
-        would be told to read may be another one's by now.
+        would be told to read may be another one's by now. It may be out by `state` or by what is on its way: both are
+        applied at once where the ledger is behind, and then the other one's answer may arrive first.
 
         Differs from Kafka: there it is told at its next heartbeat.
         """
         group = state.groups.get(self.group_id)
         value = None if group is None else group.value
-        if not isinstance(value, ConsumerGroup) or member_id not in value.members:
+        is_in = isinstance(value, ConsumerGroup) and member_id in value.members
+        if not is_in or member_id not in self.group.group.members:
             refusal = self.group.unknown(member_id)
             await self.settled(refusal.error_code)
             raise refusal
