@@ -137,10 +137,14 @@ class ConsumerMember(GroupReader):
         is_known = self.owned == self._reported and not self._is_assigned_anew and not is_full
         owned = None if is_known else set(self.owned)
         self._is_reporting = owned is not None
+        if owned is not None:
+            # What it does not take before it is answered, its coordinator may give to others now.
+            groups.gives_up(who.member_id, self.group_id, self._target - owned)
         try:
             told = await self._ask(connection, who, owned, is_full=is_full)
         except ConnectionLost:
             self._reported = None
+            groups.given(who.member_id, self.group_id, self._target)
             return None
         finally:
             self._is_reporting = False
@@ -158,6 +162,8 @@ class ConsumerMember(GroupReader):
         if told.assignment is not None:
             self._is_assigned_anew = True
             self._aim_at(self._places(told.assignment))
+        elif owned is not None:
+            groups.given(who.member_id, self.group_id, self._target)
         if self.owned <= self._target:
             self.is_heard_of(asked_s)
         return told
