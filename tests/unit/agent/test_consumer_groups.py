@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -235,6 +236,19 @@ async def test_who_was_taken_out_while_its_answer_waited_is_told_so() -> None:
         told, _ = await asyncio.gather(agent.refused(beat("b")), agent.say(beat("b", LEAVE_EPOCH)))
         assert told is ErrorCode.unknown_member_id
         assert list(agent.group.members) == ["a"]
+
+
+async def test_so_is_who_is_taken_out_by_what_is_not_applied_yet() -> None:
+    """Where the ledger was behind, both are applied at once, and another one's answer may arrive first."""
+    async with one_agent() as agent:
+        await agent.say(beat("a"))
+        await agent.say(beat("b"))
+        before = deepcopy(agent.parts.metadata.state)
+        (live,) = agent.groups._live.values()
+        await live.check_stays(before, "b")
+        await agent.say(beat("b", LEAVE_EPOCH))
+        with pytest.raises(GroupRefusal, match="b"):
+            await live.check_stays(before, "b")
 
 
 async def test_what_is_not_there_is_not_made_by_asking() -> None:
