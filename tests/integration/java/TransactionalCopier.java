@@ -58,6 +58,7 @@ public final class TransactionalCopier {
                 producer.sendOffsetsToTransaction(behind(records), consumer.groupMetadata());
                 isAborted = !isAborted;
                 if (isAborted) {
+                    producer.flush(); // what was not sent yet would be dropped, and there would be nothing to abort
                     producer.abortTransaction();
                     rewind(consumer);
                 } else {
