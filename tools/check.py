@@ -13,7 +13,16 @@ from pathlib import Path
 from tools.steps import ROOT, say
 
 PROGRAMS = Path(sys.executable).parent
-CORE_TESTS = ("tests/unit/coordinator", "tests/unit/protocol", "tests/unit/storage", "tests/unit/txn", "tests/property")
+CORE_TESTS = (
+    "tests/unit/coordinator",
+    "tests/unit/protocol",
+    "tests/unit/storage",
+    "tests/unit/txn",
+    "tests/unit/agent/test_recovery.py",
+    "tests/unit/agent/test_recovery_losses.py",
+    "tests/unit/agent/test_recovery_transactions.py",
+    "tests/property",
+)
 """What must reach every branch of the core by itself (the core: pyproject.toml, [tool.coverage.run])."""
 
 CHECKS_AT_ONCE = 2

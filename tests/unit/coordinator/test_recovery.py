@@ -1,0 +1,66 @@
+"""What a recovery makes of objects: here what is rare; whole recoveries are tested with those who run them."""
+
+import pytest
+
+from coordinator.commands import CommitChunks
+from coordinator.log import LedgerCorrupt
+from coordinator.recovery import FoundObject, Recovery, read_object
+from protocol.limits import PARTITIONS_MAX
+from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, SessionId, TopicId
+from storage.chunk_format import ChunkFormatError, ChunkParts, encode_object
+from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, idempotent
+from tests.made_records import Record, make_batch
+
+OTHER = TopicId(bytes([7] * 16))
+
+
+def found(command: CommitChunks) -> FoundObject:
+    return FoundObject(key="", modified_ms=Milliseconds(5), command=command, faults=())
+
+
+def object_of(number: int, *batches: Batch, topic_id: TopicId = TOPIC, partition: int = 0) -> FoundObject:
+    return found(commit(number, Chunk(batches=batches, topic_id=topic_id, partition=partition)))
+
+
+def recovery() -> Recovery:
+    return Recovery(state=Cluster.started().state, topic_names={})
+
+
+def test_an_object_that_says_it_is_another_one_is_damaged() -> None:
+    chunk = ChunkParts(topic_id=TOPIC, partition=PartitionIndex(0), parts=[make_batch([Record(offset=0, timestamp=1)])])
+    content = b"".join(encode_object(SessionId(1), ObjectNumber(3), [chunk]).parts)
+    assert not read_object("k", content, session=SessionId(1), number=ObjectNumber(3), modified_ms=5).faults
+    with pytest.raises(ChunkFormatError, match="object 3 of session 1"):
+        read_object("k", content, session=SessionId(2), number=ObjectNumber(3), modified_ms=5)
+
+
+def test_a_batch_that_is_out_of_order_waits_for_a_later_copy_of_itself() -> None:
+    recovering = recovery()
+    early, late = object_of(0, idempotent(3)), object_of(1, idempotent(0), idempotent(1), idempotent(2), idempotent(3))
+    recovering.expect(early)
+    assert not recovering.is_in_order(early)
+    recovering.expect(late)
+    assert recovering.is_in_order(early)
+
+
+def test_partitions_that_the_state_does_not_know_come_back_with_their_records() -> None:
+    recovering = recovery()
+    recovering.commit(object_of(0, Batch(records=3), partition=2))
+    partitions = recovering.state.topics[TOPIC].partitions
+    assert [partition.log_end for partition in partitions] == [0, 0, 3]
+    assert recovering.state.partitions_count == 3
+
+
+def test_a_topic_for_which_there_is_no_room_stops_the_recovery() -> None:
+    recovering = recovery()
+    recovering.state.partitions_count = PARTITIONS_MAX
+    with pytest.raises(LedgerCorrupt, match="cannot be made again"):
+        recovering.commit(object_of(0, Batch(), topic_id=OTHER))
+
+
+def test_a_batch_of_an_epoch_that_is_over_is_counted_as_refused() -> None:
+    recovering = recovery()
+    recovering.commit(object_of(0, idempotent(0, epoch=1)))
+    recovering.commit(object_of(1, idempotent(1, epoch=0)))
+    told = recovering.topics[TOPIC]
+    assert (told.batches, told.refused) == (1, 1)
