@@ -8,8 +8,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from agent.addresses import read_store_url, store_root
-from agent.archiver import Archiver
 from agent.audit import Audit
 from agent.chunk_cache import ChunkCache
 from agent.chunk_reader import ChunkReader
@@ -30,7 +28,7 @@ from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
 from agent.housekeeper import Housekeeper
 from agent.ids import Ids
-from agent.lake import Lake
+from agent.lake_roles import LakeRoles
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
@@ -51,8 +49,6 @@ from agent.settings import Settings
 from agent.snapshots import Snapshots
 from agent.state_views import state_figures
 from agent.supervisor import Run, Supervisor
-from agent.table_copies import TableCopies
-from agent.table_upkeep import TableUpkeep
 from agent.tail_manifest import TailManifests
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
@@ -65,7 +61,6 @@ from coordinator.log import Ledger, LedgerIdentity
 from coordinator.state import ClusterState
 from coordinator.topic_configs import effective
 from iceberg_export.parquet_reader import ParquetReader
-from iceberg_export.plan import ArchivePolicy
 from protocol.limits import FETCH_READS_BYTES_MAX, READ_AHEAD_SHARE_OF_CACHE_MAX
 from protocol.types import SessionId
 from storage.object_store import ObjectStore
@@ -157,9 +152,7 @@ class Broker:
         """The background work that ends before the session does."""
         return {
             "housekeeper": self._housekeeper.run,
-            "archiver": self._archiver.run,
-            "table upkeep": self._table_upkeep.run,
-            "table copies": self._table_copies.run,
+            **self._lake.loops(),
             "cleaner": self._cleaner.run,
             "snapshots": self._snapshots.run,
             "digests": self._digests.run,
@@ -323,7 +316,17 @@ class Broker:
         self._reached_marks = ReachedMarks(
             store=self._store, metadata=metadata, housekeeper=self._housekeeper, clock=clock
         )
-        self._wire_lake()
+        self._lake = LakeRoles(
+            settings=settings,
+            store=self._store,
+            archive=self._archive,
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            metrics=self._metrics,
+            proposed_time=self._clock_check.proposed_time,
+            broker_configs=self._broker_configs,
+        )
         self._wire_tail()
         self._cleaner = Cleaner(
             store=self._store,
@@ -363,36 +366,6 @@ class Broker:
             expiration_ms=lambda: int(broker_value(self._broker_configs, "producer.id.expiration.ms")),
         )
         self._wire_transaction_roles()
-
-    def _wire_lake(self) -> None:
-        """Those who write to the lake, over what they share."""
-        settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
-        lake = Lake(
-            root=store_root(read_store_url(settings.store_url)),
-            store=self._store,
-            archive=self._archive,
-            metadata=metadata,
-            writer=writer,
-            proposed_time=self._clock_check.proposed_time,
-        )
-        self._table_upkeep = TableUpkeep(
-            metadata=metadata,
-            writer=writer,
-            lake=lake,
-            clock=clock,
-            metrics=self._metrics,
-            superseded_ms=settings.gc_grace_s * 1000,
-        )
-        self._table_copies = TableCopies(store=self._store, metadata=metadata, writer=writer, clock=clock)
-        self._archiver = Archiver(
-            store=self._store,
-            metadata=metadata,
-            writer=writer,
-            lake=lake,
-            clock=clock,
-            metrics=self._metrics,
-            policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
-        )
 
     def _wire_transaction_roles(self) -> None:
         clock, metadata, writer = self._clock, self._metadata, self._writer
@@ -497,4 +470,4 @@ class Broker:
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         """Archive these existing topics now; a report for each, as `agent.http_server.Agent.archive` says."""
         topic_ids = [self.state.topic_ids[name] for name in topic_names]
-        return [(await self._archiver.archive_topic(topic_id)).told() for topic_id in topic_ids]
+        return [(await self._lake.archiver.archive_topic(topic_id)).told() for topic_id in topic_ids]

@@ -208,6 +208,9 @@ class Metrics:
             "table_files_dropped", "Data files that left a table after their last records had left the log."
         )
         self.archive_seconds = self._histogram("archive_seconds", "Duration of an archive pass.")
+        self.level_merges = self._counter("level_merges", "Merges of data files, by how they ended.", ("outcome",))
+        self.level_bytes = self._counter("level_bytes", "Bytes of data files that were merged into larger ones.")
+        self.level_seconds = self._histogram("level_seconds", "Duration of a merge of data files.")
         self.tail_age = self._gauge(
             "tail_age_seconds", "How old what the tail manifest says may be; 0 where another agent keeps house."
         )

@@ -13,9 +13,10 @@ from itertools import cycle
 
 import numpy as np
 
+from iceberg_export.archive_file import ArchiveFile
 from iceberg_export.arrow_files import read_footer
 from iceberg_export.parquet_reader import BatchForm, encode_chunk
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter
+from iceberg_export.parquet_writer import ArchiveWriter
 from iceberg_export.source_chunks import SourceChunk
 from protocol.compression import Compression
 from protocol.record_batch import HEADER_BYTES

@@ -134,6 +134,15 @@ class Places(NamedTuple):
     append_time_ms: NDArray[np.int64]
 
 
+class FileRuns(NamedTuple):
+    """The archived rows of an index, one element for each run of them that lies in one file; in their order."""
+
+    object_id: list[int]
+    row_first: list[int]
+    row_end: list[int]
+    max_timestamp: list[int]
+
+
 class ChunkIndex:
     __slots__ = ("_offset_end", "_rows", "first")
 
@@ -194,6 +203,19 @@ class ChunkIndex:
             rows["object_id"][(rows["row_group"] != NO_ROWS) & (rows["row_count"] > 0)]
         ).tolist()
         return found
+
+    def file_runs(self) -> FileRuns:
+        """Which rows lie in which Parquet file."""
+        archived = np.frombuffer(self._rows, _ROW_TYPE)[: self.intake_row]
+        firsts = np.flatnonzero(np.diff(archived["object_id"], prepend=-1))
+        if not len(firsts):
+            return FileRuns([], [], [], [])
+        return FileRuns(
+            archived["object_id"][firsts].tolist(),
+            firsts.tolist(),
+            [*firsts[1:].tolist(), len(archived)],
+            np.maximum.reduceat(archived["max_timestamp"], firsts).tolist(),
+        )
 
     def places(self, row_first: int, row_end: int) -> Places:
         """A copy of the rows `[row_first, row_end)`: for many rows at once, and for whoever outlives a change."""

@@ -22,7 +22,12 @@ from coordinator.config_types import (
     table,
 )
 from coordinator.waiting_runs import AT_COMMIT, AT_PRODUCE, PLACEMENT
-from protocol.limits import CONFIG_VALUE_CHARS_MAX, CONFIGS_BYTES_MAX
+from protocol.limits import (
+    CONFIG_VALUE_CHARS_MAX,
+    CONFIGS_BYTES_MAX,
+    TABLE_FILE_BYTES_DEFAULT,
+    TABLE_FILE_BYTES_MAX,
+)
 
 __all__ = [
     "BROKER_CONFIGS",
@@ -42,6 +47,8 @@ __all__ = [
 ]
 
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
+TABLE_FILE_BYTES: Final = "penstock.table.file.bytes"
+"""How large the files of a topic's table become by merging; a config that Kafka does not have."""
 TABLE_RETENTION: Final = "penstock.table.retention.ms"
 """How long a topic's table keeps records: a config that Kafka does not have."""
 AS_THE_LOG: Final = -2
@@ -154,6 +161,15 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ),
     ConfigSpec(
         "min.insync.replicas", _INT, "1", "Kafka's replicas per write; here the bucket answers for that.", low=1
+    ),
+    ConfigSpec(
+        TABLE_FILE_BYTES,
+        _LONG,
+        str(TABLE_FILE_BYTES_DEFAULT),
+        "How large the files of the topic's table become by merging small ones; 0 leaves them as they are.",
+        effect=_HONOURED,
+        low=0,
+        high=TABLE_FILE_BYTES_MAX,
     ),
     ConfigSpec(
         TABLE_RETENTION,

@@ -23,7 +23,7 @@ from storage.refs import ByteRange, parquet_key
 from txn.isolation import NOTHING_ABORTED
 
 if TYPE_CHECKING:
-    from iceberg_export.parquet_writer import ArchiveFile
+    from iceberg_export.archive_file import ArchiveFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

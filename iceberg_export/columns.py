@@ -4,6 +4,7 @@ Rule: plain arrays of numpy in Arrow's layout, so that either side takes them wi
 bytes or Parquet's.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,3 +85,57 @@ class RecordRows:
             header_key=self.header_key,
             header_value=self.header_value,
         )
+
+    def byte_ends(self) -> NDArray[np.int64]:
+        """The bytes of the rows' strings, headers included, up to the end of each row."""
+        headers = self.header_ends
+        ends: NDArray[np.int64] = self.key.ends[1:].astype(np.int64) - self.key.ends[0]
+        ends += self.value.ends[1:] - self.value.ends[0]
+        for column in (self.header_key, self.header_value):
+            ends += column.ends[headers[1:]] - column.ends[headers[0]]
+        return ends
+
+
+def concat_rows(parts: Sequence[RecordRows]) -> RecordRows:
+    """The rows of all parts, one at least, in the order given. A part on its own is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def joined(column: Callable[[RecordRows], BinaryColumn]) -> BinaryColumn:
+        return _concat_binary([column(part) for part in parts])
+
+    return RecordRows(
+        partition=np.concatenate([part.partition for part in parts]),
+        offset=np.concatenate([part.offset for part in parts]),
+        timestamp_ms=np.concatenate([part.timestamp_ms for part in parts]),
+        timestamp_type=np.concatenate([part.timestamp_type for part in parts]),
+        key=joined(lambda part: part.key),
+        value=joined(lambda part: part.value),
+        header_ends=_concat_ends([part.header_ends for part in parts]),
+        header_key=joined(lambda part: part.header_key.part(int(part.header_ends[0]), int(part.header_ends[-1]))),
+        header_value=joined(lambda part: part.header_value.part(int(part.header_ends[0]), int(part.header_ends[-1]))),
+    )
+
+
+def _concat_binary(columns: Sequence[BinaryColumn]) -> BinaryColumn:
+    is_null = None
+    if any(column.is_null is not None for column in columns):
+        is_null = np.concatenate(
+            [np.zeros(len(column), dtype=np.bool_) if column.is_null is None else column.is_null for column in columns]
+        )
+    return BinaryColumn(
+        ends=_concat_ends([column.ends for column in columns]),
+        data=np.concatenate([column.data[column.ends[0] : column.ends[-1]] for column in columns]),
+        is_null=is_null,
+    )
+
+
+def _concat_ends(ends: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """Ends of what each names, laid back to back from 0 on."""
+    joined = np.zeros(sum(len(each) - 1 for each in ends) + 1, dtype=np.int32)
+    place = 1
+    for each in ends:
+        count = len(each) - 1
+        np.add(each[1:], joined[place - 1] - each[0], out=joined[place : place + count])
+        place += count
+    return joined

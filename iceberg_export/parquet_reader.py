@@ -219,6 +219,15 @@ def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> 
 
     Raises `FileUnreadable` where the rows are not those that the index names.
     """
+    rows = check_rows(row_group, chunk)
+    bytes_target = min(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max)
+    batches = encode_rows(rows, form.compression, bytes_target, max(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max))
+    return batches + empty_control_batch(int(rows.offset[-1]) + 1, chunk.offset_end)
+
+
+def check_rows(row_group: RecordRows, chunk: ArchivedRows) -> RecordRows:
+    """The chunk's rows among those of its row group. Raises `FileUnreadable` where they are not those that the index
+    names."""
     row_end = chunk.row_first + chunk.row_count
     rows = row_group.part(chunk.row_first, row_end)
     first, last = int(rows.offset[0]), int(rows.offset[-1])
@@ -226,9 +235,7 @@ def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> 
         raise FileUnreadable(
             f"rows {chunk.row_first} to {row_end} are not offsets {chunk.offset_first} to {chunk.offset_end}"
         )
-    bytes_target = min(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max)
-    batches = encode_rows(rows, form.compression, bytes_target, max(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max))
-    return batches + empty_control_batch(last + 1, chunk.offset_end)
+    return rows
 
 
 def _is_small(row_group: RecordRows, chunk: ArchivedRows) -> bool:

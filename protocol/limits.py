@@ -425,6 +425,21 @@ SMALL_FILES_CACHED_BYTES_MAX = 16 * MIB
 """Such files, kept for the row groups that are read after the footer."""
 ROW_GROUPS_CACHED_BYTES_MAX = 64 * MIB
 """Decoded row groups that several partitions share, kept for the fetch of the next one."""
+LEVEL_INTERVAL_S = 5.0
+"""How often an agent looks for small files that are to become one."""
+LEVEL_GROWTH = 8
+"""How much larger the files of one tier are than those of the one below: each byte is written again once a tier."""
+LEVEL_TIER_BYTES_MIN = 16 * KIB
+"""No tier of files is smaller than that."""
+LEVEL_FILES_MAX = 32
+"""Files that one merge reads: the row group under way of each lies in memory, decoded."""
+LEVEL_CHUNKS_MAX = 8_192
+"""Rows of the index that one merge replaces: its ledger entry names each."""
+LEVEL_SPAN_SHARE = 8
+"""A merge brings together what is no further apart than that part of the topic's retention."""
+TABLE_FILE_BYTES_DEFAULT = 128 * MIB
+"""How large files grow by merging; a merge reads as much into memory."""
+TABLE_FILE_BYTES_MAX = 1024 * MIB
 
 # Tables.
 TABLE_SNAPSHOTS_MAX = 100

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter
+from iceberg_export.archive_file import ArchiveFile
+from iceberg_export.parquet_writer import ArchiveWriter
 from iceberg_export.source_chunks import SourceChunk
 from iceberg_export.tables.commit import Change, TableBefore, commit
 from iceberg_export.tables.table_reader import TableCache

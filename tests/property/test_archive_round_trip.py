@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.commands import ArchivedChunk
+from iceberg_export.archive_file import ArchiveFile
 from iceberg_export.parquet_reader import ParquetReader
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter
+from iceberg_export.parquet_writer import ArchiveWriter
 from iceberg_export.source_chunks import SourceChunk
 from protocol.compression import Compression
 from protocol.limits import TIMESTAMP_MS_MAX

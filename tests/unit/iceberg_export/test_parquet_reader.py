@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coordinator.commands import ArchivedChunk
+from iceberg_export.archive_file import ArchiveFile
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.cpu import P, T
 from iceberg_export.files import FileUnreadable
@@ -22,7 +23,7 @@ from iceberg_export.parquet_reader import (
     encode_chunk,
     parse_footer,
 )
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter
+from iceberg_export.parquet_writer import ArchiveWriter
 from iceberg_export.source_chunks import SourceChunk
 from protocol.compression import Compression
 from protocol.record_batch import walk_batches

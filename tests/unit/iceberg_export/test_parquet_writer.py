@@ -6,8 +6,9 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_export import parquet_writer
-from iceberg_export.parquet_writer import ArchiveFile, ArchiveWriter
+from iceberg_export import archive_file
+from iceberg_export.archive_file import ArchiveFile
+from iceberg_export.parquet_writer import ArchiveWriter
 from iceberg_export.source_chunks import ChunkMismatch, SourceChunk
 from iceberg_export.tables.data_file import RowBounds
 from protocol.control_records import empty_control_batch
@@ -122,7 +123,7 @@ def test_partitions_and_offsets_out_of_order_are_a_bug() -> None:
 def test_a_file_too_large_for_memory_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = [source(0, 0, 20, records(0, 20))]
     in_memory = b"".join(written(*chunks).parts)
-    monkeypatch.setattr(parquet_writer, "ARCHIVE_FILE_MEMORY_BYTES_MAX", 10)
+    monkeypatch.setattr(archive_file, "ARCHIVE_FILE_MEMORY_BYTES_MAX", 10)
     file = written(*chunks)
     assert isinstance(file.parts[0], memoryview)
     assert b"".join(file.parts) == in_memory

@@ -1,0 +1,85 @@
+"""Those of an agent who write to the lake in the background, over what they share.
+
+Rule: wiring alone.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from agent.addresses import read_store_url, store_root
+from agent.archiver import Archiver
+from agent.clock import Clock
+from agent.lake import Lake
+from agent.ledger_writer import LedgerWriter
+from agent.leveller import Leveller
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from agent.settings import Settings
+from agent.table_copies import TableCopies
+from agent.table_upkeep import TableUpkeep
+from iceberg_export.parquet_reader import ParquetReader
+from iceberg_export.plan import ArchivePolicy
+from protocol.types import Milliseconds
+from storage.object_store import ObjectStore
+
+
+class LakeRoles:
+    """Every agent has them. `proposed_time`: None while this machine's clock is not to be believed (safety rule S2)."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        store: ObjectStore,
+        archive: ParquetReader,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        clock: Clock,
+        metrics: Metrics,
+        proposed_time: Callable[[], Milliseconds | None],
+        broker_configs: Mapping[str, str],
+    ) -> None:
+        lake = Lake(
+            root=store_root(read_store_url(settings.store_url)),
+            store=store,
+            archive=archive,
+            metadata=metadata,
+            writer=writer,
+            proposed_time=proposed_time,
+        )
+        self.archiver = Archiver(
+            store=store,
+            metadata=metadata,
+            writer=writer,
+            lake=lake,
+            clock=clock,
+            metrics=metrics,
+            policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
+        )
+        self._leveller = Leveller(
+            store=store,
+            metadata=metadata,
+            writer=writer,
+            lake=lake,
+            clock=clock,
+            metrics=metrics,
+            broker_configs=broker_configs,
+        )
+        self._table_upkeep = TableUpkeep(
+            metadata=metadata,
+            writer=writer,
+            lake=lake,
+            clock=clock,
+            metrics=metrics,
+            superseded_ms=settings.gc_grace_s * 1000,
+        )
+        self._table_copies = TableCopies(store=store, metadata=metadata, writer=writer, clock=clock)
+
+    def loops(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """The background work of each, by its name."""
+        return {
+            "archiver": self.archiver.run,
+            "leveller": self._leveller.run,
+            "table upkeep": self._table_upkeep.run,
+            "table copies": self._table_copies.run,
+        }

@@ -1,0 +1,158 @@
+"""Merges topics' small files into large ones, in the background.
+
+Rule: as for archive passes, the agent that rendezvous hashing names for a topic does it, one merge at a time, and the
+ledger decides: the entry names exactly what it replaces, so one that is late is refused and planned again (safety rule
+S6). The topic's turn is taken for the commit alone: its passes do not wait while a merge reads and writes.
+
+A merge replaces rows of the index and files of the table in one entry. Its snapshot is a `replace`, over which
+streaming readers pass.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent.clock import Clock
+from agent.cpu import run_in_thread
+from agent.lake import Lake
+from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from coordinator.commands import Done, ReplaceChunks
+from coordinator.rendezvous import owner_of
+from coordinator.state import TopicState
+from coordinator.topic_configs import AS_THE_LOG, TABLE_FILE_BYTES, TABLE_RETENTION, effective
+from iceberg_export.files import FileUnreadable
+from iceberg_export.merge import Merge, MergedFile, merge, next_merge
+from iceberg_export.tables.commit import Change
+from iceberg_export.tables.metadata import TableUnreadable
+from protocol.limits import LEVEL_INTERVAL_S, LEVEL_SPAN_SHARE
+from protocol.types import TopicId
+from storage.object_store import ObjectStore, StoreError
+
+log = logging.getLogger(__name__)
+
+
+class Leveller:
+    """Every agent has one."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        lake: Lake,
+        clock: Clock,
+        metrics: Metrics,
+        broker_configs: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._writer = writer
+        self._lake = lake
+        self._clock = clock
+        self._metrics = metrics
+        self._broker_configs = broker_configs
+        self._level: dict[TopicId, tuple[str, int, int | None]] = {}
+        """The table's metadata, and the rules, by which each topic had nothing to merge."""
+
+    async def run(self) -> None:
+        """Merge what is worth it, for ever."""
+        while True:
+            await self._clock.sleep(LEVEL_INTERVAL_S)
+            topics = self._metadata.state.topics
+            self._level = {topic_id: seen for topic_id, seen in self._level.items() if topic_id in topics}
+            for topic_id in list(topics):
+                if owner_of(topic_id, self._metadata.state.sessions) == self._writer.session:
+                    await self._try(topic_id)
+
+    async def _try(self, topic_id: TopicId) -> None:
+        """Merge until there is nothing to merge; what goes wrong is tried again at the next look."""
+        try:
+            while await self.level(topic_id) is not None:
+                pass
+        except (FileUnreadable, TableUnreadable) as error:
+            self._metrics.level_merges.labels("failed").inc()
+            log.error(
+                "small files of a topic are not merged: one of them, or the table, is damaged",
+                extra={"topic_id": topic_id.hex(), "reason": str(error)},
+            )
+        except (StoreError, OutcomeUnknown) as error:
+            self._metrics.level_merges.labels("retried").inc()
+            log.info("files are merged later", extra={"topic_id": topic_id.hex(), "reason": str(error)})
+
+    async def level(self, topic_id: TopicId) -> MergedFile | None:
+        """Do one merge of a topic; None where there is nothing to merge, or it was refused and is planned again.
+
+        Raises `StoreError`s and `OutcomeUnknown`: try again, but for `FileUnreadable` and `TableUnreadable`, where
+        people must look.
+        """
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None or topic.table is None:
+            return None
+        bytes_target, span_ms_max = self._rules(topic)
+        rules = topic.table.metadata_key, bytes_target, span_ms_max
+        if not bytes_target or self._level.get(topic_id) == rules:
+            return None
+        planned = next_merge(self._metadata.state, topic, bytes_target=bytes_target, span_ms_max=span_ms_max)
+        if planned is None:
+            self._level[topic_id] = rules
+            return None
+        began_s = self._clock.monotonic_s()
+        name = await self._lake.name()
+        merged = await merge(
+            planned, store=self._store, session=name.session, number=name.number, run_in_thread=run_in_thread
+        )
+        async with self._lake.turn(topic_id):
+            if not await self._lake.complete(topic_id, name.session):
+                return None
+            command = await self._with_table(planned, merged)
+            outcome = None if command is None else await self._writer.submit(command)
+        if not isinstance(outcome, Done):
+            self._metrics.level_merges.labels("refused").inc()
+            log.info("a merge of files was refused", extra={"topic": planned.name, "outcome": str(outcome)})
+            return None
+        self._count(planned, merged, self._clock.monotonic_s() - began_s)
+        return merged
+
+    def _rules(self, topic: TopicState) -> tuple[int, int | None]:
+        """How large files should become, 0 for no merges, and how far apart in time what is merged may be."""
+        bytes_target = int(effective(topic.configs, self._broker_configs, TABLE_FILE_BYTES))
+        kept_ms = [int(effective(topic.configs, self._broker_configs, "retention.ms"))]
+        table_kept_ms = int(effective(topic.configs, self._broker_configs, TABLE_RETENTION))
+        if table_kept_ms != AS_THE_LOG:
+            kept_ms.append(table_kept_ms)
+        bounded = [each for each in kept_ms if each >= 0]
+        return bytes_target, min(bounded) // LEVEL_SPAN_SHARE if bounded else None
+
+    async def _with_table(self, planned: Merge, merged: MergedFile) -> ReplaceChunks | None:
+        """The merge's entry, which changes the table too; None: plan again."""
+        state = self._metadata.state
+        topic = state.topics.get(planned.topic_id)
+        if topic is None or topic.table is None:
+            return None
+        held = topic.table.objects
+        change = Change(
+            added=(merged.file,) if merged.file.record_count else (),
+            dropped=frozenset(file.key for file in planned.files if state.object_ids.get(file.key) in held),
+        )
+        if not change.makes_snapshot:
+            return merged.command  # nothing but aborted records: the table knows none of it
+        table = await self._lake.prepare(planned.topic_id, change, merged.command.object_session)
+        return None if table is None else replace(merged.command, table=table)
+
+    def _count(self, planned: Merge, merged: MergedFile, seconds: float) -> None:
+        self._metrics.level_merges.labels("done").inc()
+        self._metrics.level_bytes.inc(planned.file_bytes)
+        self._metrics.level_seconds.observe(seconds)
+        log.info(
+            "merged files",
+            extra={
+                "topic": planned.name,
+                "files": len(planned.files),
+                "bytes": planned.file_bytes,
+                "file": merged.command.object_key,
+                "file_bytes": merged.command.object_bytes,
+            },
+        )

@@ -1,0 +1,125 @@
+"""One merge of data files: small files read, one put, and the entry that swaps them, in the index and in the table.
+
+Rule: as an archive pass does it. The file is durable before its entry is appended; nothing is deleted here: what the
+index lets go of stays with the table's older snapshots until those expire, and the cleaner deletes it then. A merge
+that fails, is cancelled, or loses a race leaves at most an object that no entry refers to (safety rule S6).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coordinator.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
+from coordinator.state import ClusterState, TopicState
+from iceberg_export.cpu import RunInThread
+from iceberg_export.level_plan import SizedFile, plan_merge
+from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.table_reader import gather_bounded
+from iceberg_export.topic_files import MergeChunk, TopicFile, topic_files
+from protocol.limits import LEVEL_CHUNKS_MAX
+from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
+from storage.object_store import ObjectStore
+from storage.refs import parquet_key
+
+if TYPE_CHECKING:
+    from iceberg_export.archive_file import ArchiveFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """Files of a topic that become one, and the chunks of theirs that the index has, by (partition, offset)."""
+
+    topic_id: TopicId
+    name: str
+    files: tuple[TopicFile, ...]
+    chunks: tuple[MergeChunk, ...]
+
+    @property
+    def file_bytes(self) -> int:
+        """Of the files that are read."""
+        return sum(file.object_bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedFile:
+    """What a merge made: the durable file, and the command to append under the session that is in its key."""
+
+    command: ReplaceChunks
+    file: DataFile
+    """The file as a table knows it; without rows it is none of the table's."""
+
+
+def next_merge(state: ClusterState, topic: TopicState, *, bytes_target: int, span_ms_max: int | None) -> Merge | None:
+    """Which of the topic's files should become one next, as `level_plan` says; None where none should."""
+    files = topic_files(state, topic)
+    found = plan_merge(
+        [
+            SizedFile(object_bytes=file.object_bytes, chunk_count=file.chunk_count, newest_ms=file.newest_ms)
+            for file in files
+        ],
+        bytes_target=bytes_target,
+        span_ms_max=span_ms_max,
+        chunks_max=LEVEL_CHUNKS_MAX,
+    )
+    if found is None:
+        return None
+    merged = files[found.start : found.stop]
+    chunks = sorted(
+        (
+            MergeChunk(partition=partition, file=number, chunk=topic.partitions[partition].index.row(row))
+            for number, file in enumerate(merged)
+            for partition, (row_first, row_end) in file.rows.items()
+            for row in range(row_first, row_end)
+        ),
+        key=lambda each: (each.partition, each.chunk.offset_first),
+    )
+    return Merge(topic_id=topic.topic_id, name=topic.name, files=tuple(merged), chunks=tuple(chunks))
+
+
+async def merge(
+    planned: Merge,
+    *,
+    store: ObjectStore,
+    session: SessionId,
+    number: ObjectNumber,
+    run_in_thread: RunInThread,
+) -> MergedFile:
+    """Write what the files hold as the session's object `number`, and return the entry that puts it in their place.
+
+    Raises `StoreError`: `ObjectMissing` (the index moved on, plan again), `FileUnreadable` (a file is damaged).
+    """
+    data = await gather_bounded([partial(store.get, file.key) for file in planned.files])
+    file = await run_in_thread(_write, planned, data)
+    key = parquet_key(planned.name, planned.topic_id, session, number)
+    await store.put(key, file.parts)
+    return MergedFile(command=_command(planned, file, session, key), file=file.data_file(key))
+
+
+def _write(planned: Merge, data: Sequence[bytes]) -> "ArchiveFile":
+    from iceberg_export.merge_writer import merge_files  # brings pyarrow
+
+    return merge_files(planned.topic_id, planned.chunks, data)
+
+
+def _command(planned: Merge, file: "ArchiveFile", session: SessionId, key: str) -> ReplaceChunks:
+    replaced: dict[PartitionIndex, list[ReplacedChunk]] = {}
+    for each in planned.chunks:
+        replaced.setdefault(each.partition, []).append(
+            ReplacedChunk(
+                offset_first=each.chunk.offset_first,
+                offset_end=each.chunk.offset_end,
+                object_key=planned.files[each.file].key,
+                byte_first=each.chunk.byte_first,
+            )
+        )
+    return ReplaceChunks(
+        topic_id=planned.topic_id,
+        object_session=session,
+        object_key=key,
+        object_bytes=file.object_bytes,
+        partitions=tuple(
+            PartitionReplacement(partition=partition, replaced=tuple(replaced[partition]), archived=archived)
+            for partition, archived in file.partitions
+        ),
+    )

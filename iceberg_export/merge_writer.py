@@ -1,0 +1,92 @@
+"""Several data files in, one out: the rows that the index still names, in the order of (partition, offset).
+
+Rule: rows are taken over as they are; only their place changes. Files are those of `topic_files`, in its order, so that
+going through the partitions reads every row group once: one of each file lies decoded in memory. CPU work for a thread.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+
+from coordinator.chunk_index import ChunkRef
+from iceberg_export.archive_file import ArchiveFile, ArchiveFileWriter
+from iceberg_export.columns import RecordRows, concat_rows
+from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
+from iceberg_export.parquet_reader import check_place, check_rows, decode_row_group, parse_footer
+from iceberg_export.topic_files import MergeChunk
+from protocol.limits import ROW_GROUP_BYTES_TARGET
+from protocol.types import PartitionIndex, TopicId
+from storage.object_store import Buffer
+
+
+class _File:
+    """A file to merge, with the last row group that was read of it."""
+
+    def __init__(self, data: Buffer) -> None:
+        self._data = memoryview(data)
+        self._footer: Footer | None = None
+        self._decoded: tuple[int, RecordRows] | None = None
+
+    def rows(self, partition: PartitionIndex, chunk: ChunkRef) -> RecordRows:
+        """A chunk's rows. Raises `FileUnreadable`, also where they are not those that the index names."""
+        if self._footer is None:
+            self._footer = parse_footer(self._data[-footer_bytes(self._data[-FOOTER_TAIL_BYTES:]) :])
+        check_place(self._footer, chunk)
+        if self._decoded is None or self._decoded[0] != chunk.row_group:
+            place = self._data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+            self._decoded = chunk.row_group, decode_row_group(self._footer, chunk.row_group, place)
+        rows = check_rows(self._decoded[1], chunk)
+        if int(rows.partition[0]) != partition:
+            raise FileUnreadable(f"rows of partition {rows.partition[0]}, the index says {partition}")
+        return rows
+
+
+def merge_files(
+    topic_id: TopicId,
+    chunks: Sequence[MergeChunk],
+    files: Sequence[Buffer],
+    *,
+    row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
+) -> ArchiveFile:
+    """The rows of the chunks, which come in the order of (partition, offset), as one file.
+
+    Raises `FileUnreadable` where one of `files` is not what the index says.
+    """
+    readers = [_File(data) for data in files]
+    with ArchiveFileWriter(topic_id=topic_id) as writer:
+        pending: list[RecordRows] = []
+        pending_bytes = 0
+        for partition, of_partition in groupby(chunks, key=attrgetter("partition")):
+            if pending_bytes * 2 >= row_group_bytes_target:
+                writer.write_row_group(concat_rows(pending))
+                pending, pending_bytes = [], 0
+            for each in of_partition:
+                writer.enter(partition, each.chunk.offset_first, each.chunk.offset_end)
+                if not each.chunk.row_count:
+                    continue
+                rows = readers[each.file].rows(partition, each.chunk)
+                room = row_group_bytes_target - pending_bytes
+                for part, byte_count in _cut(rows, row_group_bytes_target, room):
+                    pending.append(part)
+                    pending_bytes += byte_count
+                    if pending_bytes >= row_group_bytes_target:
+                        writer.write_row_group(concat_rows(pending))
+                        pending, pending_bytes = [], 0
+        if pending:
+            writer.write_row_group(concat_rows(pending))
+        return writer.finish()
+
+
+def _cut(rows: RecordRows, bytes_target: int, room: int) -> Iterator[tuple[RecordRows, int]]:
+    """The rows in parts with their bytes: the first fills `room`, the others `bytes_target`, the last what is left.
+
+    Up to and including the record that fills a part, so that a huge record still goes somewhere.
+    """
+    byte_ends = rows.byte_ends()
+    first, position = 0, 0
+    while first < len(rows):
+        end = min(int(np.searchsorted(byte_ends, position + room)) + 1, len(rows))
+        yield rows.part(first, end), int(byte_ends[end - 1]) - position
+        first, position, room = end, int(byte_ends[end - 1]), bytes_target
