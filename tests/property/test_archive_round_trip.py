@@ -1,18 +1,23 @@
 """Whatever a producer may send comes back from the archive exactly: offsets, timestamps, keys, values, headers."""
 
 import asyncio
+from functools import reduce
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.chunk_index import ChunkRef
 from coordinator.commands import ArchivedChunk
 from iceberg_export.archive_file import ArchiveFile
+from iceberg_export.merge_writer import merge_files
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.parquet_writer import ArchiveWriter
 from iceberg_export.source_chunks import SourceChunk
+from iceberg_export.tables.data_file import RowBounds
+from iceberg_export.topic_files import MergeChunk
 from protocol.compression import Compression
 from protocol.limits import TIMESTAMP_MS_MAX
-from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
+from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset, PartitionIndex, TopicId
 from storage.memory_store import MemoryStore
 from tests.made_records import Record, make_batch, read_batches
 
@@ -95,7 +100,60 @@ def test_what_comes_out_is_what_went_in(
     source: tuple[list[SourceChunk], dict[int, list[Record]]], row_group_bytes_target: int, compression: Compression
 ) -> None:
     chunks, expected = source
-    file = archive(chunks, row_group_bytes_target)
+    assert_holds(archive(chunks, row_group_bytes_target), chunks, expected, compression)
+
+
+@given(sources(), st.data(), st.sampled_from([1, 60, 300, 1 << 22]))
+@settings(max_examples=20)
+def test_files_that_are_merged_hold_what_they_held(
+    source: tuple[list[SourceChunk], dict[int, list[Record]]], data: st.DataObject, row_group_bytes_target: int
+) -> None:
+    chunks, expected = source
+    files: dict[PartitionIndex, int] = {}
+    chunks_of: list[list[SourceChunk]] = [[] for _ in range(4)]
+    for chunk in chunks:  # each partition's chunks go into files that follow each other
+        first = files.get(chunk.partition, 0)
+        files[chunk.partition] = data.draw(st.integers(first, len(chunks_of) - 1))
+        chunks_of[files[chunk.partition]].append(chunk)
+    sources_of = [archive(some, data.draw(st.sampled_from([1, 60, 1 << 22]))) for some in chunks_of if some]
+    to_merge = [
+        MergeChunk(partition=partition, file=number, chunk=as_indexed(chunk))
+        for number, file in enumerate(sources_of)
+        for partition, of_partition in file.partitions
+        for chunk in of_partition
+    ]
+    to_merge.sort(key=lambda each: (each.partition, each.chunk.offset_first))
+    merged = merge_files(
+        TopicId(b"t" * 16),
+        to_merge,
+        [b"".join(file.parts) for file in sources_of],
+        row_group_bytes_target=row_group_bytes_target,
+    )
+    assert_holds(merged, chunks, expected, Compression.NONE)
+    assert merged.null_keys == sum(file.null_keys for file in sources_of)
+    assert merged.null_values == sum(file.null_values for file in sources_of)
+    bounds = [file.bounds for file in sources_of if file.bounds is not None]
+    assert merged.bounds == reduce(RowBounds.with_also, bounds)
+
+
+def as_indexed(chunk: ArchivedChunk) -> ChunkRef:
+    return ChunkRef(
+        offset_first=chunk.offset_first,
+        offset_end=chunk.offset_end,
+        object_id=ObjectId(1),
+        byte_first=chunk.byte_first,
+        byte_count=chunk.byte_count,
+        max_timestamp=chunk.max_timestamp,
+        append_time_ms=Milliseconds(NO_TIMESTAMP),
+        row_group=chunk.row_group,
+        row_first=chunk.row_first,
+        row_count=chunk.row_count,
+    )
+
+
+def assert_holds(
+    file: ArchiveFile, chunks: list[SourceChunk], expected: dict[int, list[Record]], compression: Compression
+) -> None:
     assert file.object_bytes == sum(len(part) for part in file.parts)
     assert file.row_count == sum(map(len, expected.values()))
     assert [partition for partition, _ in file.partitions] == sorted(expected)
@@ -116,3 +174,34 @@ def test_what_comes_out_is_what_went_in(
             assert max(record.timestamp for record in read.records) == chunk.max_timestamp
             seen += read.records
         assert seen == expected[partition]
+
+
+def test_a_range_without_records_stays_one_when_files_are_merged() -> None:
+    """Markers and aborted records alone: the index keeps the range, and no row answers for it."""
+    files = []
+    for first in (0, 10):
+        with ArchiveWriter(topic_id=TopicId(b"t" * 16)) as writer:
+            writer.leave_out(PartitionIndex(0), Offset(first), Offset(first + 10))
+            records = [Record(offset=first + 3, timestamp=5, value=b"v")]
+            writer.add(
+                SourceChunk(
+                    partition=PartitionIndex(1),
+                    offset_first=Offset(first + 3),
+                    offset_end=Offset(first + 13),
+                    append_time_ms=Milliseconds(NO_TIMESTAMP),
+                    records=make_batch(records, last=first + 12),
+                )
+            )
+            files.append(writer.finish())
+    to_merge = [
+        MergeChunk(partition=PartitionIndex(partition), file=number, chunk=as_indexed(file.partitions[partition][1][0]))
+        for partition in range(2)
+        for number, file in enumerate(files)
+    ]
+    merged = merge_files(TopicId(b"t" * 16), to_merge, [b"".join(file.parts) for file in files])
+    assert [
+        [(one.offset_first, one.offset_end, one.row_count) for one in chunks] for _, chunks in merged.partitions
+    ] == [
+        [(0, 20, 0)],
+        [(3, 23, 2)],
+    ]

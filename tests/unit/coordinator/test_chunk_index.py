@@ -56,6 +56,15 @@ class TestReading:
     def test_an_offset_is_in_the_row_that_covers_it(self, offset: int, row: int | None) -> None:
         assert index_of(10, 15).locate(offset) == row
 
+    def test_rows_are_told_by_the_files_that_they_lie_in(self) -> None:
+        index = index_of(10, 20, 30, 40)
+        assert index.file_runs() == ([], [], [], [])
+        index.replace(0, 1, [archived(0, 10)._replace(max_timestamp=Milliseconds(5))])
+        index.replace(1, 2, [archived(10, 15), archived(15, 20)])
+        assert index.file_runs() == ([99], [0], [3], [7])
+        index.replace(3, 4, [archived(20, 30)._replace(object_id=ObjectId(100))])
+        assert index.file_runs() == ([99, 100], [0, 3], [3, 4], [7, 7])
+
     def test_files_are_told_once_and_only_those_with_rows(self) -> None:
         index = index_of(10, 20, 30, 40)
         assert index.archived_objects() == []
