@@ -13,6 +13,7 @@ from typing import Self
 
 from agent.addresses import Listener
 from agent.broker import Broker
+from agent.catalog_followers import catalog_followers
 from agent.catalog_parts import catalog_parts
 from agent.clock import Clock
 from agent.cpu import run_in_thread
@@ -22,7 +23,7 @@ from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.server import KafkaServer
 from agent.settings import Settings
-from agent.supervisor import Supervisor
+from agent.supervisor import Run, Supervisor
 from agent.version import VERSION
 from coordinator.commands import Command, Endpoint, Outcome
 from coordinator.follower import Follower
@@ -72,6 +73,8 @@ class Agent:
         self.ledger = ledger
         self.store = store
         self.metrics = metrics
+        self._followers: Mapping[str, Run] = {}
+        """Tasks by name, which end before the session does."""
         self.is_ready = False
         self.bound: list[Listener] = []
         self.advertised: list[Listener] = []
@@ -113,6 +116,9 @@ class Agent:
         await self._broker.begin(
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]
         )
+        self._followers = catalog_followers(self._settings, self._broker.services)
+        for name, run in self._followers.items():
+            self._supervisor.start(name, run)
         self._supervisor.start("http", http_server.run, is_restarted=False)
         self._supervisor.start("kernels", lambda: run_in_thread(warm_kernels))
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
@@ -136,6 +142,8 @@ class Agent:
         self.is_ready = False
         try:
             async with self._clock.timeout(self._settings.drain_timeout_s):
+                if self._followers:
+                    await self._supervisor.stop(*self._followers)
                 await self._send_clients_away()
                 # Half of the time for clients, so that the other half is left to end the session.
                 await self._server.drain(self._settings.drain_timeout_s / 2)

@@ -106,6 +106,7 @@ class Metrics:
         self._add_store()
         self._add_ledger()
         self._add_background()
+        self._add_followers()
         self._add_groups()
         self._add_transactions()
 
@@ -220,6 +221,30 @@ class Metrics:
         self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")
         self.background_restarts = self._counted("background_restarts", "Background tasks that failed.")
         self.is_ready = self._gauge("ready", "1 while the agent serves.")
+
+    def _add_followers(self) -> None:
+        label = ("catalog",)
+        self.catalog_follower_commits_behind = self._gauge(
+            "catalog_follower_commits_behind", "Commits of tables that a catalog of others does not name yet.", label
+        )
+        self.catalog_follower_failures = self._counter(
+            "catalog_follower_failures", "Calls of a catalog of others that failed.", label
+        )
+        self.catalog_follower_lag = self._gauge(
+            "catalog_follower_lag_seconds",
+            "For how long some table's newest commit has not been in a catalog of others.",
+            label,
+        )
+        self.catalog_follower_moves = self._counter(
+            "catalog_follower_moves",
+            "Entries of a catalog of others that were made or moved.",
+            label,
+        )
+        self.catalog_follower_tables_refused = self._gauge(
+            "catalog_follower_tables_refused",
+            "Tables that do not follow because somebody else has an entry of that name in the catalog.",
+            label,
+        )
 
     def _add_groups(self) -> None:
         self.groups = self._gauge("groups", "Groups with members that this agent coordinates.")

@@ -111,6 +111,12 @@ OPTIONS: tuple[Option, ...] = (
         help="URL at which engines find the s3:// store, if it is another one for them.",
     ),
     Option(
+        name="catalog-followers",
+        kind=Kind.TEXT,
+        default="none",
+        help="TOML file of catalogs of others (SQL, REST, Glue, Hive) in which topics' tables are to be found, too.",
+    ),
+    Option(
         name="data-dir",
         kind=Kind.TEXT,
         default="./penstock-data",

@@ -26,6 +26,7 @@ from agent.addresses import (
     read_store_url,
 )
 from agent.catalog_access import CatalogAccess, catalog_access
+from agent.follower_settings import FollowerSettings, follower_settings
 from agent.ledger_access import LedgerAccess, ledger_access
 from agent.option_sources import InvalidSettings, Value, gather, nearest
 from agent.options import OPTIONS_BY_NAME
@@ -67,6 +68,7 @@ class Settings:
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
     store_url: str
     catalog_access: CatalogAccess = field(default_factory=CatalogAccess)
+    catalog_followers: tuple[FollowerSettings, ...] = ()
     data_dir: Path
     name: str
     zone: str | None = None
@@ -132,6 +134,7 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
         ledger_access=ledger_access(ledger_url, given, environment),
         store_url=store_url,
         catalog_access=catalog_access(store_url, given, environment),
+        catalog_followers=follower_settings(store_url, given, environment),
         data_dir=data_dir,
         name=_text(given, "name", "penstock" if command is Command.RUN else platform.node()),
         zone=_text(given, "zone", "") or None,

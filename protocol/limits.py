@@ -615,6 +615,21 @@ CATALOG_CREDENTIALS_PAUSE_SECONDS = 60.0
 """Between two questions to an STS that gave no credentials."""
 CATALOG_STS_SECONDS_MAX = 10.0
 """How long STS may take to answer."""
+# Catalogs of others that follow.
+FOLLOWER_INTERVAL_S = 1.0
+"""How soon their entries follow the ledger."""
+FOLLOWER_LOOK_AGAIN_S = 300.0
+"""How often an entry that should be right is looked at, and the namespace for entries of deleted topics."""
+FOLLOWER_PAUSE_SECONDS_FIRST = 1.0
+FOLLOWER_PAUSE_SECONDS_MAX = 60.0
+"""Pauses after failures double up to this."""
+FOLLOWER_FAILURES_IN_A_ROW_MAX = 3
+"""After so many topics nothing more is asked of a catalog until its pause is over."""
+FOLLOWER_CALL_SECONDS_MAX = 60.0
+"""How long one answer is waited for; the call may end later."""
+FOLLOWER_ERROR_CHARS_MAX = 500
+"""What is shown of an error of a catalog's client."""
+FOLLOWERS_MAX = 16
 INSPECTED_OBJECT_BYTES_MAX = 512 * MIB
 """A larger object is not read to be described."""
 CLIENT_INSTANCES_MAX = 16_384

@@ -103,6 +103,18 @@ def topic_of_parquet_key(key: str) -> TopicId | None:
             return None
 
 
+def topic_of_metadata_key(key: str, topic_name: str) -> TopicId | None:
+    """The topic of that name whose table's metadata JSON a session wrote under a key; None where the key is none of
+    these."""
+    match key.split("/"):
+        case ["lake", folder, "metadata", name] if name.endswith(METADATA_SUFFIX):
+            topic_id = _topic_of_folder(folder)
+            is_ours = _session_of_name(name.removesuffix(METADATA_SUFFIX)) is not None
+            return topic_id if is_ours and folder == f"{topic_name}-{folder[-_TOPIC_ID_DIGITS:]}" else None
+        case _:
+            return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
     """Bytes `[byte_first, byte_first + byte_count)` of one object."""

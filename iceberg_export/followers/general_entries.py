@@ -1,0 +1,90 @@
+"""Entries in any catalog that PyIceberg knows, by what all of them can do: load, register and drop a table.
+
+Rule: no step compares, so whoever moves an entry has just looked at it. A REST catalog that can overwrite an entry
+moves it at once; elsewhere it is dropped and registered again, and for a moment readers find no table. Nothing is
+purged.
+
+Specification: Iceberg's REST catalog specification, "registerTable" (`overwrite`); `pyiceberg.catalog.Catalog`.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import BadRequestError, NoSuchTableError, TableAlreadyExistsError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+
+class KeptElsewhere(Exception):
+    """A catalog took an entry, and names other metadata than it was given: it cannot follow."""
+
+
+class GeneralEntries:
+    """Implements `iceberg_export.followers.entries.Entries`."""
+
+    is_compared = False
+
+    def __init__(self, catalog: "Catalog", namespace: tuple[str, ...], *, root: str, can_overwrite: bool) -> None:
+        """`root`: the bucket's URI. `can_overwrite`: whether the catalog may be asked to register over an entry."""
+        self._catalog = catalog
+        self._namespace = namespace
+        self._can_overwrite = can_overwrite
+        self._metadata_below_root = re.compile(re.escape(root) + r"/[^\s'\"]+\.metadata\.json")
+
+    def names(self) -> list[str]:
+        """As `Entries` says."""
+        return [identifier[-1] for identifier in self._catalog.list_tables(self._namespace)]
+
+    def find(self, name: str) -> str | None:
+        """As `Entries` says.
+
+        To tell it a catalog reads the metadata, which is deleted some time after it was replaced. What is said of
+        metadata that is missing names it, and that is as good.
+        """
+        try:
+            return self._catalog.load_table((*self._namespace, name)).metadata_location
+        except Exception as error:
+            missing = self._metadata_below_root.search(str(error))
+            if missing is not None:
+                return missing.group()
+            if isinstance(error, NoSuchTableError):
+                return None
+            raise
+
+    def create(self, name: str, location: str) -> bool:
+        """As `Entries` says."""
+        try:
+            self._register(name, location, is_overwriting=False)
+        except TableAlreadyExistsError:
+            return False
+        return True
+
+    def move(self, name: str, seen: str, location: str) -> bool:
+        """As `Entries` says; what happens to the entry meanwhile is not seen."""
+        if self._can_overwrite:
+            try:
+                self._register(name, location, is_overwriting=True)
+            except (TableAlreadyExistsError, BadRequestError):
+                self._can_overwrite = False  # the specification has it since Iceberg 1.10
+            else:
+                return True
+        return self.drop(name, seen) and self.create(name, location)
+
+    def drop(self, name: str, seen: str) -> bool:
+        """As `Entries` says; what happens to the entry meanwhile is not seen."""
+        try:
+            self._catalog.drop_table((*self._namespace, name))
+        except NoSuchTableError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """As `Entries` says."""
+        self._catalog.close()
+
+    def _register(self, name: str, location: str, *, is_overwriting: bool) -> None:
+        identifier = (*self._namespace, name)
+        kept = self._catalog.register_table(identifier, location, overwrite=is_overwriting).metadata_location
+        if kept != location:
+            raise KeptElsewhere(f"the catalog was given {location} and names {kept}: it keeps metadata of its own")
