@@ -20,7 +20,13 @@ NAMESPACE_DEFAULT = "lake"
 _NEEDED = {"glue": "boto3", "hive": "thrift", "rest": "requests", "sql": "sqlalchemy"}
 """By type of catalog the module that PyIceberg needs for it."""
 _DRIVERS = {"postgresql": "psycopg2", "postgresql+psycopg2": "psycopg2", "postgresql+psycopg": "psycopg"}
-_PACKAGES = {"boto3": "pyiceberg[glue]", "thrift": "pyiceberg[hive]", "psycopg2": "psycopg2-binary"}
+_PACKAGES = {
+    "boto3": "pyiceberg[glue]",
+    "psycopg": "psycopg[binary]",
+    "psycopg2": "psycopg2-binary",
+    "thrift": "pyiceberg[hive]",
+}
+"""What brings a module, where Penstock's own extra does not."""
 _WITH_URI = ("hive", "rest", "sql")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SECRET = re.compile(r"token|credential|secret|password|access-key|header", re.IGNORECASE)

@@ -30,7 +30,9 @@ class GeneralEntries:
         self._catalog = catalog
         self._namespace = namespace
         self._can_overwrite = can_overwrite
-        self._metadata_below_root = re.compile(re.escape(root) + r"/[^\s'\"]+\.metadata\.json")
+        self._root = root
+        place = re.escape(root.partition("://")[2])
+        self._told_as_missing = re.compile(rf"(?:^|://|file:|[\s'\"(]){place}/([^\s'\"]+\.metadata\.json)")
 
     def names(self) -> list[str]:
         """As `Entries` says."""
@@ -40,14 +42,14 @@ class GeneralEntries:
         """As `Entries` says.
 
         To tell it a catalog reads the metadata, which is deleted some time after it was replaced. What is said of
-        metadata that is missing names it, and that is as good.
+        metadata that is missing names it, with or without the URI's scheme, and that is as good.
         """
         try:
             return self._catalog.load_table((*self._namespace, name)).metadata_location
         except Exception as error:
-            missing = self._metadata_below_root.search(str(error))
+            missing = self._told_as_missing.search(str(error))
             if missing is not None:
-                return missing.group()
+                return f"{self._root}/{missing[1]}"
             if isinstance(error, NoSuchTableError):
                 return None
             raise

@@ -19,6 +19,7 @@ from storage.refs import (
     table_metadata_key,
     topic_folder,
     topic_of_copy,
+    topic_of_metadata_key,
     topic_of_parquet_key,
     version_hint_key,
     version_of_copy,
@@ -141,3 +142,23 @@ def test_the_topic_is_read_back_from_the_key_of_a_data_file() -> None:
 )
 def test_other_keys_belong_to_no_table(key: str) -> None:
     assert topic_of_parquet_key(key) is None
+
+
+def test_a_metadata_key_tells_its_topic_to_who_knows_the_name() -> None:
+    key = table_metadata_key("orders.eu-1", TOPIC, SESSION, NUMBER, METADATA_SUFFIX)
+    assert topic_of_metadata_key(key, "orders.eu-1") == TOPIC
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        table_metadata_key("orders", TOPIC, SESSION, NUMBER, MANIFEST_LIST_SUFFIX),
+        metadata_copy_key("orders", TOPIC, 3),
+        f"{topic_folder('orders', TOPIC)}metadata/00001-8f0e.metadata.json",
+        f"other/{table_metadata_key('orders', TOPIC, SESSION, NUMBER, METADATA_SUFFIX)}",
+        table_metadata_key("orders-eu", TOPIC, SESSION, NUMBER, METADATA_SUFFIX),
+        f"lake/orders-eu/metadata/{SESSION:016x}-{NUMBER:016x}{METADATA_SUFFIX}",
+    ],
+)
+def test_what_no_session_wrote_as_metadata_of_that_name_is_none(key: str) -> None:
+    assert topic_of_metadata_key(key, "orders") is None

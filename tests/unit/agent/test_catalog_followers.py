@@ -1,0 +1,491 @@
+"""Catalogs of others follow the ledger: a real SQL catalog in SQLite, troubled as catalogs are."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from agent.catalog_followers import CatalogFollower, Opener, open_with_pyiceberg
+from agent.follower_settings import FollowerSettings
+from coordinator.commands import DeleteTopic, Done, ReportTime
+from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.rendezvous import owner_of
+from iceberg_export.followers.entries import Entries
+from iceberg_export.followers.general_entries import GeneralEntries
+from iceberg_export.tables.metadata import empty_metadata, encode, table_location
+from protocol.limits import FOLLOWER_LOOK_AGAIN_S, FOLLOWER_PAUSE_SECONDS_MAX
+from protocol.types import TopicId
+from tests.made_commands import TOPIC, create, start
+from tests.made_table_commits import commit_table, metadata_key, table_commit
+from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
+
+OTHER = TopicId(bytes(range(16, 32)))
+
+
+@dataclass(slots=True)
+class Trouble:
+    """Stands before the entries of a catalog, counts what is asked, and fails as it is told."""
+
+    entries: Entries
+    is_away: bool = False
+    loses: set[str] = field(default_factory=set[str])
+    """Operations that are carried out, and whose answer is lost once."""
+    refuses: set[str] = field(default_factory=set[str])
+    """Names of tables that the catalog does not take."""
+    before_move: Callable[[], None] | None = None
+    asked: list[str] = field(default_factory=list[str])
+
+    @property
+    def is_compared(self) -> bool:
+        return self.entries.is_compared
+
+    def names(self) -> list[str]:
+        with self._asked("names"):
+            return self.entries.names()
+
+    def find(self, name: str) -> str | None:
+        with self._asked("find"):
+            return self.entries.find(name)
+
+    def create(self, name: str, location: str) -> bool:
+        with self._asked("create"):
+            if name in self.refuses:
+                raise ValueError(f"{name} is no name of a table")
+            return self.entries.create(name, location)
+
+    def move(self, name: str, seen: str, location: str) -> bool:
+        with self._asked("move"):
+            if self.before_move is not None:
+                before, self.before_move = self.before_move, None
+                before()
+            return self.entries.move(name, seen, location)
+
+    def drop(self, name: str, seen: str) -> bool:
+        with self._asked("drop"):
+            return self.entries.drop(name, seen)
+
+    def close(self) -> None:
+        self.entries.close()
+
+    @contextmanager
+    def _asked(self, operation: str) -> Iterator[None]:
+        self.asked.append(operation)
+        if self.is_away:
+            raise ConnectionRefusedError("nobody is there")
+        yield
+        if operation in self.loses:
+            self.loses.remove(operation)
+            raise ConnectionResetError("the connection ended before the answer")
+
+
+class Place:
+    """A bucket in a folder and a catalog in SQLite beside it."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.kind = kind
+        self.bucket = folder / "bucket"
+        self.root = f"file://{self.bucket}"
+        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.sqlite"}
+        self.reader = SqlCatalog("others", **self.properties)
+        self.settings = FollowerSettings(name="others", properties=self.properties)
+        self.troubles: list[Trouble] = []
+
+    def opener(self) -> Opener:
+        def opened(settings: FollowerSettings, root: str) -> Entries:
+            entries = open_with_pyiceberg(settings, root)
+            if self.kind == "general":
+                entries.close()
+                catalog = SqlCatalog("others", **self.properties)
+                entries = GeneralEntries(catalog, settings.namespace, root=root, can_overwrite=False)
+            self.troubles.append(Trouble(entries))
+            return self.troubles[-1]
+
+        return opened
+
+    def follower(self, parts: Parts, opener: Opener | None = None) -> CatalogFollower:
+        return CatalogFollower(
+            settings=self.settings,
+            root=self.root,
+            metadata=parts.metadata,
+            writer=parts.writer,
+            clock=parts.clock,
+            metrics=parts.metrics,
+            opener=opener or self.opener(),
+        )
+
+    @property
+    def trouble(self) -> Trouble:
+        return self.troubles[-1]
+
+    def entry(self, name: str = "t") -> str | None:
+        """What a reader of the catalog finds; it reads the metadata, too."""
+        try:
+            return self.reader.load_table(("lake", name)).metadata_location
+        except NoSuchTableError:
+            return None
+
+    def write_metadata(self, key: str, *, name: str = "t", topic_id: TopicId = TOPIC) -> str:
+        path = self.bucket / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        location = table_location(self.root, name, topic_id)
+        path.write_bytes(encode(empty_metadata(name=name, topic_id=topic_id, location=location, created_ms=1)))
+        return f"{self.root}/{key}"
+
+    async def commit(self, parts: Parts, *, name: str = "t", topic_id: TopicId = TOPIC) -> str:
+        """The next commit of a topic's table; returns where its metadata is."""
+        table = parts.metadata.state.topics[topic_id].table
+        version, before = (1, "") if table is None else (table.version + 1, table.metadata_key)
+        session = parts.writer.session
+        location = self.write_metadata(
+            metadata_key(version, session=session, name=name, topic_id=topic_id), name=name, topic_id=topic_id
+        )
+        commit = table_commit(
+            version,
+            replaces=before,
+            released=(before,) if before else (),
+            session=session,
+            name=name,
+            topic_id=topic_id,
+        )
+        assert await parts.writer.submit(commit_table(commit, session=session, topic_id=topic_id)) == Done()
+        return location
+
+    def close(self) -> None:
+        self.reader.close()
+        for trouble in self.troubles:
+            trouble.close()
+
+
+@pytest.fixture(params=["sql", "general"])
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    place = Place(tmp_path, request.param)
+    yield place
+    place.close()
+
+
+def figure(parts: Parts, name: str) -> float:
+    found = parts.metrics.registry.get_sample_value(f"penstock_catalog_follower_{name}", {"catalog": "others"})
+    assert found is not None
+    return found
+
+
+async def later(parts: Parts, seconds: float) -> None:
+    """So long later the session is confirmed anew."""
+    parts.clock.seconds += seconds
+    await parts.writer.submit(ReportTime())
+
+
+async def test_an_entry_follows_each_commit(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        await follower.look()
+        assert place.entry() is None  # there is no metadata yet
+        for _ in range(3):
+            location = await place.commit(parts)
+            await follower.look()
+            assert place.entry() == location
+        assert figure(parts, "moves_total") == 3
+        assert (figure(parts, "lag_seconds"), figure(parts, "commits_behind")) == (0, 0)
+        asked = len(place.trouble.asked)
+        await follower.look()
+        assert len(place.trouble.asked) == asked
+
+
+async def test_where_the_catalog_compares_a_commit_costs_one_call(tmp_path: Path) -> None:
+    place = Place(tmp_path, "sql")
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await place.commit(parts)
+        follower = place.follower(parts)
+        await follower.look()
+        place.trouble.asked.clear()
+        await place.commit(parts)
+        await follower.look()
+        assert place.trouble.asked == ["move"]
+    place.close()
+
+
+@pytest.mark.parametrize("lost", ["create", "move", "find", "names"])
+async def test_after_an_answer_was_lost_it_looks_and_sees(place: Place, lost: str) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        await follower.look()
+        if lost == "move":
+            await place.commit(parts)
+            await follower.look()
+        place.trouble.loses = {lost}
+        follower._sweep_s = None
+        location = await place.commit(parts)
+        await follower.look()
+        assert not place.trouble.loses
+        changes = place.trouble.asked.count("create"), place.trouble.asked.count("move")
+        for _ in range(3):
+            await later(parts, 2)
+            await follower.look()
+        assert place.entry() == location
+        assert figure(parts, "lag_seconds") == 0
+        if lost in {"create", "move"}:
+            assert (place.trouble.asked.count("create"), place.trouble.asked.count("move")) == changes
+        assert figure(parts, "failures_total") == 1
+
+
+async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = {f"t{number}": TopicId(bytes([number]) * 16) for number in range(1, 6)}
+    async with running_parts() as parts:
+        for name, topic_id in topics.items():
+            await parts.writer.submit(create(name, topic_id=topic_id))
+            await place.commit(parts, name=name, topic_id=topic_id)
+        follower = place.follower(parts)
+        await follower.look()
+        place.trouble.is_away = True
+        place.trouble.asked.clear()
+        for second in range(0, 3_600, 5):
+            if second % 600 == 0:
+                for name, topic_id in topics.items():
+                    await place.commit(parts, name=name, topic_id=topic_id)
+            await follower.look()
+            await later(parts, 5)
+        assert figure(parts, "lag_seconds") > 3_500
+        assert figure(parts, "commits_behind") >= 5
+        assert len(place.trouble.asked) < 100  # it is asked once a minute
+        told = [record.message for record in caplog.records if "does not follow" in record.message]
+        assert 50 < len(told) <= 62
+        place.trouble.is_away = False
+        place.trouble.asked.clear()
+        tables = [topic.table for topic in parts.metadata.state.topics.values()]
+        current = {table.metadata_key for table in tables if table is not None}
+        for path in place.bucket.rglob("*.metadata.json"):  # what entries name is long gone
+            if str(path.relative_to(place.bucket)) not in current:
+                path.unlink()
+        await later(parts, FOLLOWER_PAUSE_SECONDS_MAX)
+        await follower.look()
+        for name, topic_id in topics.items():
+            table = parts.metadata.state.topics[topic_id].table
+            assert table is not None
+            assert place.entry(name) == f"{place.root}/{table.metadata_key}"
+        assert place.trouble.asked.count("move") == len(topics)
+        assert (figure(parts, "lag_seconds"), figure(parts, "commits_behind")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "elsewhere/t/metadata/00001-5f8a.metadata.json",
+        # What an engine leaves that committed to the table through the catalog.
+        metadata_key(1).replace(metadata_key(1).rpartition("/")[2], "00001-5f8a.metadata.json"),
+    ],
+)
+async def test_an_entry_of_somebody_else_is_never_touched(
+    place: Place, theirs: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    location = place.write_metadata(theirs)
+    place.reader.create_namespace("lake")
+    place.reader.register_table(("lake", "t"), location)
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        newest = await place.commit(parts)
+        for _ in range(5):
+            await follower.look()
+            await later(parts, FOLLOWER_PAUSE_SECONDS_MAX)
+        assert place.entry() == location
+        assert not {"create", "move", "drop"} & set(place.trouble.asked)
+        (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert location in told.message
+        assert "without purging" in told.message
+        assert figure(parts, "tables_refused") == 1
+        assert figure(parts, "lag_seconds") > 0
+        place.reader.drop_table(("lake", "t"))
+        await later(parts, FOLLOWER_PAUSE_SECONDS_MAX)
+        await follower.look()
+        assert place.entry() == newest
+        assert figure(parts, "tables_refused") == 0
+
+
+async def test_the_entry_of_a_deleted_topic_goes_and_its_files_stay(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        await place.commit(parts)
+        await follower.look()
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await follower.look()
+        assert place.entry() is None
+        assert len(list(place.bucket.rglob("*.metadata.json"))) == 1
+
+
+async def test_who_starts_anew_finds_entries_of_topics_that_were_deleted_meanwhile(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await place.commit(parts)
+        await place.follower(parts).look()
+        theirs = place.write_metadata("elsewhere/u/metadata/00001-5f8a.metadata.json", name="u")
+        place.reader.register_table(("lake", "u"), theirs)
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await place.follower(parts).look()
+        assert place.entry() is None
+        assert place.entry("u") == theirs
+
+
+async def test_a_topic_that_was_created_anew_gets_the_entry_of_its_name(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        await place.commit(parts)
+        await follower.look()
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.submit(create(topic_id=OTHER))
+        location = await place.commit(parts, topic_id=OTHER)
+        await follower.look()
+        assert place.entry() == location
+        assert place.reader.load_table(("lake", "t")).metadata.table_uuid.bytes == OTHER
+        await later(parts, FOLLOWER_LOOK_AGAIN_S)
+        await follower.look()
+        assert place.entry() == location
+
+
+async def test_a_topic_that_was_created_anew_without_a_commit_has_no_entry(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        await place.commit(parts)
+        await follower.look()
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.submit(create(topic_id=OTHER))
+        await follower.look()
+        assert place.entry() is None
+
+
+async def test_who_was_overtaken_moves_nothing_back(tmp_path: Path) -> None:
+    place = Place(tmp_path, "sql")
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        first = await place.commit(parts)
+        await follower.look()
+        await place.commit(parts)
+        newer = place.write_metadata(metadata_key(9))
+
+        def overtake() -> None:
+            assert place.troubles[0].entries.move("t", first, newer)
+
+        place.trouble.before_move = overtake
+        await follower.look()
+        assert place.entry() == newer
+        assert figure(parts, "moves_total") == 1
+        assert figure(parts, "commits_behind") == 1
+    place.close()
+
+
+async def test_who_lags_behind_the_ledger_moves_nothing_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await place.commit(parts)
+        newer = place.write_metadata(metadata_key(2, session=parts.writer.session))
+        place.reader.create_namespace("lake")
+        place.reader.register_table(("lake", "t"), newer)
+
+        async def catch_up() -> None:
+            if not place.trouble.asked.count("find") > 1:
+                assert await place.commit(parts) == newer
+
+        monkeypatch.setattr(parts.metadata, "barrier", catch_up)
+        await place.follower(parts).look()
+        assert place.entry() == newer
+        assert place.trouble.asked == ["find", "names"]
+
+
+async def test_what_others_did_to_an_entry_is_put_right_at_the_next_look(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        location = await place.commit(parts)
+        await follower.look()
+        place.reader.drop_table(("lake", "t"))
+        await follower.look()
+        assert place.entry() is None
+        await later(parts, FOLLOWER_LOOK_AGAIN_S)
+        await follower.look()
+        assert place.entry() == location
+
+
+async def test_tables_that_a_catalog_does_not_take_hold_up_no_other(place: Place) -> None:
+    bad = {f"a{number}": TopicId(bytes([number]) * 16) for number in range(1, 6)}
+    async with running_parts() as parts:
+        follower = place.follower(parts)
+        await follower.look()
+        place.trouble.refuses = set(bad)
+        for name, topic_id in {**bad, "t": TOPIC}.items():
+            await parts.writer.submit(create(name, topic_id=topic_id))
+            await place.commit(parts, name=name, topic_id=topic_id)
+        for _ in range(4):
+            await follower.look()
+            await later(parts, 1)
+        assert place.entry() is not None
+        await later(parts, 100)
+        location = await place.commit(parts)
+        await follower.look()
+        assert place.entry() == location
+
+
+async def test_an_agent_whose_session_is_not_confirmed_changes_nothing(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await place.commit(parts)
+        parts.clock.seconds += 3_600
+        await place.follower(parts).look()
+        assert not {"create", "move", "drop"} & set(place.trouble.asked)
+
+
+async def test_the_topics_owner_alone_follows(tmp_path: Path) -> None:
+    core, place = MemoryLedgerCore(), Place(tmp_path, "sql")
+    async with (
+        running_parts(MemoryLedger(core)) as one,
+        running_parts(MemoryLedger(core), start("b", node=2)) as other,
+    ):
+        await one.writer.submit(create())
+        location = await place.commit(one)
+        await other.metadata.barrier()
+        owner = owner_of(TOPIC, one.metadata.state.sessions)
+        for parts in sorted((one, other), key=lambda each: each.writer.session == owner):
+            assert place.reader.namespace_exists("lake") is (parts.writer.session == owner)
+            await place.follower(parts).look()
+            assert place.entry() == (location if parts.writer.session == owner else None)
+            assert figure(parts, "commits_behind") == 0
+    place.close()
+
+
+class Hasty(ManualClock):
+    """Waits for a tenth of a second where it is to wait for a minute."""
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        return asyncio.timeout(None if seconds is None else 0.1)
+
+
+async def test_a_call_that_does_not_return_is_given_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place, is_over = Place(tmp_path, "sql"), threading.Event()
+
+    def never(settings: FollowerSettings, root: str) -> Entries:
+        is_over.wait()
+        raise AssertionError(f"{settings} {root}")
+
+    async with running_parts() as parts:
+        parts.clock = Hasty()
+        follower = place.follower(parts, never)
+        await follower.look()
+        assert figure(parts, "failures_total") == 1
+        (told,) = [record for record in caplog.records if "does not follow" in record.message]
+        assert "no answer within 60 s" in str(told.__dict__["reason"])
+        is_over.set()
+    place.close()
