@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.cluster import clusters
 from tests.etcd_service import etcd, etcd_oldest
 from tests.java_services import compile_java, java, kafka_broker, kafka_jars, streams_jars
+from tests.postgres_service import postgres
 from tests.services import minio, penstock, spark, spark_jars, spark_session
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "kafka_jars",
     "minio",
     "penstock",
+    "postgres",
     "spark",
     "spark_jars",
     "spark_session",

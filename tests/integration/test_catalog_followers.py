@@ -1,6 +1,7 @@
 """A catalog of others follows the topics of a real agent, which is killed meanwhile."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from confluent_kafka.cimpl import NewTopic
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
+from tests.archiving import archive_by_http
+from tests.postgres_service import Postgres
 from tests.services import Penstock, PenstockFactory
 
 SECONDS_MAX = 60.0
@@ -30,7 +33,7 @@ def values(catalog: SqlCatalog) -> list[bytes] | None:
     except NoSuchTableError:
         return None
     rows = table.scan(selected_fields=("offset", "value")).to_arrow().sort_by("offset")
-    return rows.column("value").to_pylist()
+    return [bytes(value) for value in rows.column("value").to_pylist()]
 
 
 def wait_for(broker: Penstock, catalog: SqlCatalog, expected: list[bytes] | None) -> None:
@@ -66,3 +69,31 @@ def test_a_catalog_follows_an_agent_over_its_death(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics([TABLE[-1]])[TABLE[-1]].result(SECONDS_MAX)
     wait_for(broker, catalog, None)
+
+
+@pytest.mark.slow
+def test_a_catalog_in_postgresql_follows_over_its_own_death(
+    penstock: PenstockFactory, postgres: Postgres, tmp_path: Path
+) -> None:
+    followers = tmp_path / "followers.toml"
+    followers.write_text('[others]\ntype = "sql"\nnamespace = "raw.kafka"\nuri = { env = "CATALOG_URI" }\n')
+    options = {"archive-interval-s": "1", "catalog-followers": str(followers)}
+    broker = penstock(options=options, env={"CATALOG_URI": postgres.uri})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(TABLE[-1], 1, 1)])[TABLE[-1]].result(SECONDS_MAX)
+    produce(broker, 0, 50)
+    with closing(SqlCatalog("others", uri=postgres.uri, pool_pre_ping="true")) as catalog:
+        wait_for(broker, catalog, [b"v%d" % number for number in range(50)])
+
+        postgres.stop()
+        for end in range(60, 110, 10):
+            produce(broker, end - 10, end)
+            archive_by_http(broker, TABLE[-1])
+        broker.process.wait_until(lambda: "does not follow" in broker.process.stderr, "the failure", seconds_max=30)
+        postgres.start()
+        wait_for(broker, catalog, [b"v%d" % number for number in range(100)])
+        assert "follows again" in broker.process.stderr
+        assert "not-asked-for" not in broker.process.stderr
+
+        admin.delete_topics([TABLE[-1]])[TABLE[-1]].result(SECONDS_MAX)
+        wait_for(broker, catalog, None)

@@ -34,6 +34,7 @@ class Trouble:
     """Stands before the entries of a catalog, counts what is asked, and fails as it is told."""
 
     entries: Entries
+    is_compared: bool
     is_away: bool = False
     loses: set[str] = field(default_factory=set[str])
     """Operations that are carried out, and whose answer is lost once."""
@@ -41,10 +42,6 @@ class Trouble:
     """Names of tables that the catalog does not take."""
     before_move: Callable[[], None] | None = None
     asked: list[str] = field(default_factory=list[str])
-
-    @property
-    def is_compared(self) -> bool:
-        return self.entries.is_compared
 
     def names(self) -> list[str]:
         with self._asked("names"):
@@ -104,7 +101,7 @@ class Place:
                 entries.close()
                 catalog = SqlCatalog("others", **self.properties)
                 entries = GeneralEntries(catalog, settings.namespace, root=root, can_overwrite=False)
-            self.troubles.append(Trouble(entries))
+            self.troubles.append(Trouble(entries, entries.is_compared))
             return self.troubles[-1]
 
         return opened
