@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
-SWEEP = "list"
+LIST = "list"
 """What the log calls the operation that does not concern one topic."""
 Opener = Callable[[FollowerSettings, str], Entries]
 
@@ -186,11 +186,12 @@ class CatalogFollower:
                 self._pauses.clear()
                 due = self._due()
             if await self._follow_all(entries, due) and is_sweep_due:
-                await self._sweep(entries)
-                self._outage.answered(SWEEP)
-                self._sweep_s = self._clock.monotonic_s() + FOLLOWER_LOOK_AGAIN_S
+                is_done = await self._sweep(entries)
+                again_s = FOLLOWER_LOOK_AGAIN_S if is_done else FOLLOWER_PAUSE_SECONDS_MAX
+                self._sweep_s = self._clock.monotonic_s() + again_s
+            self._outage.answered(LIST)
         except CatalogFailed as error:
-            self._outage.failed(SWEEP, str(error))
+            self._outage.failed(LIST, str(error))
             self._is_suspect = True
             self._pause.begin(self._clock.monotonic_s())
 
@@ -206,7 +207,7 @@ class CatalogFollower:
     async def _follow_all(self, entries: Entries, due: list[TopicId]) -> bool:
         """False where so many failed in a row that it may be the catalog, which is asked for less, then."""
         failures = 0
-        for topic_id in sorted(due, key=self._pauses.__contains__):
+        for topic_id in sorted(due, key=lambda one: (one in self._pauses, one not in self._behind_s)):
             topic = self._metadata.state.topics.get(topic_id)
             operation = topic_id.hex() if topic is None else topic.name
             try:
@@ -242,7 +243,8 @@ class CatalogFollower:
         if known is None or not entries.is_compared or self._is_old(topic):
             found = await self._ask(entries.find, name)
             looked_s = self._clock.monotonic_s()
-            await self._metadata.barrier()
+            if topic.table is None or found != f"{self._root}/{topic.table.metadata_key}":
+                await self._metadata.barrier()
         else:
             found, looked_s = f"{self._root}/{known.metadata_key}", known.looked_s
         topic = self._metadata.state.topics.get(topic_id)
@@ -270,23 +272,43 @@ class CatalogFollower:
             self._moves.inc()
         self._known[topic_id] = wanted
 
-    async def _sweep(self, entries: Entries) -> None:
-        """Drop entries of topics that were deleted, and of nobody else. Raises `CatalogFailed`, `LedgerUnavailable`."""
+    async def _sweep(self, entries: Entries) -> bool:
+        """Drop entries of topics that were deleted, and of nobody else; False where some of them could not be read.
+
+        Raises `CatalogFailed`, `LedgerUnavailable`.
+        """
+        failures = 0
         for name in await self._ask(entries.names):
             state = self._metadata.state
             topic_id = state.topic_ids.get(name)
             is_followed = topic_id is not None and state.topics[topic_id].table is not None
             if is_followed or owner_of(b"catalog/" + name.encode(), state.sessions) != self._writer.session:
                 continue
-            found = await self._ask(entries.find, name)
-            await self._metadata.barrier()
-            gone = None if found is None else self._topic_of(found, name)
-            if found is None or gone is None or gone in self._metadata.state.topics or not self._writer.is_confirmed:
-                continue
-            if await self._ask(entries.drop, name, found):
+            try:
+                await self._drop_if_gone(entries, name)
+            except CatalogFailed as error:  # of a table of others, perhaps, that is broken
+                failures += 1
                 log.info(
-                    "the entry of a deleted topic left a catalog", extra={"catalog": self._settings.name, "topic": name}
+                    "an entry that may be a deleted topic's is looked at later",
+                    extra={"catalog": self._settings.name, "topic": name, "reason": str(error)},
                 )
+                if failures >= FOLLOWER_FAILURES_IN_A_ROW_MAX:
+                    self._is_suspect = True
+                    break
+        return not failures
+
+    async def _drop_if_gone(self, entries: Entries, name: str) -> None:
+        found = await self._ask(entries.find, name)
+        topic_id = None if found is None else self._topic_of(found, name)
+        if found is None or topic_id is None:
+            return
+        await self._metadata.barrier()
+        if topic_id in self._metadata.state.topics or not self._writer.is_confirmed:
+            return
+        if await self._ask(entries.drop, name, found):
+            log.info(
+                "the entry of a deleted topic left a catalog", extra={"catalog": self._settings.name, "topic": name}
+            )
 
     async def _ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a call of the catalog's client returns. Raises `CatalogFailed`."""

@@ -10,10 +10,14 @@ Specification: Iceberg's REST catalog specification, "registerTable" (`overwrite
 import re
 from typing import TYPE_CHECKING
 
-from pyiceberg.exceptions import BadRequestError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import BadRequestError, NoSuchTableError, RESTError, TableAlreadyExistsError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+
+_CANNOT_OVERWRITE = (BadRequestError, RESTError)
+"""Of these types exactly: 400, and what has no type of its own, as 406, by which Iceberg's own handlers refuse it."""
 
 
 class KeptElsewhere(Exception):
@@ -67,8 +71,12 @@ class GeneralEntries:
         if self._can_overwrite:
             try:
                 self._register(name, location, is_overwriting=True)
-            except (TableAlreadyExistsError, BadRequestError):
-                self._can_overwrite = False  # the specification has it since Iceberg 1.10
+            except TableAlreadyExistsError:  # it knows of no such thing
+                self._can_overwrite = False
+            except RESTError as error:
+                if type(error) not in _CANNOT_OVERWRITE:
+                    raise
+                self._can_overwrite = False
             else:
                 return True
         return self.drop(name, seen) and self.create(name, location)

@@ -39,7 +39,7 @@ class Trouble:
     loses: set[str] = field(default_factory=set[str])
     """Operations that are carried out, and whose answer is lost once."""
     refuses: set[str] = field(default_factory=set[str])
-    """Names of tables that the catalog does not take."""
+    """Names of tables that the catalog does not take, or cannot read."""
     before_move: Callable[[], None] | None = None
     asked: list[str] = field(default_factory=list[str])
 
@@ -49,6 +49,8 @@ class Trouble:
 
     def find(self, name: str) -> str | None:
         with self._asked("find"):
+            if name in self.refuses and self.entries.find(name) is not None:
+                raise ValueError(f"{name} cannot be read")
             return self.entries.find(name)
 
     def create(self, name: str, location: str) -> bool:
@@ -333,6 +335,29 @@ async def test_who_starts_anew_finds_entries_of_topics_that_were_deleted_meanwhi
         await place.follower(parts).look()
         assert place.entry() is None
         assert place.entry("u") == theirs
+
+
+async def test_a_broken_table_of_others_keeps_no_entry_of_a_deleted_topic(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        follower = place.follower(parts)
+        await place.commit(parts)
+        await follower.look()
+        theirs = place.write_metadata("elsewhere/a/metadata/00001-5f8a.metadata.json", name="a")
+        place.reader.register_table(("lake", "a"), theirs)
+        place.trouble.refuses = {"a"}
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.submit(create("b", topic_id=OTHER))
+        location = await place.commit(parts, name="b", topic_id=OTHER)
+        await follower.look()
+        assert place.entry() is None
+        assert place.entry("a") == theirs
+        assert place.entry("b") == location
+        place.trouble.asked.clear()
+        location = await place.commit(parts, name="b", topic_id=OTHER)
+        await follower.look()
+        assert place.entry("b") == location
+        assert "names" not in place.trouble.asked
 
 
 async def test_a_topic_that_was_created_anew_gets_the_entry_of_its_name(place: Place) -> None:
