@@ -273,6 +273,20 @@ REGISTRY_TRIES_MAX = 10
 SCHEMAS_PARSED_CACHED_MAX = 1_000
 """Schemas that an agent keeps as they were read."""
 
+# Typed columns.
+TYPED_COLUMNS_MAX = 2_000
+"""Columns of one table that schemas asked for, with those inside others; schemas that want more get none."""
+TYPED_DEPTH_MAX = 12
+"""Levels of structs, lists and maps in one column; what lies deeper is JSON."""
+TYPED_SHAPES_MAX = 5_000
+"""Parts of one schema, those counted again that several others hold."""
+TYPED_DECIMAL_DIGITS_MAX = 38
+"""Iceberg's bound of a decimal's precision."""
+TYPED_ERROR_CHARS_MAX = 300
+"""Of what a record's `error` says."""
+TYPED_READERS_CACHED_MAX = 500
+"""Schemas that an agent keeps ready for decoding records."""
+
 # Transactions.
 TRANSACTIONAL_IDS_MAX = 200_000
 """Transactional ids of a cluster that were used within `transactional.id.expiration.ms`."""

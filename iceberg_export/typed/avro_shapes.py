@@ -1,0 +1,202 @@
+"""Avro schemas as shapes, and their records as Python values.
+
+Rule: logical types are taken away before fastavro reads, so that what comes out are numbers and bytes, which become
+columns many at a time. A union of null and one type is that type; any other, and what refers to itself, is JSON.
+Specification: Apache Avro 1.12, "Complex Types", "Logical Types", "Binary Encoding".
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import SchemaParseException, UnknownType
+
+from iceberg_export.typed.shapes import (
+    JSON_TEXT,
+    Field,
+    Form,
+    Items,
+    Kind,
+    Pairs,
+    Scalar,
+    SchemaUnusable,
+    Shape,
+    ShapeBudget,
+    Struct,
+    Untyped,
+    flattened,
+    key_picker,
+)
+from protocol.limits import TYPED_DECIMAL_DIGITS_MAX
+
+_PRIMITIVES = {
+    "boolean": Kind.BOOLEAN,
+    "int": Kind.INT,
+    "long": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "bytes": Kind.BINARY,
+    "string": Kind.STRING,
+}
+_LOGICAL: Mapping[tuple[str, str], Scalar] = {
+    ("int", "date"): Scalar(kind=Kind.DATE),
+    ("int", "time-millis"): Scalar(kind=Kind.TIME, form=Form.MILLISECONDS),
+    ("long", "time-micros"): Scalar(kind=Kind.TIME),
+    ("long", "timestamp-millis"): Scalar(kind=Kind.TIMESTAMP_UTC, form=Form.MILLISECONDS),
+    ("long", "timestamp-micros"): Scalar(kind=Kind.TIMESTAMP_UTC),
+    ("long", "local-timestamp-millis"): Scalar(kind=Kind.TIMESTAMP, form=Form.MILLISECONDS),
+    ("long", "local-timestamp-micros"): Scalar(kind=Kind.TIMESTAMP),
+    ("string", "uuid"): Scalar(kind=Kind.UUID, form=Form.TEXT),
+}
+"""Others, as nanoseconds, which tables of version 2 do not have, stay what they are written as."""
+_UUID_BYTES = 16
+
+Named = dict[str, Untyped]
+
+
+class AvroReader:
+    """Reads records of one schema. Implements `decode.Reader`."""
+
+    def __init__(self, text: str, references: Sequence[str] = ()) -> None:
+        """`references`: texts that it needs, each behind what that one needs. Raises `SchemaUnusable`."""
+        try:
+            whole, self._schema, named = _parse(text, references)
+            self.shape = flattened(_Shapes(named).of(whole, ()))
+        except (SchemaParseException, UnknownType, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise SchemaUnusable(f"the Avro schema cannot be used: {type(error).__name__}: {error}") from error
+
+    def read(self, data: bytes) -> object:
+        """A record's value. Raises whatever fastavro does where the bytes are none of the schema's."""
+        source = io.BytesIO(data)
+        value = schemaless_reader(source, self._schema, None)
+        if source.tell() != len(data):
+            raise ValueError(f"{len(data) - source.tell()} bytes follow the record")
+        return value
+
+
+def _parse(text: str, references: Sequence[str]) -> tuple[Untyped, Untyped, Named]:
+    """The schema with its logical types and without, and what names stand for."""
+    named: Named = {}
+    bare_named: Named = {}
+    whole: Untyped = None
+    bare: Untyped = None
+    for each in (*references, text):
+        schema = msgspec.json.decode(each)
+        whole = parse_schema(schema, named_schemas=named)
+        bare = parse_schema(_without_logical_types(schema), named_schemas=bare_named)
+    return whole, bare, named
+
+
+def _without_logical_types(schema: Untyped) -> Untyped:
+    match schema:
+        case list():
+            return [_without_logical_types(each) for each in schema]
+        case dict():
+            return {
+                key: _without_logical_types(value) if key in ("type", "items", "values", "fields") else value
+                for key, value in schema.items()
+                if key != "logicalType"
+            }
+        case _:
+            return schema
+
+
+class _Shapes:
+    """Turns parsed schemas into shapes. `outer`: names of the records around."""
+
+    def __init__(self, named: Named) -> None:
+        self._named = named
+        self._budget = ShapeBudget()
+
+    def of(self, schema: Untyped, outer: tuple[str, ...]) -> Shape:
+        self._budget.take()
+        if isinstance(schema, list):
+            shapes = [self.of(each, outer) for each in schema if each != "null"]
+            return shapes[0] if len(shapes) == 1 else JSON_TEXT
+        if isinstance(schema, str):
+            if schema in _PRIMITIVES:
+                return Scalar(kind=_PRIMITIVES[schema])
+            return JSON_TEXT if schema == "null" else self.of(self._named[schema], outer)
+        kind = schema["type"]
+        match kind:
+            case "record" | "error":
+                return self._record(schema, outer)
+            case "enum":
+                return Scalar(kind=Kind.STRING)
+            case "fixed":
+                return _fixed(schema)
+            case "array":
+                if not self._takes_bytes(schema["items"], frozenset()):
+                    raise SchemaUnusable("a list whose items take no bytes cannot be bounded")
+                return Items(element=self.of(schema["items"], outer))
+            case "map":
+                return Pairs(key=Scalar(kind=Kind.STRING), value=self.of(schema["values"], outer))
+            case str():
+                return _logical(schema) or self.of(kind, outer)
+            case _:
+                return self.of(kind, outer)
+
+    def _record(self, schema: Untyped, outer: tuple[str, ...]) -> Shape:
+        name = schema["name"]
+        if name in outer or not schema["fields"]:
+            return JSON_TEXT
+        return Struct(
+            fields=tuple(
+                Field(
+                    name=each["name"],
+                    shape=self.of(each["type"], (*outer, name)),
+                    pick=key_picker(each["name"]),
+                    aliases=tuple(each.get("aliases", ())),
+                )
+                for each in schema["fields"]
+            )
+        )
+
+    def _takes_bytes(self, schema: Untyped, outer: frozenset[str]) -> bool:
+        """Whether a value takes one byte at least: of others a few bytes may announce any number."""
+        self._budget.take()
+        if schema == "null":
+            return False
+        if isinstance(schema, list):
+            return True
+        if isinstance(schema, str):
+            return schema in _PRIMITIVES or self._takes_bytes(self._named[schema], outer)
+        match schema["type"]:
+            case "record" | "error":
+                if schema["name"] in outer:
+                    return False
+                inside = outer | {schema["name"]}
+                return any(self._takes_bytes(each["type"], inside) for each in schema["fields"])
+            case "fixed":
+                return bool(schema["size"] > 0)
+            case "enum" | "array" | "map":
+                return True
+            case other:
+                return self._takes_bytes(other, outer)
+
+
+def _fixed(schema: Untyped) -> Scalar:
+    if schema.get("logicalType") == "decimal":
+        return _decimal(schema) or Scalar(kind=Kind.BINARY)
+    if schema.get("logicalType") == "uuid" and schema["size"] == _UUID_BYTES:
+        return Scalar(kind=Kind.UUID)
+    return Scalar(kind=Kind.BINARY)
+
+
+def _logical(schema: Untyped) -> Scalar | None:
+    logical = schema.get("logicalType")
+    if logical == "decimal" and schema["type"] == "bytes":
+        return _decimal(schema)
+    return _LOGICAL.get((schema["type"], cast("str", logical)))
+
+
+def _decimal(schema: Untyped) -> Scalar | None:
+    """None where tables have no such decimal: its bytes stay bytes."""
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int:
+        return None
+    if not 0 < precision <= TYPED_DECIMAL_DIGITS_MAX or not 0 <= scale <= precision:
+        return None
+    return Scalar(kind=Kind.DECIMAL, form=Form.BIG_ENDIAN, precision=precision, scale=scale)

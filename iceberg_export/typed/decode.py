@@ -1,0 +1,187 @@
+"""Values of records as typed columns, and what is wrong with those that cannot be.
+
+Rule: no value raises. One that has no frame, an unknown schema, or bytes that are none of its schema's is null in every
+column and has a text that says why; a null value is null and has none. Values of one schema are decoded together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from iceberg_export.columns import BinaryColumn
+from iceberg_export.typed.arrays import BAD_VALUES, Arrow, arrow_type, field_arrays
+from iceberg_export.typed.framing import (
+    FRAME_BYTES,
+    NO_FRAME,
+    NULL,
+    Writer,
+    column_schema_ids,
+    message_indexes,
+)
+from iceberg_export.typed.shapes import Shape
+from iceberg_export.typed.union import Column, top_fields
+from protocol.limits import TYPED_ERROR_CHARS_MAX
+
+BAD_BYTES = (*BAD_VALUES, EOFError, LookupError, AttributeError, MemoryError, DecodeError)
+"""What the formats' libraries raise of bytes that are none of the schema's."""
+
+
+class Reader(Protocol):
+    """Makes a Python value of a record's bytes, for the fields of its shape to pick from."""
+
+    shape: Shape
+
+    def read(self, data: bytes) -> object:
+        """Raises one of `BAD_BYTES`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readers:
+    """What is needed to read the values of one side, keys or values.
+
+    `by_writer`: a reader, or why there is none. `with_indexes`: ids of Protobuf schemas.
+    """
+
+    by_writer: Mapping[Writer, Reader | str]
+    with_indexes: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """An array for each column, all of the same length, and for each row what is wrong with it."""
+
+    arrays: list[Arrow]
+    errors: list[str | None]
+
+
+def decode_column(column: BinaryColumn, columns: Sequence[Column], readers: Readers) -> Decoded:
+    """The values as these columns. CPU work."""
+    ids = column_schema_ids(column)
+    data = column.data.tobytes()
+    errors: list[str | None] = [None] * len(column)
+    parts: list[Decoded] = []
+    order: list[NDArray[np.int64]] = []
+    for schema_id in np.unique(ids).tolist():
+        rows = np.flatnonzero(ids == schema_id)
+        for part, decoded in _of_schema(schema_id, rows, column, data, columns, readers):
+            parts.append(decoded)
+            order.append(part)
+            for row, error in zip(part.tolist(), decoded.errors, strict=True):
+                if error is not None:
+                    errors[row] = error
+    return Decoded(arrays=_together([part.arrays for part in parts], order, columns), errors=errors)
+
+
+def _of_schema(
+    schema_id: int,
+    rows: NDArray[np.int64],
+    column: BinaryColumn,
+    data: bytes,
+    columns: Sequence[Column],
+    readers: Readers,
+) -> list[tuple[NDArray[np.int64], Decoded]]:
+    """The rows that were written with one schema, those of each message apart."""
+    if schema_id == NULL:
+        return [(rows, _undecoded(columns, len(rows), None))]
+    if schema_id == NO_FRAME:
+        told = "it does not begin with a byte 0 and the id of a schema"
+        return [(rows, _undecoded(columns, len(rows), told))]
+    bounds = zip(column.ends[rows].tolist(), column.ends[rows + 1].tolist(), strict=True)
+    if schema_id not in readers.with_indexes:
+        payloads = [data[first + FRAME_BYTES : end] for first, end in bounds]
+        return [(rows, _read(Writer(schema_id=schema_id), payloads, columns, readers))]
+    grouped: dict[tuple[int, ...] | str, tuple[list[int], list[bytes]]] = {}
+    for row, (first, end) in zip(rows.tolist(), bounds, strict=True):
+        value = data[first:end]
+        try:
+            indexes, position = message_indexes(value)
+        except ValueError as error:
+            grouped.setdefault(str(error), ([], []))[0].append(row)
+            continue
+        places, payloads = grouped.setdefault(indexes, ([], []))
+        places.append(row)
+        payloads.append(value[position:])
+    return [
+        (
+            np.array(places, dtype=np.int64),
+            _undecoded(columns, len(places), indexes)
+            if isinstance(indexes, str)
+            else _read(Writer(schema_id=schema_id, indexes=indexes), payloads, columns, readers),
+        )
+        for indexes, (places, payloads) in grouped.items()
+    ]
+
+
+def _read(writer: Writer, payloads: Sequence[bytes], columns: Sequence[Column], readers: Readers) -> Decoded:
+    reader = readers.by_writer.get(writer, f"schema {writer.schema_id} is not registered")
+    if isinstance(reader, str):
+        return _undecoded(columns, len(payloads), reader)
+    rows: list[object] = []
+    errors: list[str | None] = []
+    read = reader.read
+    for payload in payloads:
+        try:
+            rows.append(read(payload))
+            errors.append(None)
+        except BAD_BYTES as error:
+            rows.append(None)
+            errors.append(_told(writer, error))
+    fields = top_fields(reader.shape)
+    make = partial(field_arrays, columns, fields)
+    try:
+        return Decoded(arrays=make(rows), errors=errors)
+    except BAD_VALUES:
+        arrays = _halves(make, rows, errors, 0, writer)
+        return Decoded(arrays=[_joined(each) for each in zip(*arrays, strict=True)], errors=errors)
+
+
+def _halves(
+    make: "partial[list[Arrow]]", rows: Sequence[object], errors: list[str | None], first: int, writer: Writer
+) -> list[list[Arrow]]:
+    """Arrays of ever smaller parts of the rows, until those that cannot be columns are alone; these are null, and
+    `errors`, from `first` on, say so."""
+    try:
+        return [make(rows)]
+    except BAD_VALUES as error:
+        if len(rows) == 1:
+            errors[first] = _told(writer, error)
+            return [make([None])]
+    middle = len(rows) // 2
+    return _halves(make, rows[:middle], errors, first, writer) + _halves(
+        make, rows[middle:], errors, first + middle, writer
+    )
+
+
+def _told(writer: Writer, error: BaseException) -> str:
+    what = ": ".join(each for each in (type(error).__name__, " ".join(str(error).split())) if each)
+    return f"schema {writer.schema_id}: {what}"[:TYPED_ERROR_CHARS_MAX]
+
+
+def _undecoded(columns: Sequence[Column], count: int, error: str | None) -> Decoded:
+    told = None if error is None else error[:TYPED_ERROR_CHARS_MAX]
+    arrays = [pa.nulls(count, arrow_type(column.type)) for column in columns]
+    return Decoded(arrays=arrays, errors=[told] * count)
+
+
+def _together(
+    parts: Sequence[Sequence[Arrow]], order: Sequence[NDArray[np.int64]], columns: Sequence[Column]
+) -> list[Arrow]:
+    """The parts' arrays as one each, in the order of the rows that the parts are of."""
+    if not parts:
+        return [pa.nulls(0, arrow_type(column.type)) for column in columns]
+    arrays = [_joined(each) for each in zip(*parts, strict=True)]
+    if len(parts) == 1:
+        return arrays
+    places: Any = pa.array(np.argsort(np.concatenate(order), kind="stable"))
+    return [each.take(places) for each in arrays]
+
+
+def _joined(arrays: Sequence[Arrow]) -> Arrow:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

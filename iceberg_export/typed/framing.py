@@ -1,0 +1,82 @@
+"""Which schema each value was written with: Confluent's wire format.
+
+Rule: plain arrays of numpy; a value that has no such frame is no error here, it has no schema.
+Specification: Confluent, "Wire format": a byte 0, four bytes big-endian of the schema's id, for Protobuf the indexes of
+the message as zigzag varints, then the record.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iceberg_export.columns import BinaryColumn
+
+FRAME_BYTES = 5
+NO_FRAME = -1
+NULL = -2
+_INDEXES_MAX = 32
+"""Levels of messages in messages that anybody would write."""
+
+
+class NoIndexes(ValueError):
+    """A record has no indexes of a Protobuf message where these should be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """What a record was written with. `indexes`: of a Protobuf message; () of other formats."""
+
+    schema_id: int
+    indexes: tuple[int, ...] = ()
+
+
+def schema_ids(data: NDArray[np.uint8], first: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each value, `data[first:first + length]`, the id of its schema; `NO_FRAME`, or `NULL` where `length` is
+    negative."""
+    ids = np.full(len(first), NO_FRAME, dtype=np.int64)
+    ids[length < 0] = NULL
+    framed = np.flatnonzero(length >= FRAME_BYTES)
+    framed = framed[data[first[framed]] == 0]
+    starts = first[framed]
+    number = np.zeros(len(framed), dtype=np.int64)
+    for place in range(1, FRAME_BYTES):
+        number = (number << 8) | data[starts + place]
+    ids[framed] = number
+    return ids
+
+
+def column_schema_ids(column: BinaryColumn) -> NDArray[np.int64]:
+    """`schema_ids` of a column."""
+    ends = column.ends.astype(np.int64)
+    length = np.diff(ends)
+    if column.is_null is not None:
+        length[column.is_null] = -1
+    return schema_ids(column.data, ends[:-1], length)
+
+
+def message_indexes(data: bytes, position: int = FRAME_BYTES) -> tuple[tuple[int, ...], int]:
+    """The indexes that stand at `position`, and where the record begins. Raises `NoIndexes`."""
+    if data[position : position + 1] == b"\0":
+        return (0,), position + 1
+    count, position = _zigzag(data, position)
+    if not 0 < count <= _INDEXES_MAX:
+        raise NoIndexes(f"{count} indexes of a Protobuf message")
+    indexes: list[int] = []
+    for _ in range(count):
+        index, position = _zigzag(data, position)
+        indexes.append(index)
+    return tuple(indexes), position
+
+
+def _zigzag(data: bytes, position: int) -> tuple[int, int]:
+    number = 0
+    for shift in range(0, 35, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), position
+    raise NoIndexes("the indexes of the Protobuf message are cut off, or too large")

@@ -1,0 +1,191 @@
+"""Protobuf messages as shapes, and their records as dynamic messages.
+
+Rule: a field is known by its number, so one that is renamed stays what it is. Fields that track presence (`optional`,
+members of a oneof, messages) are null where they are absent; others have their default. A message that holds itself,
+and those of google/protobuf/struct.proto, are JSON.
+Specification: Protocol Buffers, "Field Presence", "Well-Known Types"; Confluent's wire format, "Message indexes".
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from iceberg_export.typed.shapes import (
+    Field,
+    Form,
+    Items,
+    Kind,
+    Pairs,
+    Picker,
+    Scalar,
+    SchemaUnusable,
+    Shape,
+    ShapeBudget,
+    Struct,
+    Untyped,
+    flattened,
+)
+
+_UINT64_DIGITS = 20
+_UINT64 = Scalar(kind=Kind.DECIMAL, form=Form.NUMBER, precision=_UINT64_DIGITS, scale=0)
+"""An unsigned number of 64 bits, for which a table has no type of its own."""
+_INT, _LONG = Scalar(kind=Kind.INT), Scalar(kind=Kind.LONG)
+_SCALARS: Mapping[int, Scalar] = {
+    1: Scalar(kind=Kind.DOUBLE),
+    2: Scalar(kind=Kind.FLOAT),
+    3: _LONG,
+    4: _UINT64,
+    5: _INT,
+    6: _UINT64,
+    7: _LONG,
+    8: Scalar(kind=Kind.BOOLEAN),
+    9: Scalar(kind=Kind.STRING),
+    12: Scalar(kind=Kind.BINARY),
+    13: _LONG,
+    15: _INT,
+    16: _LONG,
+    17: _INT,
+    18: _LONG,
+}
+"""By `FieldDescriptorProto.Type`."""
+_TYPE_ENUM = 14
+_WRAPPERS = {
+    f"google.protobuf.{name}Value"
+    for name in ("Bool", "Int32", "Int64", "UInt32", "UInt64", "Float", "Double", "String", "Bytes")
+}
+_TIMESTAMP = "google.protobuf.Timestamp"
+_PROTOBUF_JSON = Scalar(kind=Kind.JSON, form=Form.PROTOBUF_JSON)
+_AS_JSON = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue", "Duration", "FieldMask")}
+
+
+class ProtobufFiles:
+    """The files of one schema, made ready."""
+
+    def __init__(self, files: Sequence[bytes], own: bytes) -> None:
+        """`own` and all `files` that it imports, directly or not: serialized `FileDescriptorProto`s.
+
+        Raises `SchemaUnusable`.
+        """
+        try:
+            self._pool = DescriptorPool()
+            waiting = {file.name: file for file in map(FileDescriptorProto.FromString, files)}
+            self._own = FileDescriptorProto.FromString(own)
+            waiting[self._own.name] = self._own
+            while waiting:
+                ready = [name for name, file in waiting.items() if not any(each in waiting for each in file.dependency)]
+                if not ready:
+                    raise SchemaUnusable(f"the Protobuf files import each other: {', '.join(sorted(waiting))}")
+                for name in ready:
+                    self._pool.Add(waiting.pop(name))
+        except (TypeError, KeyError, DecodeError) as error:
+            raise SchemaUnusable(f"the Protobuf schema cannot be used: {error}") from error
+
+    def reader(self, indexes: tuple[int, ...]) -> "ProtobufReader":
+        """Of the message that `indexes` lead to: among the file's, among that one's, and so on. Raises
+        `SchemaUnusable` where there is none."""
+        messages: Untyped = self._own.message_type
+        names = [self._own.package] if self._own.package else []
+        for index in indexes:
+            if not 0 <= index < len(messages):
+                raise SchemaUnusable(f"the Protobuf schema has no message with the index {list(indexes)}")
+            names.append(messages[index].name)
+            messages = messages[index].nested_type
+        return ProtobufReader(self._pool, ".".join(names))
+
+
+class ProtobufReader:
+    """Reads records that are messages of one type. Implements `decode.Reader`."""
+
+    def __init__(self, pool: DescriptorPool, name: str) -> None:
+        try:
+            descriptor = pool.FindMessageTypeByName(name)
+            self._new = GetMessageClass(descriptor)
+            self.shape = flattened(_message_shape(descriptor, (), ShapeBudget()))
+        except (TypeError, KeyError, RecursionError) as error:
+            raise SchemaUnusable(f"the Protobuf message {name} cannot be used: {error}") from error
+
+    def read(self, data: bytes) -> object:
+        """A record's message. Raises `google.protobuf.message.DecodeError` where the bytes are none."""
+        message = self._new()
+        message.ParseFromString(data)
+        return message
+
+
+def _message_shape(descriptor: Untyped, outer: tuple[str, ...], budget: ShapeBudget) -> Shape:
+    budget.take()
+    name = descriptor.full_name
+    if name == _TIMESTAMP:
+        return Scalar(kind=Kind.TIMESTAMP_UTC, form=Form.PROTOBUF_TIMESTAMP)
+    if name in _AS_JSON or name in outer or not descriptor.fields:
+        return _PROTOBUF_JSON
+    inside = (*outer, name)
+    fields = sorted(descriptor.fields, key=lambda each: int(each.index))
+    return Struct(fields=tuple(_field(each, inside, budget) for each in fields))
+
+
+def _field(field: Untyped, outer: tuple[str, ...], budget: ShapeBudget) -> Field:
+    return Field(
+        name=field.name,
+        shape=_field_shape(field, outer, budget),
+        pick=_picker(field),
+        identity=f"{field.containing_type.full_name}#{field.number}",
+    )
+
+
+def _field_shape(field: Untyped, outer: tuple[str, ...], budget: ShapeBudget) -> Shape:
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        key = _SCALARS[message.fields_by_name["key"].type]
+        return Pairs(key=key, value=_value_shape(message.fields_by_name["value"], outer, budget))
+    shape = _value_shape(field, outer, budget)
+    return Items(element=shape) if field.is_repeated else shape
+
+
+def _value_shape(field: Untyped, outer: tuple[str, ...], budget: ShapeBudget) -> Shape:
+    """Of one value of the field."""
+    budget.take()
+    message = field.message_type
+    if message is None:
+        return Scalar(kind=Kind.STRING) if field.type == _TYPE_ENUM else _SCALARS[field.type]
+    if message.full_name in _WRAPPERS:
+        return _SCALARS[message.fields_by_name["value"].type]
+    return _message_shape(message, outer, budget)
+
+
+def _picker(field: Untyped) -> Picker:
+    """Takes a field's value out of a message: a list or a dictionary of repeated fields, None of what is absent."""
+    name = field.name
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        of_value = _converter(message.fields_by_name["value"])
+
+        def pick_map(value: Untyped) -> object:
+            found = getattr(value, name)
+            return {key: of_value(found[key]) for key in found}
+
+        return pick_map
+    of_one = _converter(field)
+    if field.is_repeated:
+        return lambda value: [of_one(each) for each in getattr(value, name)]
+    if field.has_presence:
+        return lambda value: of_one(getattr(value, name)) if value.HasField(name) else None  # type: ignore[attr-defined]
+    if field.enum_type is None:
+        return lambda value: getattr(value, name)
+    return lambda value: of_one(getattr(value, name))
+
+
+def _converter(field: Untyped) -> Callable[[Untyped], object]:
+    """What becomes of one value: an enum's name, a wrapper's content."""
+    if field.message_type is not None and field.message_type.full_name in _WRAPPERS:
+        return lambda value: value.value
+    if field.enum_type is None:
+        return _as_is
+    names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+    return lambda value: names.get(value) or str(value)
+
+
+def _as_is(value: Untyped) -> object:
+    return value
