@@ -20,11 +20,13 @@ from agent.lake import Lake
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.typed_columns import TypedColumnsOfTopics
 from coordinator.commands import Done, ReplaceChunks
 from coordinator.rendezvous import owner_of
 from iceberg_export.archive_pass import ArchivedPass, archive
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
 from iceberg_export.source_chunks import ChunkMismatch
+from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.metadata import TableUnreadable
@@ -74,6 +76,7 @@ class Archiver:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake
+        self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
         self._clock = clock
         self._metrics = metrics
         self._schedule = ArchiveSchedule(policy)
@@ -156,14 +159,19 @@ class Archiver:
                     self._failure = "files of the log do not enter the table"
                     return None
                 archived = await archive(
-                    planned, store=self._store, session=name.session, number=name.number, run_in_thread=run_in_thread
+                    planned,
+                    store=self._store,
+                    session=name.session,
+                    number=name.number,
+                    run_in_thread=run_in_thread,
+                    columns_of=self._typed_columns.of(topic_id),
                 )
                 command = await self._with_table(archived)
                 if command is None:
                     self._failure = "the topic is gone, or the session"
                     return None
                 outcome = await self._writer.submit(command)
-            except (ObjectMissing, FilesNotInTable, OutcomeUnknown) as error:
+            except (ObjectMissing, FilesNotInTable, ColumnsMovedOn, OutcomeUnknown) as error:
                 self._failure = str(error)
                 self._metrics.archive_passes.labels("retried").inc()
                 log.info("an archive pass will be planned again", extra={"topic": planned.name, "reason": str(error)})
@@ -198,8 +206,10 @@ class Archiver:
         command = archived.command
         if not archived.file.record_count:
             return command
+        columns = archived.columns
         change = Change(
             added=(archived.file,),
+            columns=None if columns is None else ColumnsChange(before=columns.before, after=columns.columns),
             offsets={
                 swap.partition: (swap.replaced[0].offset_first, swap.replaced[-1].offset_end)
                 for swap in command.partitions

@@ -7,7 +7,7 @@ appended.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -20,9 +20,11 @@ from coordinator.commands import CommitTable, Done, TableCommit
 from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
 from iceberg_export.parquet_reader import ParquetReader
-from iceberg_export.tables.commit import Change, TableBefore, commit, upkeep
+from iceberg_export.tables.columns import ColumnsChange, newest
+from iceberg_export.tables.commit import Change, TableBefore, commit, typed_columns, upkeep
 from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.tables.table_reader import TableCache
+from iceberg_export.typed.union import TypedColumns
 from protocol.limits import TABLE_FILES_PER_COMMIT_MAX
 from protocol.types import Milliseconds, ObjectId, ObjectNumber, SessionId, TopicId
 from storage.object_store import ObjectMissing, ObjectStore
@@ -81,7 +83,8 @@ class Lake:
         """Make the next version of a topic's table durable, and return what an entry of `session` has to say.
 
         None where the topic is gone, or the session: plan again. To be called in the topic's turn. Raises `StoreError`:
-        `ObjectMissing` and `FilesNotInTable` mean that the table moved on, `TableUnreadable` that people must look.
+        `ObjectMissing`, `FilesNotInTable` and `ColumnsMovedOn` mean that the table moved on, `TableUnreadable` that
+        people must look.
         """
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or self._writer.session != session:
@@ -110,7 +113,10 @@ class Lake:
             if not missing:
                 self._completed.add(topic_id)
                 return True
-            change = Change(added=tuple([await self._archive.describe(key) for key in missing]))
+            change = Change(
+                added=tuple([await self._archive.describe(key) for key in missing]),
+                columns=await self._columns_with(topic_id, missing),
+            )
             table = await self.prepare(topic_id, change, session)
             if table is None:
                 return False
@@ -120,6 +126,22 @@ class Lake:
                 return False
             log.info("files of the log entered their table", extra={"topic_id": topic_id.hex(), "files": len(missing)})
         return True
+
+    async def columns(self, topic_id: TopicId) -> TypedColumns | None:
+        """The typed columns of the topic's table; None where there are none. As `prepare`."""
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None:
+            return None
+        before = self._before(topic)
+        async with self._whole(before):
+            return await typed_columns(before, store=self._store, cache=self._cache, run_in_thread=run_in_thread)
+
+    async def _columns_with(self, topic_id: TopicId, keys: Sequence[str]) -> ColumnsChange | None:
+        """What the typed columns of files make of the table's."""
+        before = after = await self.columns(topic_id)
+        for key in keys:
+            after = newest(after, await self._archive.typed_columns(key))
+        return None if after is None else ColumnsChange(before=before, after=after)
 
     def is_complete(self, topic_id: TopicId) -> bool:
         """Whether this agent has seen all files of the topic's log in its table."""

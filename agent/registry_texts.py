@@ -26,7 +26,7 @@ class ParsedSchemas:
 
     async def parse(self, registry: Registry, content: SchemaContent) -> Parsed:
         """The schema, read in a thread. Raises `InvalidSchema` or `TextsMissing`."""
-        referred = _referred(registry, content)
+        referred = referred_ids(registry, content)
         key = content.digest, tuple(referred.items())
         found = self._kept.get(key)
         if found is None:
@@ -39,8 +39,11 @@ class ParsedSchemas:
         return found
 
 
-def _referred(registry: Registry, content: SchemaContent) -> dict[str, int]:
-    """Ids of all schemas that are needed, by the names under which they are; each behind what it needs itself."""
+def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
+    """Ids of all schemas that are needed, by the names under which they are; each behind what it needs itself.
+
+    Raises `InvalidSchema` or `TextsMissing`.
+    """
     found: dict[str, int] = {}
     text_bytes = 0
     waiting = [(reference, False) for reference in reversed(content.references)]

@@ -49,6 +49,7 @@ __all__ = [
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
 TABLE_FILE_BYTES: Final = "penstock.table.file.bytes"
 """How large the files of a topic's table become by merging; a config that Kafka does not have."""
+TABLE_COLUMNS: Final = "penstock.table.columns"
 TABLE_RETENTION: Final = "penstock.table.retention.ms"
 """How long a topic's table keeps records: a config that Kafka does not have."""
 AS_THE_LOG: Final = -2
@@ -161,6 +162,14 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ),
     ConfigSpec(
         "min.insync.replicas", _INT, "1", "Kafka's replicas per write; here the bucket answers for that.", low=1
+    ),
+    ConfigSpec(
+        TABLE_COLUMNS,
+        _STRING,
+        "raw",
+        "What of the records the table has as typed columns too, by their registered schemas: keys, values or both.",
+        effect=_HONOURED,
+        choices=("raw", "key", "value", "both"),
     ),
     ConfigSpec(
         TABLE_FILE_BYTES,

@@ -10,7 +10,7 @@ import mmap
 from dataclasses import dataclass
 from itertools import pairwise
 from tempfile import SpooledTemporaryFile
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from iceberg_export.tables.data_file import DataFile, RowBounds
 from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from storage.object_store import Buffer
+
+if TYPE_CHECKING:
+    from iceberg_export.typed.file_columns import FileColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +75,10 @@ class ArchiveFileWriter:
     A context manager: leaving it gives up what was not finished.
     """
 
-    def __init__(self, *, topic_id: TopicId) -> None:
+    def __init__(self, *, topic_id: TopicId, typed: "FileColumns | None" = None) -> None:
         self._topic_id = topic_id
         self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
-        self._file = FileWriter(self._sink)
+        self._file = FileWriter(self._sink, typed)
         self._runs: dict[PartitionIndex, list[_Run]] = {}
         self._row_groups_count = 0
         self._bounds: RowBounds | None = None

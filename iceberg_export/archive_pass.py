@@ -7,9 +7,10 @@ What the table says of the file joins the same entry, and is the caller's (archi
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from coordinator.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
 from iceberg_export.cpu import RunInThread
@@ -24,6 +25,9 @@ from txn.isolation import NOTHING_ABORTED
 
 if TYPE_CHECKING:
     from iceberg_export.archive_file import ArchiveFile
+    from iceberg_export.kafka_rows import BatchRows
+    from iceberg_export.source_chunks import SourceChunk
+    from iceberg_export.typed.file_columns import FileColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,14 @@ class ArchivedPass:
     file: DataFile
     """The file as a table knows it."""
     source_bytes: int
+    columns: "FileColumns | None" = None
+    """The typed columns of the file; None where it has none."""
+
+
+class ColumnsOf(Protocol):
+    """Says which typed columns a file has. It may be asked for the batches of the pass, in a thread, more than once."""
+
+    async def __call__(self, batches: "Callable[[], Iterator[BatchRows]]", /) -> "FileColumns | None": ...
 
 
 async def archive(
@@ -43,20 +55,25 @@ async def archive(
     session: SessionId,
     number: ObjectNumber,
     run_in_thread: RunInThread,
+    columns_of: ColumnsOf | None = None,
 ) -> ArchivedPass:
     """Write the pass's chunks as the session's object `number`, and return the entry that puts it in their place.
+
+    `columns_of`: asked for the typed columns once the chunks are read; None where there are to be none.
 
     Raises `StoreError` (`ObjectMissing`: the index moved on, plan again), `InvalidBatch` or `ChunkMismatch` (an intake
     object is damaged: the topic cannot be archived past it).
     """
     records = await _read_intake(archive_pass.chunks, store)
-    file = await run_in_thread(write_file, archive_pass, records)
+    columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records))
+    file = await run_in_thread(write_file, archive_pass, records, columns)
     key = parquet_key(archive_pass.name, archive_pass.topic_id, session, number)
     await store.put(key, file.parts)
     return ArchivedPass(
         command=_command(archive_pass, file, session, key),
         file=file.data_file(key),
         source_bytes=sum(chunk.byte_count for chunk in archive_pass.chunks if not chunk.is_marker),
+        columns=columns,
     )
 
 
@@ -98,27 +115,41 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
     return found
 
 
-def write_file(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "ArchiveFile":
+def write_file(
+    archive_pass: ArchivePass, records: Sequence[memoryview], columns: "FileColumns | None" = None
+) -> "ArchiveFile":
     """The pass's chunks, given with their bytes, as one file. CPU work for a thread."""
     from iceberg_export.parquet_writer import ArchiveWriter  # brings pyarrow
-    from iceberg_export.source_chunks import SourceChunk
 
-    with ArchiveWriter(topic_id=archive_pass.topic_id) as writer:
+    with ArchiveWriter(topic_id=archive_pass.topic_id, typed=columns) as writer:
         for chunk, data in zip(archive_pass.chunks, records, strict=True):
             if chunk.is_marker:
                 writer.leave_out(chunk.partition, chunk.offset_first, chunk.offset_end)
                 continue
-            writer.add(
-                SourceChunk(
-                    partition=chunk.partition,
-                    offset_first=chunk.offset_first,
-                    offset_end=chunk.offset_end,
-                    append_time_ms=chunk.append_time_ms,
-                    records=data,
-                    aborted=archive_pass.aborted.get(chunk.partition, NOTHING_ABORTED),
-                )
-            )
+            writer.add(_source_chunk(archive_pass, chunk, data))
         return writer.finish()
+
+
+def _batches(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "Iterator[BatchRows]":
+    """The pass's records, batch by batch."""
+    from iceberg_export.source_chunks import decode_chunk
+
+    for chunk, data in zip(archive_pass.chunks, records, strict=True):
+        if not chunk.is_marker:
+            yield from decode_chunk(_source_chunk(archive_pass, chunk, data))
+
+
+def _source_chunk(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview) -> "SourceChunk":
+    from iceberg_export.source_chunks import SourceChunk
+
+    return SourceChunk(
+        partition=chunk.partition,
+        offset_first=chunk.offset_first,
+        offset_end=chunk.offset_end,
+        append_time_ms=chunk.append_time_ms,
+        records=data,
+        aborted=archive_pass.aborted.get(chunk.partition, NOTHING_ABORTED),
+    )
 
 
 def _command(archive_pass: ArchivePass, file: "ArchiveFile", session: SessionId, key: str) -> ReplaceChunks:

@@ -12,7 +12,7 @@ for offsets and timestamps, page index, one bloom filter on the key.
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,9 @@ from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace
 from iceberg_export.schema import FieldId
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from storage.object_store import Buffer
+
+if TYPE_CHECKING:
+    from iceberg_export.typed.file_columns import FileColumns  # who reads files does without what it needs
 
 BLOOM_VALUES_MIN, BLOOM_VALUES_MAX = 64, 1 << 17
 BLOOM_FALSE_POSITIVES = 0.05
@@ -67,42 +70,49 @@ class FileWriter:
     `sink` stays open and belongs to the caller.
     """
 
-    def __init__(self, sink: IO[bytes]) -> None:
+    def __init__(self, sink: IO[bytes], typed: "FileColumns | None" = None) -> None:
+        """`typed`: columns behind the raw ones."""
         self._sink = sink
+        self._typed = typed
         self._writer: Arrow = None
         self._footer: list[Arrow] = []
 
     def write_row_group(self, rows: RecordRows) -> None:
         """Append the rows as one row group."""
         batch = to_arrow(rows)
+        if self._typed is not None:
+            batch = self._typed.batch(batch, rows)
         if self._writer is None:
-            self._writer = _open_writer(self._sink, batch, self._footer)
+            self._writer = _open_writer(self._sink, batch, self._footer, self._typed)
         self._writer.write_batch(batch, row_group_size=len(rows))
 
     def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupPlace, ...]:
         """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
         if self._writer is None:
-            self._writer = _open_writer(self._sink, None, self._footer)
-        self._writer.add_key_value_metadata(dict(metadata))
+            self._writer = _open_writer(self._sink, None, self._footer, self._typed)
+        typed = {} if self._typed is None else self._typed.metadata()
+        self._writer.add_key_value_metadata({**metadata, **typed})
         self._writer.close()
         return _places(self._footer[0])
 
 
-def _open_writer(sink: IO[bytes], first: Arrow | None, footer: list[Arrow]) -> Arrow:
+def _open_writer(sink: IO[bytes], first: Arrow | None, footer: list[Arrow], typed: "FileColumns | None") -> Arrow:
+    with_statistics = [] if typed is None else typed.with_statistics()
     return pq.ParquetWriter(
         sink,
-        arrow_schema(),
+        arrow_schema() if typed is None else typed.schema(arrow_schema()),
         compression="zstd",
         compression_level=ZSTD_LEVEL,
         use_dictionary=list(schema.DICTIONARY_COLUMNS),
         column_encoding=dict.fromkeys(schema.DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
-        write_statistics=list(schema.STATISTICS_COLUMNS),
+        write_statistics=[*schema.STATISTICS_COLUMNS, *with_statistics],
         write_page_index=True,
         bloom_filter_options=_bloom_filter(first),
         sorting_columns=[
             pq.SortingColumn(schema.COLUMNS.index(name), descending=False) for name in schema.SORT_COLUMNS
         ],
         store_schema=False,
+        store_decimal_as_integer=True,  # as Iceberg's specification has decimals of few digits
         metadata_collector=footer,
     )
 
@@ -171,7 +181,9 @@ def _places(file_metadata: Arrow) -> tuple[RowGroupPlace, ...]:
 
 
 def _place(row_group: Arrow) -> RowGroupPlace:
-    columns = [row_group.column(index) for index in range(row_group.num_columns)]
+    """Where the raw columns lie: one stretch, in front of the typed ones."""
+    every = (row_group.column(index) for index in range(row_group.num_columns))
+    columns = [each for each in every if each.path_in_schema.partition(".")[0] in schema.COLUMNS]
     firsts = [
         column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
         for column in columns

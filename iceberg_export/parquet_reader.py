@@ -17,7 +17,9 @@ from iceberg_export.cpu import RunInThread
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
 from iceberg_export.kafka_rows import encode_rows
 from iceberg_export.read_once import ReadOnce
+from iceberg_export.schema import TYPED_METADATA_KEY
 from iceberg_export.tables.data_file import DataFile
+from iceberg_export.typed.union import TypedColumns, decode
 from protocol.compression import Compression
 from protocol.control_records import empty_control_batch
 from protocol.limits import (
@@ -123,6 +125,15 @@ class ParquetReader:
 
         footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
         return describe_file(object_key, file_bytes, footer)
+
+    async def typed_columns(self, object_key: str) -> TypedColumns | None:
+        """The typed columns for which a file was made; None where it has none. Raises `StoreError`."""
+        footer, _ = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        text = footer.metadata.get(TYPED_METADATA_KEY)
+        try:
+            return None if text is None else decode(text)
+        except ValueError as error:
+            raise FileUnreadable(f"{object_key} has typed columns that cannot be read: {error}") from error
 
     async def _read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
         footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))

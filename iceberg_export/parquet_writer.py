@@ -8,7 +8,7 @@ meets thousands of tiny row groups.
 """
 
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from iceberg_export.source_chunks import SourceChunk, decode_chunk
 from protocol.limits import ROW_GROUP_BYTES_TARGET
 from protocol.types import Offset, PartitionIndex, TopicId
 
+if TYPE_CHECKING:
+    from iceberg_export.typed.file_columns import FileColumns
+
 
 class ArchiveWriter:
     """Takes chunks in the order of (partition, offset), each partition's without holes between them.
@@ -25,9 +28,15 @@ class ArchiveWriter:
     A context manager: leaving it gives up what was not finished.
     """
 
-    def __init__(self, *, topic_id: TopicId, row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET) -> None:
+    def __init__(
+        self,
+        *,
+        topic_id: TopicId,
+        row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
+        typed: "FileColumns | None" = None,
+    ) -> None:
         self._row_group_bytes_target = row_group_bytes_target
-        self._file = ArchiveFileWriter(topic_id=topic_id)
+        self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed)
         self._pending: list[BatchRows] = []
         self._pending_bytes = 0
 

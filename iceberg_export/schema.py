@@ -42,6 +42,10 @@ HEADERS: Final = "headers"
 HEADER_KEY_PATH: Final = "headers.list.element.key"
 """The path of a header's key inside the Parquet file."""
 
+ERROR: Final = "error"
+"""Why a record is null in all typed columns; stands before them, in tables that have any."""
+ERROR_FIELD_ID: Final = 11
+
 COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS)
 SORT_COLUMNS: Final = (PARTITION, OFFSET)
 DICTIONARY_COLUMNS: Final = (PARTITION, TIMESTAMP_TYPE, KEY, HEADER_KEY_PATH)
@@ -55,3 +59,5 @@ MICROSECONDS_PER_MILLISECOND: Final = 1000
 FILE_METADATA_KEY: Final = "penstock.archive"
 """Key of the JSON in the file's footer that says which topic and offsets the file answers for."""
 FILE_FORMAT_VERSION: Final = 1
+TYPED_METADATA_KEY: Final = "penstock.typed-columns"
+"""Key of the JSON of `typed.union.TypedColumns` in the footer of a file that has some, and in a table's properties."""

@@ -13,6 +13,7 @@ from functools import partial
 
 from coordinator.commands import NewObject, TableCommit
 from iceberg_export.cpu import RunInThread
+from iceberg_export.tables.columns import ColumnsChange, columns_of, with_columns
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.manifest_changes import NextManifests, next_manifests
 from iceberg_export.tables.manifests import ManifestFile, describe_manifest, encode_manifest, encode_manifest_list
@@ -29,6 +30,7 @@ from iceberg_export.tables.snapshots import (
     without_oldest,
 )
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
+from iceberg_export.typed.union import TypedColumns
 from protocol.limits import TABLE_FILES_PER_COMMIT_MAX, TABLE_RELEASED_PER_COMMIT_MAX
 from protocol.types import TopicId
 from storage.object_store import ObjectStore
@@ -63,6 +65,8 @@ class Change:
     dropped: frozenset[str] = frozenset()
     offsets: Mapping[int, tuple[int, int]] | None = None
     properties: Mapping[str, str | None] | None = None
+    columns: ColumnsChange | None = None
+    """What the added files' typed columns make of the table's; None where they have none."""
     expires_before_ms: int | None = None
     """Snapshots that were followed by another one before this time expire, whatever their number."""
 
@@ -103,8 +107,8 @@ async def commit(
     """Put the next metadata of a table, and return the entry that makes it hold.
 
     `next_key` gives a new key of the committing session for a suffix; it is called on the loop. Raises `StoreError`:
-    `ObjectMissing` where the table moved on and `FilesNotInTable` (both: plan again), `TableUnreadable` (people must
-    look).
+    `ObjectMissing` where the table moved on, `FilesNotInTable` and `ColumnsMovedOn` (all: plan again),
+    `TableUnreadable` (people must look).
     """
     is_expiring = change.expires_before_ms is not None
     assert change.makes_snapshot or change.properties or is_expiring, "a commit changes something"
@@ -112,6 +116,8 @@ async def commit(
     assert len(change.added) + len(change.dropped) <= TABLE_FILES_PER_COMMIT_MAX, "the ledger's entry names every file"
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
     before = await _metadata_before(table, reader)
+    if change.columns is not None:
+        before = with_columns(before, change.columns)
     metadata, metadata_key = before, next_key(METADATA_SUFFIX)
     objects: list[_Object] = []
     released: tuple[str, ...] = ()
@@ -161,6 +167,14 @@ async def upkeep(
     if not dropped and not superseded_count(metadata, expires_before_ms):
         return None
     return Change(dropped=frozenset(dropped), expires_before_ms=expires_before_ms)
+
+
+async def typed_columns(
+    table: TableBefore, *, store: ObjectStore, cache: TableCache, run_in_thread: RunInThread
+) -> TypedColumns | None:
+    """The table's typed columns; None where it has none. Raises `StoreError`."""
+    reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
+    return columns_of(await _metadata_before(table, reader))
 
 
 async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMetadata:
@@ -230,7 +244,9 @@ def _encode(
     objects: list[_Object] = []
     rows: list[ManifestFile] = list(manifests.kept)
     for key, entries in zip(keys, manifests.new, strict=True):
-        data = encode_manifest(entries, key=key, root=root)
+        data = encode_manifest(
+            entries, key=key, root=root, schema_id=metadata.current_schema_id, schema_json=bytes(metadata.schemas[-1])
+        )
         objects.append(_Object(key=key, data=data, decoded=entries))
         rows.append(
             describe_manifest(

@@ -39,8 +39,6 @@ _COUNTED = (FieldId.PARTITION, FieldId.OFFSET, FieldId.TIMESTAMP, FieldId.TIMEST
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")
 _MANIFEST_HEADER = {
-    "schema": SCHEMA_JSON.decode(),
-    "schema-id": str(SCHEMA_ID),
     "partition-spec": "[]",
     "partition-spec-id": str(SPEC_ID),
     "format-version": str(FORMAT_VERSION),
@@ -118,9 +116,15 @@ def describe_manifest(
     )
 
 
-def encode_manifest(entries: Iterable[Entry], *, key: str, root: str) -> bytes:
-    """A manifest of the entries. Those that are ADDED take the sequence number of the snapshot that lists it."""
-    return _encode(ENTRY_SCHEMA, [_entry_row(entry, root) for entry in entries], key, _MANIFEST_HEADER)
+def encode_manifest(
+    entries: Iterable[Entry], *, key: str, root: str, schema_id: int = SCHEMA_ID, schema_json: bytes = SCHEMA_JSON
+) -> bytes:
+    """A manifest of the entries. Those that are ADDED take the sequence number of the snapshot that lists it.
+
+    `schema_id`, `schema_json`: of the table at that snapshot.
+    """
+    header = {**_MANIFEST_HEADER, "schema": schema_json.decode(), "schema-id": str(schema_id)}
+    return _encode(ENTRY_SCHEMA, [_entry_row(entry, root) for entry in entries], key, header)
 
 
 def decode_manifest(data: bytes, manifest: ManifestFile, *, root: str) -> tuple[Entry, ...]:

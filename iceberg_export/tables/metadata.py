@@ -107,21 +107,18 @@ _HEADERS = {
     "element": _HEADER,
     "element-required": True,
 }
-_SCHEMA = {
-    "type": "struct",
-    "schema-id": SCHEMA_ID,
-    "fields": [
-        _field(FieldId.PARTITION, schema.PARTITION, "int"),
-        _field(FieldId.OFFSET, schema.OFFSET, "long"),
-        _field(FieldId.TIMESTAMP, schema.TIMESTAMP, "timestamptz"),
-        _field(FieldId.TIMESTAMP_TYPE, schema.TIMESTAMP_TYPE, "int"),
-        _field(FieldId.KEY, schema.KEY, "binary", is_required=False),
-        _field(FieldId.VALUE, schema.VALUE, "binary", is_required=False),
-        _field(FieldId.HEADERS, schema.HEADERS, _HEADERS),
-    ],
-}
-SCHEMA_JSON = msgspec.json.encode(_SCHEMA)
-"""The schema of every table, that of `arrow_files.arrow_schema`."""
+RAW_FIELDS = (
+    _field(FieldId.PARTITION, schema.PARTITION, "int"),
+    _field(FieldId.OFFSET, schema.OFFSET, "long"),
+    _field(FieldId.TIMESTAMP, schema.TIMESTAMP, "timestamptz"),
+    _field(FieldId.TIMESTAMP_TYPE, schema.TIMESTAMP_TYPE, "int"),
+    _field(FieldId.KEY, schema.KEY, "binary", is_required=False),
+    _field(FieldId.VALUE, schema.VALUE, "binary", is_required=False),
+    _field(FieldId.HEADERS, schema.HEADERS, _HEADERS),
+)
+"""The columns that every table has."""
+SCHEMA_JSON = msgspec.json.encode({"type": "struct", "schema-id": SCHEMA_ID, "fields": RAW_FIELDS})
+"""The schema of every table without typed columns, that of `arrow_files.arrow_schema`."""
 
 _SORT_ORDER_JSON = msgspec.json.encode(
     {

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from iceberg_export.tables.data_file import DataFile
-from iceberg_export.tables.metadata import MAIN, SCHEMA_ID, Snapshot, SnapshotLogEntry, SnapshotRef, TableMetadata
+from iceberg_export.tables.metadata import MAIN, Snapshot, SnapshotLogEntry, SnapshotRef, TableMetadata
 from protocol.limits import TABLE_OFFSETS_BYTES_MAX, TABLE_SNAPSHOTS_EXPIRED_AT_ONCE, TABLE_SNAPSHOTS_MAX
 
 APPEND = "append"
@@ -104,7 +104,7 @@ def add_snapshot(
         timestamp_ms=timestamp_ms,
         summary=summary,
         manifest_list=manifest_list,
-        schema_id=SCHEMA_ID,
+        schema_id=before.current_schema_id,
     )
     return replace(
         before,

@@ -28,6 +28,8 @@ from iceberg_export.typed.shapes import Shape
 from iceberg_export.typed.union import Column, top_fields
 from protocol.limits import TYPED_ERROR_CHARS_MAX
 
+ROWS_AT_ONCE = 16_384
+"""So many are Python's values at a time, which take much more memory than their bytes."""
 BAD_BYTES = (*BAD_VALUES, EOFError, LookupError, AttributeError, MemoryError, DecodeError)
 """What the formats' libraries raise of bytes that are none of the schema's."""
 
@@ -63,14 +65,27 @@ class Decoded:
 
 def decode_column(column: BinaryColumn, columns: Sequence[Column], readers: Readers) -> Decoded:
     """The values as these columns. CPU work."""
+    parts = [
+        _decode_part(column.part(first, min(first + ROWS_AT_ONCE, len(column))), columns, readers)
+        for first in range(0, len(column), ROWS_AT_ONCE) or (0,)
+    ]
+    return Decoded(
+        arrays=[_joined(each) for each in zip(*(part.arrays for part in parts), strict=True)],
+        errors=[error for part in parts for error in part.errors],
+    )
+
+
+def _decode_part(column: BinaryColumn, columns: Sequence[Column], readers: Readers) -> Decoded:
     ids = column_schema_ids(column)
-    data = column.data.tobytes()
+    # The rows' bytes alone, of which the column may have more.
+    byte_first, byte_end = int(column.ends[0]), int(column.ends[-1])
+    ends, data = column.ends - byte_first, column.data[byte_first:byte_end].tobytes()
     errors: list[str | None] = [None] * len(column)
     parts: list[Decoded] = []
     order: list[NDArray[np.int64]] = []
     for schema_id in np.unique(ids).tolist():
         rows = np.flatnonzero(ids == schema_id)
-        for part, decoded in _of_schema(schema_id, rows, column, data, columns, readers):
+        for part, decoded in _of_schema(schema_id, rows, ends, data, columns, readers):
             parts.append(decoded)
             order.append(part)
             for row, error in zip(part.tolist(), decoded.errors, strict=True):
@@ -82,7 +97,7 @@ def decode_column(column: BinaryColumn, columns: Sequence[Column], readers: Read
 def _of_schema(
     schema_id: int,
     rows: NDArray[np.int64],
-    column: BinaryColumn,
+    ends: NDArray[np.int32],
     data: bytes,
     columns: Sequence[Column],
     readers: Readers,
@@ -93,7 +108,7 @@ def _of_schema(
     if schema_id == NO_FRAME:
         told = "it does not begin with a byte 0 and the id of a schema"
         return [(rows, _undecoded(columns, len(rows), told))]
-    bounds = zip(column.ends[rows].tolist(), column.ends[rows + 1].tolist(), strict=True)
+    bounds = zip(ends[rows].tolist(), ends[rows + 1].tolist(), strict=True)
     if schema_id not in readers.with_indexes:
         payloads = [data[first + FRAME_BYTES : end] for first, end in bounds]
         return [(rows, _read(Writer(schema_id=schema_id), payloads, columns, readers))]

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from iceberg_export.schema import FIELD_ID_NEXT
 from iceberg_export.typed.shapes import Field, Items, Kind, Pairs, Scalar, SchemaUnusable, Shape, Struct
 from protocol.limits import TYPED_COLUMNS_MAX
 
@@ -49,7 +50,6 @@ class StructType(
 
 
 ColumnType: TypeAlias = ScalarType | ListType | MapType | StructType
-_Fits: TypeAlias = "Callable[[Column, Field], bool]"
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -89,6 +89,8 @@ class _Ids:
         return self.field_id_next - 1
 
 
+NO_COLUMNS = TypedColumns(version=1, field_id_next=FIELD_ID_NEXT)
+"""Those of a table whose records are to be decoded, before there was a schema."""
 _decoder = msgspec.json.Decoder(TypedColumns)
 
 
@@ -160,43 +162,42 @@ def matched(columns: Sequence[Column], fields: Sequence[Field]) -> list[int | No
     First go those that are known by identity; then those whose name a column has now; then those whose name one had;
     then those of which an alias says how they were called. Each takes the first column that is left and has its type.
     """
+    by_identity: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
+    by_source: dict[str, list[int]] = {}
+    for index, column in enumerate(columns):
+        by_name.setdefault(column.sources[-1], []).append(index)
+        for source in column.sources:
+            by_source.setdefault(source, []).append(index)
+        for identity in column.identities:
+            by_identity.setdefault(identity, []).append(index)
+    known = {each.name for each in fields}
+
+    def by_alias(each: Field) -> list[int]:
+        # A name that a column has, of another type, is no new name of something else.
+        names = () if each.name in by_source else (alias for alias in each.aliases if alias not in known)
+        return sorted(index for name in names for index in by_source.get(name, ()))
+
     found: list[int | None] = [None] * len(fields)
     free = [True] * len(columns)
-
-    def settle(fits: _Fits) -> None:
+    steps: tuple[Callable[[Field], Sequence[int]], ...] = (
+        lambda each: by_identity.get(each.identity, ()) if each.identity else (),
+        lambda each: [index for index in by_name.get(each.name, ()) if not _is_another(columns[index], each)],
+        lambda each: [index for index in by_source.get(each.name, ()) if not _is_another(columns[index], each)],
+        by_alias,
+    )
+    for candidates in steps:
         for place, each in enumerate(fields):
-            if found[place] is not None:
-                continue
-            for index, column in enumerate(columns):
-                if free[index] and fits(column, each) and _merge_type(column.type, each.shape, None) is not None:
-                    found[place], free[index] = index, False
-                    break
-
-    for fits in (_is_identical, _is_named, _was_named):
-        settle(fits)
-    known = {each.name for each in fields}
-    by_name = {source for column in columns for source in column.sources}
-
-    def has_alias(column: Column, each: Field) -> bool:
-        # A name that a column has, of another type, is no new name of something else.
-        if each.name in by_name:
-            return False
-        return any(alias in column.sources and alias not in known for alias in each.aliases)
-
-    settle(has_alias)
+            if found[place] is None:
+                fitting = (
+                    index
+                    for index in candidates(each)
+                    if free[index] and _merge_type(columns[index].type, each.shape, None) is not None
+                )
+                taken = next(fitting, None)
+                if taken is not None:
+                    found[place], free[taken] = taken, False
     return found
-
-
-def _is_identical(column: Column, each: Field) -> bool:
-    return bool(each.identity) and each.identity in column.identities
-
-
-def _is_named(column: Column, each: Field) -> bool:
-    return column.sources[-1] == each.name and not _is_another(column, each)
-
-
-def _was_named(column: Column, each: Field) -> bool:
-    return each.name in column.sources and not _is_another(column, each)
 
 
 def _is_another(column: Column, each: Field) -> bool:

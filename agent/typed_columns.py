@@ -1,0 +1,157 @@
+"""Which typed columns a file of the archive has: by the topic's config, the table as it is, and the schema registry.
+
+Rule: the registry is read on the loop, as it is when the records' schema ids are known; schemas are made ready in a
+thread, and kept, for an id is one content for ever. A schema that cannot be used fails no pass: its records get an
+error.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.cpu import run_in_thread
+from agent.lake import Lake
+from agent.metadata_loop import MetadataLoop
+from agent.registry_texts import TextsMissing, referred_ids
+from agent.schemas.parsed import InvalidSchema, NamedText
+from coordinator.registry import Registry
+from coordinator.registry_commands import SchemaType
+from coordinator.topic_configs import TABLE_COLUMNS, TOPIC_CONFIGS
+from iceberg_export.archive_pass import ColumnsOf
+from protocol.limits import TYPED_READERS_CACHED_MAX
+from protocol.types import TopicId
+
+if TYPE_CHECKING:
+    from iceberg_export.kafka_rows import BatchRows
+    from iceberg_export.typed.decode import Reader
+    from iceberg_export.typed.file_columns import FileColumns
+    from iceberg_export.typed.framing import Writer
+    from iceberg_export.typed.protobuf_shapes import ProtobufFiles
+    from iceberg_export.typed.scan import Sides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A schema with all that it refers to."""
+
+    schema_type: SchemaType
+    text: str
+    references: tuple[NamedText, ...]
+
+
+class TypedColumnsOfTopics:
+    """Every archiver has one."""
+
+    def __init__(self, *, metadata: MetadataLoop, lake: Lake) -> None:
+        self._metadata = metadata
+        self._lake = lake
+        self._ready: OrderedDict[int, Reader | ProtobufFiles | str] = OrderedDict()
+
+    def of(self, topic_id: TopicId) -> ColumnsOf | None:
+        """Says the columns of the topic's next file; None where its records are not to be decoded."""
+        topic = self._metadata.state.topics.get(topic_id)
+        wanted = None if topic is None else topic.configs.get(TABLE_COLUMNS, TOPIC_CONFIGS[TABLE_COLUMNS].default)
+        if wanted is None or wanted == TOPIC_CONFIGS[TABLE_COLUMNS].default:
+            return None
+        from iceberg_export.typed.scan import Sides  # brings the record kernels
+
+        sides = Sides(wanted)
+
+        async def columns_of(batches: "Callable[[], Iterator[BatchRows]]") -> "FileColumns | None":
+            return await self._columns(topic_id, sides, batches)
+
+        return columns_of
+
+    async def _columns(
+        self, topic_id: TopicId, sides: "Sides", batches: "Callable[[], Iterator[BatchRows]]"
+    ) -> "FileColumns":
+        from iceberg_export.typed.file_columns import plan_columns  # brings pyarrow
+        from iceberg_export.typed.scan import writers_of
+
+        before = await self._lake.columns(topic_id)
+        registry = self._metadata.state.registry
+        with_indexes = frozenset(
+            schema_id for schema_id, content in registry.schemas.items() if content.schema_type is SchemaType.PROTOBUF
+        )
+        seen = await run_in_thread(lambda: writers_of(batches(), sides, with_indexes))
+        ready = await self._made_ready({writer.schema_id for writer in seen.key | seen.value})
+        return await run_in_thread(plan_columns, before, seen, sides, _readers(ready), with_indexes)
+
+    async def _made_ready(self, schema_ids: Iterable[int]) -> "Mapping[int, Reader | ProtobufFiles | str]":
+        registry = self._metadata.state.registry
+        found: dict[int, Reader | ProtobufFiles | str] = {}
+        sources: dict[int, _Source] = {}
+        for schema_id in schema_ids:
+            if schema_id not in registry.schemas:
+                found[schema_id] = "it is not registered"
+            elif schema_id in self._ready:
+                found[schema_id] = self._ready[schema_id]
+            else:
+                try:
+                    sources[schema_id] = _source(registry, schema_id)
+                except (InvalidSchema, TextsMissing) as error:
+                    found[schema_id] = str(error)
+        made = await run_in_thread(_make_ready, sources)
+        self._ready |= made
+        for schema_id in found.keys() & self._ready.keys():
+            self._ready.move_to_end(schema_id)
+        while len(self._ready) > TYPED_READERS_CACHED_MAX:
+            self._ready.popitem(last=False)
+        return {**found, **made}
+
+
+def _source(registry: Registry, schema_id: int) -> _Source:
+    content = registry.schemas[schema_id]
+    referred = referred_ids(registry, content)
+    return _Source(
+        schema_type=content.schema_type,
+        text=content.text,
+        references=tuple(NamedText(name=name, text=registry.schemas[each].text) for name, each in referred.items()),
+    )
+
+
+def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Reader | ProtobufFiles | str]":
+    """CPU work for a thread: Protobuf is compiled."""
+    from iceberg_export.typed.shapes import SchemaUnusable
+
+    made: dict[int, Reader | ProtobufFiles | str] = {}
+    for schema_id, source in sources.items():
+        try:
+            made[schema_id] = _ready_one(source)
+        except (SchemaUnusable, InvalidSchema) as error:
+            made[schema_id] = str(error)
+    return made
+
+
+def _ready_one(source: _Source) -> "Reader | ProtobufFiles":
+    match source.schema_type:
+        case SchemaType.AVRO:
+            from iceberg_export.typed.avro_shapes import AvroReader
+
+            return AvroReader(source.text, [each.text for each in source.references])
+        case SchemaType.JSON:
+            from iceberg_export.typed.json_shapes import JsonReader
+
+            return JsonReader(source.text, {each.name: each.text for each in source.references})
+        case SchemaType.PROTOBUF:
+            from agent.schemas.protobuf import parse_protobuf
+            from iceberg_export.typed.protobuf_shapes import ProtobufFiles
+
+            parsed = parse_protobuf(source.text, source.references)
+            files = [each.SerializeToString() for each in parsed.files.values()]
+            return ProtobufFiles(files, parsed.file.SerializeToString())
+
+
+def _readers(ready: "Mapping[int, Reader | ProtobufFiles | str]") -> "Callable[[Writer], Reader]":
+    """Finds the reader of a record's writer."""
+    from iceberg_export.typed.protobuf_shapes import ProtobufFiles
+    from iceberg_export.typed.shapes import SchemaUnusable
+
+    def reader_of(writer: "Writer") -> "Reader":
+        found = ready[writer.schema_id]
+        if isinstance(found, str):
+            raise SchemaUnusable(found)
+        return found.reader(writer.indexes) if isinstance(found, ProtobufFiles) else found
+
+    return reader_of

@@ -1,0 +1,79 @@
+"""Which schemas the records of a pass were written with: asked before the file is begun, whose columns depend on it.
+
+Rule: pure; the batches are decoded as they are for the file, and damaged ones raise what they raise there. CPU work.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iceberg_export.kafka_rows import BatchRows
+from iceberg_export.typed.framing import FRAME_BYTES, Writer, message_indexes, schema_ids
+
+
+class Sides(StrEnum):
+    """What of the records becomes typed columns: the values of `penstock.table.columns`."""
+
+    RAW = "raw"
+    KEY = "key"
+    VALUE = "value"
+    BOTH = "both"
+
+    @property
+    def has_key(self) -> bool:
+        return self in (Sides.KEY, Sides.BOTH)
+
+    @property
+    def has_value(self) -> bool:
+        return self in (Sides.VALUE, Sides.BOTH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What keys and values were written with; of a side that was not asked for, nothing."""
+
+    key: frozenset[Writer]
+    value: frozenset[Writer]
+
+
+def writers_of(batches: Iterable[BatchRows], sides: Sides, with_indexes: frozenset[int]) -> Seen:
+    """The writers of all records. `with_indexes`: ids of Protobuf schemas."""
+    key: set[Writer] = set()
+    value: set[Writer] = set()
+    for batch in batches:
+        rows = slice(batch.first, batch.end)
+        columns = batch.columns
+        if sides.has_key:
+            key |= _writers(columns.payload, columns.key_first[rows], columns.key_bytes[rows], with_indexes)
+        if sides.has_value:
+            value |= _writers(columns.payload, columns.value_first[rows], columns.value_bytes[rows], with_indexes)
+    return Seen(key=frozenset(key), value=frozenset(value))
+
+
+def _writers(
+    payload: NDArray[np.uint8], first: NDArray[np.int64], length: NDArray[np.int32], with_indexes: frozenset[int]
+) -> set[Writer]:
+    ids = schema_ids(payload, first, length.astype(np.int64))
+    found: set[Writer] = set()
+    for schema_id in np.unique(ids).tolist():
+        if schema_id < 0:
+            continue
+        if schema_id not in with_indexes:
+            found.add(Writer(schema_id=schema_id))
+            continue
+        rows = np.flatnonzero(ids == schema_id)
+        starts, ends = first[rows] + FRAME_BYTES, first[rows] + length[rows]
+        # One byte 0 says "the first message"; the others are looked at one by one.
+        is_usual = (starts < ends) & (payload[np.minimum(starts, len(payload) - 1)] == 0)
+        if bool(is_usual.any()):
+            found.add(Writer(schema_id=schema_id, indexes=(0,)))
+        for start, end in zip(starts[~is_usual].tolist(), ends[~is_usual].tolist(), strict=True):
+            try:
+                indexes, _ = message_indexes(payload[start:end].tobytes(), 0)
+            except ValueError:
+                continue  # the record gets this as its error when it is decoded
+            found.add(Writer(schema_id=schema_id, indexes=indexes))
+    return found
