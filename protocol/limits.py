@@ -280,6 +280,8 @@ TYPED_DEPTH_MAX = 12
 """Levels of structs, lists and maps in one column; what lies deeper is JSON."""
 TYPED_SHAPES_MAX = 5_000
 """Parts of one schema, those counted again that several others hold."""
+TYPED_INDEXES_MAX = 32
+"""Levels of Protobuf messages in messages that a record may name."""
 TYPED_DECIMAL_DIGITS_MAX = 38
 """Iceberg's bound of a decimal's precision."""
 TYPED_ERROR_CHARS_MAX = 300

@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iceberg_export.columns import BinaryColumn
+from protocol.limits import TYPED_INDEXES_MAX
 
 FRAME_BYTES = 5
 NO_FRAME = -1
 NULL = -2
-_INDEXES_MAX = 32
-"""Levels of messages in messages that anybody would write."""
-
 
 class NoIndexes(ValueError):
     """A record has no indexes of a Protobuf message where these should be."""
@@ -60,7 +58,7 @@ def message_indexes(data: bytes, position: int = FRAME_BYTES) -> tuple[tuple[int
     if data[position : position + 1] == b"\0":
         return (0,), position + 1
     count, position = _zigzag(data, position)
-    if not 0 < count <= _INDEXES_MAX:
+    if not 0 < count <= TYPED_INDEXES_MAX:
         raise NoIndexes(f"{count} indexes of a Protobuf message")
     indexes: list[int] = []
     for _ in range(count):

@@ -22,7 +22,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from agent.schemas.protobuf import compile_text
 from tests.archiving import AT_ONCE
 from tests.lake_topics import LakeTopic
-from tests.services import PenstockFactory
+from tests.services import Penstock, PenstockFactory
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 """Of what these clients leave open, and of what they use of each other."""
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Depr
 class TypedTopics:
     """A broker whose registry takes any schema, and topics whose records become columns."""
 
-    def __init__(self, penstock: PenstockFactory) -> None:
-        self.broker = penstock(options=AT_ONCE)
-        self.registry = SchemaRegistryClient({"url": f"http://{self.broker.http}/schema-registry"})
+    def __init__(self, broker: Penstock, registry: SchemaRegistryClient) -> None:
+        self.broker = broker
+        self.registry = registry
         self.registry.set_compatibility(level="NONE")
         self.catalog = RestCatalog("penstock", uri=f"http://{self.broker.http}/iceberg")
         self._producer = Producer({"bootstrap.servers": self.broker.bootstrap})
@@ -59,15 +59,16 @@ class TypedTopics:
         return [{name: row[name] for name in names if row[name] is not None} for row in table.to_pylist()]
 
     def close(self) -> None:
-        self.registry.__exit__(None, None, None)
         self.catalog.close()
 
 
 @pytest.fixture
 def topics(penstock: PenstockFactory) -> Iterator[TypedTopics]:
-    made = TypedTopics(penstock)
-    yield made
-    made.close()
+    broker = penstock(options=AT_ONCE)
+    with SchemaRegistryClient({"url": f"http://{broker.http}/schema-registry"}) as registry:
+        made = TypedTopics(broker, registry)
+        yield made
+        made.close()
 
 
 def test_columns_follow_the_schemas_of_all_formats(topics: TypedTopics) -> None:
@@ -80,7 +81,7 @@ def test_columns_follow_the_schemas_of_all_formats(topics: TypedTopics) -> None:
 def avro(topics: TypedTopics, topic: LakeTopic, value: dict[str, Any], *fields: dict[str, Any]) -> bytes:
     schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
     data = AvroSerializer(topics.registry, schema)(value, SerializationContext(topic.name, MessageField.VALUE))
-    assert data is not None
+    assert isinstance(data, bytes)
     return data
 
 
@@ -138,7 +139,7 @@ def assert_json(topics: TypedTopics) -> None:
     def written(value: dict[str, Any], **properties: object) -> bytes:
         text = json.dumps({"title": "Order", "type": "object", "properties": properties})
         data = JSONSerializer(text, topics.registry)(value, SerializationContext(topic.name, MessageField.VALUE))
-        assert data is not None
+        assert isinstance(data, bytes)
         return data
 
     integer, text = {"type": "integer"}, {"type": "string"}
@@ -172,7 +173,7 @@ def assert_protobuf(topics: TypedTopics) -> None:
         made = GetMessageClass(pool.FindMessageTypeByName("shop.M"))
         serializer = ProtobufSerializer(made, topics.registry, {"use.deprecated.format": False})
         data = serializer(made(**values), SerializationContext(topic.name, MessageField.VALUE))
-        assert data is not None
+        assert isinstance(data, bytes)
         return data
 
     first = written("int32 id = 1; string name = 2; oneof how { string card = 3; int64 voucher = 4; }", id=1, card="c")

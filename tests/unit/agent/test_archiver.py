@@ -35,9 +35,13 @@ def archiver(parts: Parts, store: ObjectStore) -> Archiver:
     )
 
 
-async def produce(parts: Parts, store: ObjectStore, number: int, *, records: int = 3) -> None:
-    """An intake object with one batch, put and committed."""
-    batch = make_batch([Record(offset=n, timestamp=1_000 + n, key=b"k", value=b"%d" % n) for n in range(records)])
+async def produce(
+    parts: Parts, store: ObjectStore, number: int, *, records: int = 3, values: Sequence[bytes | None] = ()
+) -> None:
+    """An intake object with one batch, of these values or so many others, put and committed."""
+    values = values or [b"%d" % n for n in range(records)]
+    records = len(values)
+    batch = make_batch([Record(offset=n, timestamp=1_000 + n, key=b"k", value=value) for n, value in enumerate(values)])
     session = parts.writer.session
     encoded = encode_object(
         session, ObjectNumber(number), [ChunkParts(topic_id=TOPIC, partition=PartitionIndex(0), parts=[batch])]

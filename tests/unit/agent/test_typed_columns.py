@@ -1,0 +1,208 @@
+"""Which typed columns passes give to a topic's table: by its config, and by what the registry holds."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator.commands import CreateTopic
+from coordinator.registry_commands import Compatibility, RegisterSchema, SchemaContent, SchemaReference, SchemaType
+from iceberg_export.arrow_files import read_footer
+from iceberg_export.schema import COLUMNS
+from iceberg_export.tables.columns import columns_of
+from iceberg_export.tables.metadata import TableMetadata
+from iceberg_export.tables.table_reader import TableCache, TableReader
+from storage.memory_store import MemoryStore
+from tests.made_commands import TOPIC, create
+from tests.made_tables import run_here
+from tests.made_typed import avro_bytes, framed, record
+from tests.unit.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
+from tests.unit.agent.test_archiver import produce
+from tests.unit.agent.test_lake import ArchiverOfBefore, archiver, files_of_log
+
+ORDER = record("Order", ("id", "int"))
+NO_FRAME = "it does not begin with a byte 0 and the id of a schema"
+
+
+async def register(
+    parts: Parts, text: str, kind: SchemaType = SchemaType.AVRO, *references: SchemaReference, subject: str = "s"
+) -> int:
+    """Returns the schema's id."""
+    registry = parts.metadata.state.registry
+    content = SchemaContent(schema_type=kind, text=text, references=references)
+    command = RegisterSchema(
+        subject=subject,
+        content=content,
+        checked_at=registry.changed_at(subject),
+        checked_as=registry.compatibility(subject),
+    )
+    assert registry.compatibility(subject) is Compatibility.BACKWARD
+    await parts.writer.submit(command)
+    return registry.ids_by_digest[content.digest]
+
+
+async def table_of(parts: Parts, store: MemoryStore) -> TableMetadata:
+    table = parts.metadata.state.topics[TOPIC].table
+    assert table is not None
+    reader = TableReader(root=LAKE_ROOT, store=store, cache=TableCache(), run_in_thread=run_here)
+    return await reader.metadata(table.metadata_key)
+
+
+async def names_of(parts: Parts, store: MemoryStore) -> list[tuple[str, int]]:
+    """Names and ids of the current schema, behind the raw columns."""
+    metadata = await table_of(parts, store)
+    fields: list[dict[str, Any]] = json.loads(bytes(metadata.schemas[-1]))["fields"]
+    return [(each["name"], each["id"]) for each in fields if each["name"] not in COLUMNS]
+
+
+async def rows_of(parts: Parts, store: MemoryStore) -> list[dict[str, Any]]:
+    """Typed columns of all files' rows, without what is null."""
+    rows: list[dict[str, Any]] = []
+    for key in files_of_log(parts):
+        table = pq.read_table(pa.BufferReader(await store.get(key)))
+        names = table.column_names[len(COLUMNS) :]
+        rows += [{name: row[name] for name in names if row[name] is not None} for row in table.to_pylist()]
+    return rows
+
+
+async def test_a_topic_has_the_columns_of_the_schemas_of_its_records() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        money = await register(parts, json.dumps(record("Money", ("cents", "long"))), subject="money")
+        avro = await register(
+            parts,
+            json.dumps(record("Order", ("id", "int"), ("price", "Money"))),
+            SchemaType.AVRO,
+            SchemaReference(name="Money", subject="money", version=1),
+        )
+        text = await register(parts, '{"type":"object","properties":{"id":{"type":"string"}}}', SchemaType.JSON)
+        message = await register(parts, 'syntax = "proto3"; message M { bool ok = 1; }', SchemaType.PROTOBUF)
+        bad = await register(parts, '{"type":"array","items":"null"}')
+        money_reference = SchemaReference(name="Money", subject="money", version=1)
+        mixed = await register(parts, '{"type":"string"}', SchemaType.JSON, money_reference)
+        assert len({money, avro, text, message, bad, mixed}) == 6
+        values = [
+            framed(avro, b"\x02\x04"),
+            framed(text, b'{"id":"x"}'),
+            framed(message, b"\0\x08\x01"),
+            framed(message, b"\x02\x02"),
+            framed(message, b"\x02"),
+            framed(bad, b"\0"),
+            framed(mixed, b"\0"),
+            framed(99, b"\0"),
+            b"plain",
+            None,
+        ]
+        await produce(parts, store, 0, values=values)
+        lake = lake_of(parts, store)
+        await archiver(parts, store, lake).archive_topic(TOPIC)
+        rows = await rows_of(parts, store)
+        assert rows[:3] == [{"value_id": 1, "value_price": {"cents": 2}}, {"value_id_2": "x"}, {"value_ok": True}]
+        assert [list(row) for row in rows[3:]] == [["error"]] * 6 + [[]]
+        assert [row["error"].removeprefix("value: ") for row in rows[3:9]] == [
+            f"schema {message}: the Protobuf schema has no message with the index [1]",
+            "the indexes of the Protobuf message are cut off, or too large",
+            f"schema {bad}: a list whose items take no bytes cannot be bounded",
+            f"schema {mixed}: 'Money' is a schema of the type AVRO, which one of the type JSON cannot refer to",
+            "schema 99: it is not registered",
+            NO_FRAME,
+        ]
+        names = await names_of(parts, store)
+        assert names == [("error", 11), ("value_id", 100), ("value_price", 101), ("value_id_2", 103), ("value_ok", 104)]
+        assert (await table_of(parts, store)).last_column_id == 104
+        # What is known stays ready, and the columns with it.
+        await produce(parts, store, 1, values=values[:2])
+        await archiver(parts, store, lake).archive_topic(TOPIC)
+        assert await names_of(parts, store) == names
+        assert [one.schema_id for one in (await table_of(parts, store)).snapshots] == [1, 1]
+
+
+async def test_keys_are_columns_where_the_config_says_so_and_values_are_not_then() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="key"))
+        await produce(parts, store, 0, values=[b"plain"])
+        await archiver(parts, store).archive_topic(TOPIC)
+        assert await rows_of(parts, store) == [{"error": f"key: {NO_FRAME}"}]
+        assert await names_of(parts, store) == [("error", 11)]
+
+
+@pytest.mark.parametrize("command", [create(), create(penstock_table_columns="raw")])
+async def test_a_topic_whose_config_says_nothing_else_has_raw_columns_alone(command: CreateTopic) -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(command)
+        schema_id = await register(parts, json.dumps(ORDER))
+        await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
+        await archiver(parts, store).archive_topic(TOPIC)
+        assert await names_of(parts, store) == []
+        assert columns_of(await table_of(parts, store)) is None
+        assert await rows_of(parts, store) == [{}]
+
+
+async def test_a_table_is_made_anew_of_files_with_the_columns_that_they_have() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        schema_id = await register(parts, json.dumps(ORDER))
+        await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
+        before = lake_of(parts, store)
+        await ArchiverOfBefore(archiver(parts, store, before)).archive_topic(TOPIC)
+        assert parts.metadata.state.topics[TOPIC].table is None
+        lake = lake_of(parts, store)
+        lake._number_next = before._number_next
+        name = await lake.name()
+        async with lake.turn(TOPIC):
+            assert await lake.complete(TOPIC, name.session)
+        assert await names_of(parts, store) == [("error", 11), ("value_id", 100)]
+        wider = record("Order", ("id", "long"), ("n", "int"))
+        schema_id = await register(parts, json.dumps(wider))
+        await produce(parts, store, 1, values=[framed(schema_id, avro_bytes(wider, {"id": 2, "n": 3}))])
+        await archiver(parts, store, lake).archive_topic(TOPIC)
+        assert await names_of(parts, store) == [("error", 11), ("value_id", 100), ("value_n", 101)]
+        assert await rows_of(parts, store) == [{"value_id": 1}, {"value_id": 2, "value_n": 3}]
+
+
+async def test_who_reads_raw_columns_reads_none_of_the_others() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        schema_id = await register(parts, json.dumps(ORDER))
+        await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": n})) for n in range(50)])
+        await archiver(parts, store).archive_topic(TOPIC)
+        (key,) = files_of_log(parts)
+        data = await store.get(key)
+        footer = read_footer(data)
+        (place,) = footer.row_groups
+        group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+        paths = [group.column(index).path_in_schema.partition(".")[0] for index in range(group.num_columns)]
+        assert paths[-2:] == ["error", "value_id"]
+        typed = group.column(group.num_columns - 2)
+        first = typed.dictionary_page_offset or typed.data_page_offset
+        assert place.byte_first + place.byte_count <= first
+
+
+async def test_a_file_whose_columns_were_overtaken_is_made_again() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        schema_id = await register(parts, json.dumps(ORDER))
+        await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
+        other = lake_of(parts, store)
+        overtaken = archiver(parts, store, other)
+        columns = other.columns
+
+        async def stale(topic_id: Any) -> Any:  # noqa: ANN401
+            """What the table had before somebody else's commit."""
+            other.columns = columns  # type: ignore[method-assign]
+            return None
+
+        await overtaken.archive_topic(TOPIC)
+        await produce(parts, store, 1, values=[framed(schema_id, avro_bytes(ORDER, {"id": 2}))])
+        other.columns = stale  # type: ignore[method-assign]
+        await overtaken.archive_topic(TOPIC)
+        assert "typed columns of version 2, and the file was made for none" in overtaken._failure
+        assert await rows_of(parts, store) == [{"value_id": 1}, {"value_id": 2}]
