@@ -27,7 +27,6 @@ _DECIMAL_BYTES = 16
 _NANOSECONDS_PER_MICROSECOND = 1000
 _MICROSECONDS_PER_MILLISECOND = 1000
 _MICROSECONDS_PER_SECOND = 1_000_000
-_MICROSECONDS_PER_DAY = 86_400 * _MICROSECONDS_PER_SECOND
 
 _ARROW: Mapping[Kind, Arrow] = {
     Kind.BOOLEAN: pa.bool_(),
@@ -36,7 +35,6 @@ _ARROW: Mapping[Kind, Arrow] = {
     Kind.FLOAT: pa.float32(),
     Kind.DOUBLE: pa.float64(),
     Kind.DATE: pa.date32(),
-    Kind.TIME: pa.time64("us"),
     Kind.TIMESTAMP: pa.timestamp("us"),
     Kind.TIMESTAMP_UTC: pa.timestamp("us", tz="UTC"),
     Kind.STRING: pa.string(),
@@ -52,7 +50,6 @@ _PYTHON: Mapping[Kind, frozenset[type]] = {
     Kind.DOUBLE: frozenset({float}),
     Kind.DECIMAL: frozenset({bytes, int}),
     Kind.DATE: frozenset({int}),
-    Kind.TIME: frozenset({int}),
     Kind.TIMESTAMP: frozenset({int}),
     Kind.TIMESTAMP_UTC: frozenset({int}),
     Kind.STRING: frozenset({str}),
@@ -163,21 +160,13 @@ def _scalars(kind: ScalarType, shape: Scalar, values: Sequence[Untyped]) -> Arro
             return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(storage, type=pa.binary(16)))
         case Kind.DATE:
             return pa.array(values, type=pa.int32()).view(pa.date32())
-        case Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMP_UTC:
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_UTC:
             numbers = pa.array(values, type=pa.int64())
             if shape.form is Form.MILLISECONDS:
                 numbers = pc.multiply_checked(numbers, pa.scalar(_MICROSECONDS_PER_MILLISECOND, pa.int64()))
-            if shape.kind is Kind.TIME:
-                _check_times(numbers)
             return numbers.view(arrow_type(kind))
         case _:
             return pa.array(values, type=_ARROW[shape.kind]).cast(arrow_type(kind))
-
-
-def _check_times(microseconds: Arrow) -> None:
-    bounds = pc.min_max(microseconds).as_py()
-    if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < _MICROSECONDS_PER_DAY:
-        raise ValueError("a time is none of a day's")
 
 
 def _check(values: Iterable[object], allowed: frozenset[type]) -> None:

@@ -42,15 +42,14 @@ _PRIMITIVES = {
 }
 _LOGICAL: Mapping[tuple[str, str], Scalar] = {
     ("int", "date"): Scalar(kind=Kind.DATE),
-    ("int", "time-millis"): Scalar(kind=Kind.TIME, form=Form.MILLISECONDS),
-    ("long", "time-micros"): Scalar(kind=Kind.TIME),
     ("long", "timestamp-millis"): Scalar(kind=Kind.TIMESTAMP_UTC, form=Form.MILLISECONDS),
     ("long", "timestamp-micros"): Scalar(kind=Kind.TIMESTAMP_UTC),
     ("long", "local-timestamp-millis"): Scalar(kind=Kind.TIMESTAMP, form=Form.MILLISECONDS),
     ("long", "local-timestamp-micros"): Scalar(kind=Kind.TIMESTAMP),
     ("string", "uuid"): Scalar(kind=Kind.UUID, form=Form.TEXT),
 }
-"""Others, as nanoseconds, which tables of version 2 do not have, stay what they are written as."""
+"""Others stay what they are written as: nanoseconds, which tables of version 2 do not have, and times of a day
+(`Kind`)."""
 _UUID_BYTES = 16
 
 Named = dict[str, Untyped]

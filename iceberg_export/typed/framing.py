@@ -17,6 +17,7 @@ FRAME_BYTES = 5
 NO_FRAME = -1
 NULL = -2
 
+
 class NoIndexes(ValueError):
     """A record has no indexes of a Protobuf message where these should be."""
 

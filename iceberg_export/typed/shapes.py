@@ -20,7 +20,10 @@ class SchemaUnusable(Exception):
 
 
 class Kind(StrEnum):
-    """Iceberg's primitive types, by their names there; `JSON` is a string in the table."""
+    """Iceberg's primitive types, by their names there; `JSON` is a string in the table.
+
+    `time` is none of them: Spark refuses a table that has such a column anywhere.
+    """
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -29,7 +32,6 @@ class Kind(StrEnum):
     DOUBLE = "double"
     DECIMAL = "decimal"
     DATE = "date"
-    TIME = "time"
     TIMESTAMP = "timestamp"
     TIMESTAMP_UTC = "timestamptz"
     STRING = "string"
@@ -43,7 +45,7 @@ class Form(StrEnum):
 
     PLAIN = "plain"
     MILLISECONDS = "milliseconds"
-    """A number of them: of a time or a timestamp, else they are microseconds."""
+    """A number of them: of a timestamp, else they are microseconds."""
     JSON_NUMBER = "json number"
     """JSON has no integers: 1 may be written as 1.0, and a float as 1."""
     NUMBER = "number"

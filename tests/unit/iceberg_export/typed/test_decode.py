@@ -107,7 +107,6 @@ def test_columns_inside_structs_that_a_schema_lacks_are_null() -> None:
         ),
         ({"type": "string", "logicalType": "uuid"}, b"\x48" + b"0" * 36, b"\x02x", "UUID"),
         ({"type": "long", "logicalType": "timestamp-millis"}, b"\x02", b"\xff" * 8 + b"\x7f", "overflow"),
-        ({"type": "int", "logicalType": "time-millis"}, b"\x02", b"\x01", "time"),
         ("string", b"\x02a", b"\x02\xff", "utf-8"),
         ("string", b"\x02a", b"\x03", ""),
         ({"type": "array", "items": "int"}, b"\x00", b"\xff\xff\xff\xff\x0f\x02", "EOF"),
