@@ -13,6 +13,7 @@ import msgspec
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
+from iceberg_export.typed.flat_avro import flat_program
 from iceberg_export.typed.shapes import (
     JSON_TEXT,
     Field,
@@ -63,13 +64,17 @@ class AvroReader:
         try:
             whole, self._schema, named = _parse(text, references)
             self.shape = flattened(_Shapes(named).of(whole, ()))
+            self.flat = flat_program(self._schema, self.shape)
         except (SchemaParseException, UnknownType, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SchemaUnusable(f"the Avro schema cannot be used: {type(error).__name__}: {error}") from error
 
     def read(self, data: bytes) -> object:
         """A record's value. Raises whatever fastavro does where the bytes are none of the schema's."""
         source = io.BytesIO(data)
-        value = schemaless_reader(source, self._schema, None)
+        try:
+            value = schemaless_reader(source, self._schema, None)
+        except EOFError as error:
+            raise ValueError("the record ends too early") from error  # fastavro's words name an object's address
         if source.tell() != len(data):
             raise ValueError(f"{len(data) - source.tell()} bytes follow the record")
         return value

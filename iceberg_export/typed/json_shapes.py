@@ -39,6 +39,8 @@ _decoder = msgspec.json.Decoder()
 class JsonReader:
     """Reads records of one schema. Implements `decode.Reader`."""
 
+    flat = None
+
     def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
         """`references`: texts by the names under which the schema refers to them. Raises `SchemaUnusable`."""
         try:

@@ -99,6 +99,8 @@ class ProtobufFiles:
 class ProtobufReader:
     """Reads records that are messages of one type. Implements `decode.Reader`."""
 
+    flat = None
+
     def __init__(self, pool: DescriptorPool, name: str) -> None:
         try:
             descriptor = pool.FindMessageTypeByName(name)

@@ -109,3 +109,54 @@ def test_any_bytes_are_values_or_an_error(schema: dict[str, Any], rows: list[byt
     for each, error in zip(sent, made.errors, strict=True):
         if each is None:
             assert error is None
+
+
+@st.composite
+def flat_schemas(draw: st.DrawFn) -> dict[str, Any]:
+    """Records that the kernel reads."""
+    fields: list[tuple[str, Any]] = []
+    for number in range(draw(st.integers(1, 4))):
+        kind = draw(
+            st.sampled_from(
+                [
+                    *sorted(SCALARS),
+                    {"type": "enum", "name": f"E{number}", "symbols": ["A", "B", "C"]},
+                    {"type": "fixed", "name": f"F{number}", "size": draw(st.integers(0, 3))},
+                    {"type": "long", "logicalType": "timestamp-millis"},
+                    {"type": "long", "logicalType": "timestamp-micros"},
+                    {"type": "int", "logicalType": "date"},
+                    {"type": "bytes", "logicalType": "decimal", "precision": draw(st.integers(1, 38)), "scale": 1},
+                ]
+            )
+        )
+        fields.append((f"f{number}", draw(st.sampled_from([kind, ["null", kind], [kind, "null"]]))))
+    return record("R", *fields)
+
+
+PIECES = st.one_of(
+    st.sampled_from(
+        [b"\0", b"\1", b"\2", b"\4", b"\x02a", b"\x04\xc3\xb6", b"\x02\xff", b"\xff" * 9 + b"\1", b"\x80" * 10]
+    ),
+    st.binary(max_size=9),
+)
+
+
+@settings(deadline=None)
+@given(
+    schema=flat_schemas(), wider=flat_schemas(), rows=st.lists(st.lists(PIECES, max_size=6).map(b"".join), max_size=8)
+)
+def test_the_fast_way_gives_what_the_slow_one_does(
+    schema: dict[str, Any], wider: dict[str, Any], rows: list[bytes]
+) -> None:
+    fast, slow = avro_reader(schema), avro_reader(schema)
+    assert fast.flat is not None
+    slow.flat = None
+    columns = merge_value(merge_value(NOTHING, avro_reader(wider).shape), fast.shape).value
+    sent = [framed(1, each) for each in rows]
+    by_kernel = decoded(columns, {Writer(schema_id=1): fast}, sent)
+    by_library = decoded(columns, {Writer(schema_id=1): slow}, sent)
+    assert by_kernel.errors == by_library.errors
+    for one, other in zip(by_kernel.arrays, by_library.arrays, strict=True):
+        one.validate(full=True)
+        assert one.type == other.type
+        assert [repr(each) for each in one.to_pylist()] == [repr(each) for each in other.to_pylist()]

@@ -1,0 +1,288 @@
+"""Avro records without records, lists and maps inside, all values at once: what `avro_shapes` and `arrays` do, faster.
+
+Rule: a kernel reads numbers and places; what it does not take for sure is left to the slow way, row by row, so that
+there is one opinion of what is wrong. The kernel frees the GIL. Importing this compiles it, or loads it from numba's
+cache.
+Specification: Apache Avro 1.12, "Binary Encoding".
+"""
+# Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit, types
+from numpy.typing import NDArray
+
+from iceberg_export.gather import gather
+from iceberg_export.typed.arrays import Arrow, arrow_type
+from iceberg_export.typed.shapes import Form, Kind, Scalar, Struct
+from iceberg_export.typed.union import Column, ColumnType, ScalarType, matched
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+_NO_NULL = -1
+_MICROSECONDS_PER_MILLISECOND = 1000
+
+
+class Op(IntEnum):
+    """How a value is read."""
+
+    BOOLEAN = 0
+    FLOAT = 1
+    DOUBLE = 2
+    FIXED = 3
+    LONG = 4
+    INT = 5
+    ENUM = 6
+    BYTES = 7
+    DECIMAL = 8
+    """Bytes that are a number, of eight at most."""
+
+
+_OF_KIND = {
+    Kind.BOOLEAN: Op.BOOLEAN,
+    Kind.FLOAT: Op.FLOAT,
+    Kind.DOUBLE: Op.DOUBLE,
+    Kind.LONG: Op.LONG,
+    Kind.TIMESTAMP: Op.LONG,
+    Kind.TIMESTAMP_UTC: Op.LONG,
+    Kind.INT: Op.INT,
+    Kind.DATE: Op.INT,
+    Kind.STRING: Op.BYTES,
+    Kind.BINARY: Op.BYTES,
+    Kind.DECIMAL: Op.DECIMAL,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatAvro:
+    """A schema that the kernel can read. `program`: a row for each field: its `Op`, which branch is null or -1, and the
+    bytes of a fixed or the symbols of an enum."""
+
+    shape: Struct
+    program: NDArray[np.int64]
+    symbols: dict[int, tuple[str, ...]]
+    """By fields that are enums."""
+
+    def read(self, data: Bytes, first: Int64s, end: Int64s, columns: Sequence[Column]) -> tuple[list[Arrow], Int64s]:
+        """Arrays of the columns for the rows that the kernel could read, and which rows these are, ascending.
+
+        Row i is `data[first[i]:end[i]]`. CPU work.
+        """
+        fields = len(self.program)
+        numbers = np.zeros((fields, len(first)), dtype=np.int64)
+        lengths = np.zeros((fields, len(first)), dtype=np.int32)
+        nulls = np.zeros((fields, len(first)), dtype=np.bool_)
+        bad = np.zeros(len(first), dtype=np.bool_)
+        _read_rows(data, first, end, self.program, numbers, lengths, nulls, bad)
+        found = matched(columns, self.shape.fields)
+        by_column: dict[int, int] = {}
+        for place, index in enumerate(found):
+            assert index is not None, "the schema was merged into the columns before"
+            by_column[index] = place
+            bad |= self._is_beyond(place, columns[index].type, numbers[place])
+        good = np.flatnonzero(~bad)
+        if len(good) < len(first):
+            numbers, lengths = numbers.take(good, axis=1), lengths.take(good, axis=1)
+            nulls = nulls.take(good, axis=1)
+        arrays: list[Arrow] = []
+        for index, column in enumerate(columns):
+            if index not in by_column:
+                arrays.append(pa.nulls(len(good), arrow_type(column.type)))
+                continue
+            place = by_column[index]
+            arrays.append(self._array(place, column.type, data, numbers[place], lengths[place], nulls[place]))
+        return arrays, good
+
+    def _scalar(self, place: int) -> Scalar:
+        shape = self.shape.fields[place].shape
+        assert isinstance(shape, Scalar)
+        return shape
+
+    def _is_beyond(self, place: int, kind: ColumnType, numbers: Int64s) -> NDArray[np.bool_]:
+        """Rows whose number the column cannot hold."""
+        shape = self._scalar(place)
+        most = 2**63 - 1
+        if isinstance(kind, ScalarType) and shape.kind is Kind.DECIMAL:
+            most = min(most, 10**kind.precision - 1)
+        elif shape.form is Form.MILLISECONDS:
+            most = most // _MICROSECONDS_PER_MILLISECOND
+        return (numbers > most) | (numbers < -most)
+
+    def _array(
+        self,
+        place: int,
+        kind: ColumnType,
+        data: Bytes,
+        numbers: Int64s,
+        lengths: NDArray[np.int32],
+        nulls: NDArray[np.bool_],
+    ) -> Arrow:
+        shape = self._scalar(place)
+        count = len(numbers)
+        wanted = arrow_type(kind)
+        validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if bool(nulls.any()) else None
+
+        def fixed_width(read_as: Arrow, values: NDArray[Any]) -> Arrow:
+            return pa.Array.from_buffers(read_as, count, [validity, pa.py_buffer(np.ascontiguousarray(values))])
+
+        match shape.kind:
+            case Kind.BOOLEAN:
+                return fixed_width(wanted, np.packbits(numbers.astype(np.bool_), bitorder="little"))
+            case Kind.INT | Kind.DATE:
+                read_as = pa.int32() if shape.kind is Kind.INT else wanted
+                return fixed_width(read_as, numbers.astype(np.int32)).cast(wanted)
+            case Kind.FLOAT:
+                return fixed_width(pa.float32(), numbers.astype(np.uint32).view(np.float32)).cast(wanted)
+            case Kind.TIMESTAMP | Kind.TIMESTAMP_UTC if shape.form is Form.MILLISECONDS:
+                return fixed_width(wanted, numbers * _MICROSECONDS_PER_MILLISECOND)
+            case Kind.DECIMAL:
+                return fixed_width(wanted, np.stack([numbers, numbers >> 63], axis=1))
+            case Kind.STRING if place in self.symbols:
+                symbols = pa.array(self.symbols[place], type=pa.string())
+                return symbols.take(fixed_width(pa.int64(), numbers))
+            case Kind.STRING | Kind.BINARY:
+                ends = np.zeros(count + 1, dtype=np.int32)
+                np.cumsum(lengths, out=ends[1:])
+                out = np.empty(int(ends[-1]), dtype=np.uint8)
+                gather(data, numbers, lengths, out, 0)
+                made = pa.Array.from_buffers(wanted, count, [validity, pa.py_buffer(ends), pa.py_buffer(out)])
+                if shape.kind is Kind.STRING:
+                    made.validate(full=True)  # that it is UTF-8
+                return made
+            case _:
+                return fixed_width(wanted, numbers)
+
+
+def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401
+    """What the kernel needs to read a schema that was parsed, without its logical types; None where it cannot."""
+    if not isinstance(shape, Struct) or not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
+        return None
+    program: list[tuple[int, int, int]] = []
+    symbols: dict[int, tuple[str, ...]] = {}
+    for place, (field, each) in enumerate(zip(shape.fields, schema["fields"], strict=True)):
+        kind, null = each["type"], _NO_NULL
+        if isinstance(kind, list):
+            if len(kind) != 2 or "null" not in kind:
+                return None
+            null = kind.index("null")
+            kind = kind[1 - null]
+        while isinstance(kind, dict) and isinstance(kind["type"], dict):
+            kind = kind["type"]
+        made = _op_of(field.shape, kind)
+        if made is None:
+            return None
+        op, size, names = made
+        if op is Op.ENUM:
+            symbols[place] = names
+        program.append((op, null, size))
+    return FlatAvro(shape=shape, program=np.array(program, dtype=np.int64), symbols=symbols)
+
+
+def _op_of(shape: object, kind: Any) -> tuple[Op, int, tuple[str, ...]] | None:  # noqa: ANN401
+    if not isinstance(shape, Scalar) or shape.kind not in _OF_KIND:
+        return None
+    if isinstance(kind, dict) and kind["type"] == "enum":
+        return Op.ENUM, len(kind["symbols"]), tuple(kind["symbols"])
+    if isinstance(kind, dict) and kind["type"] == "fixed":
+        return (Op.FIXED, kind["size"], ()) if shape.kind is Kind.BINARY else None
+    primitive = kind["type"] if isinstance(kind, dict) else kind
+    if primitive not in ("boolean", "int", "long", "float", "double", "bytes", "string"):
+        return None  # the name of a type that stands elsewhere
+    return _OF_KIND[shape.kind], 0, ()
+
+
+def _read_all(data, first, end, program, numbers, lengths, nulls, bad):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901
+    one, low_bits, seven = np.uint64(1), np.uint64(0x7F), np.uint64(7)
+    for row in range(len(first)):
+        position, stop = first[row], end[row]
+        is_good = True
+        for field in range(program.shape[0]):
+            op, null = program[field, 0], program[field, 1]
+            if null >= 0:
+                if position >= stop or (data[position] != 0 and data[position] != 2):
+                    is_good = False
+                    break
+                is_null = (data[position] >> 1) == null
+                position += 1
+                if is_null:
+                    nulls[field, row] = True
+                    continue
+            if op <= 3:
+                size = 1 if op == 0 else (4 if op == 1 else (8 if op == 2 else program[field, 2]))
+                if position + size > stop or (op == 0 and data[position] > 1):
+                    is_good = False
+                    break
+                if op == 3:
+                    numbers[field, row] = position
+                    lengths[field, row] = size
+                else:
+                    bits = np.uint64(0)
+                    for index in range(size):
+                        bits |= np.uint64(data[position + index]) << np.uint64(8 * index)
+                    numbers[field, row] = np.int64(bits)
+                position += size
+                continue
+            raw, shift, is_whole = np.uint64(0), np.uint64(0), False
+            for index in range(10):
+                if position >= stop:
+                    break
+                byte = np.uint64(data[position])
+                position += 1
+                if index == 9 and byte > one:
+                    break
+                raw |= (byte & low_bits) << shift
+                shift += seven
+                if byte <= low_bits:
+                    is_whole = True
+                    break
+            number = np.int64((raw >> one) ^ (np.uint64(0) - (raw & one)))
+            if not is_whole:
+                is_good = False
+                break
+            if op == 5 and (number < -2147483648 or number > 2147483647):
+                is_good = False
+                break
+            if op == 6 and (number < 0 or number >= program[field, 2]):
+                is_good = False
+                break
+            if op >= 7:
+                if number < 0 or number > stop - position or (op == 8 and number > 8):
+                    is_good = False
+                    break
+                if op == 7:
+                    numbers[field, row] = position
+                    lengths[field, row] = number
+                else:
+                    value = np.int64(0)
+                    if number > 0 and data[position] >= 128:
+                        value = np.int64(-1)
+                    for index in range(number):
+                        value = (value << 8) | np.int64(data[position + index])
+                    numbers[field, row] = value
+                position += number
+                continue
+            numbers[field, row] = number
+        if not is_good or position != stop:
+            bad[row] = True
+
+
+_SIGNATURE = types.void(
+    types.Array(types.uint8, 1, "C", readonly=True),
+    types.Array(types.int64, 1, "C"),
+    types.Array(types.int64, 1, "C"),
+    types.Array(types.int64, 2, "C"),
+    types.Array(types.int64, 2, "C"),
+    types.Array(types.int32, 2, "C"),
+    types.Array(types.boolean, 2, "C"),
+    types.Array(types.boolean, 1, "C"),
+)
+try:
+    _read_rows = njit(_SIGNATURE, nogil=True, cache=True)(_read_all)
+except RuntimeError:  # numba finds no folder for its cache that it may write
+    _read_rows = njit(_SIGNATURE, nogil=True)(_read_all)
