@@ -18,12 +18,14 @@ from agent.lake import Lake
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.typed_columns import TypedColumnsOfTopics
 from coordinator.commands import Done, ReplaceChunks
 from coordinator.rendezvous import owner_of
 from coordinator.state import TopicState
 from coordinator.topic_configs import AS_THE_LOG, TABLE_FILE_BYTES, TABLE_RETENTION, effective
 from iceberg_export.files import FileUnreadable
 from iceberg_export.merge import Merge, MergedFile, merge, next_merge
+from iceberg_export.tables.columns import ColumnsChange
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import LEVEL_INTERVAL_S, LEVEL_SPAN_SHARE
@@ -51,6 +53,7 @@ class Leveller:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake
+        self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
         self._clock = clock
         self._metrics = metrics
         self._broker_configs = broker_configs
@@ -102,7 +105,12 @@ class Leveller:
         began_s = self._clock.monotonic_s()
         name = await self._lake.name()
         merged = await merge(
-            planned, store=self._store, session=name.session, number=name.number, run_in_thread=run_in_thread
+            planned,
+            store=self._store,
+            session=name.session,
+            number=name.number,
+            run_in_thread=run_in_thread,
+            columns_of=await self._typed_columns.of_merge(topic_id),
         )
         async with self._lake.turn(topic_id):
             if not await self._lake.complete(topic_id, name.session):
@@ -132,9 +140,10 @@ class Leveller:
         topic = state.topics.get(planned.topic_id)
         if topic is None or topic.table is None:
             return None
-        held = topic.table.objects
+        held, columns = topic.table.objects, merged.columns
         change = Change(
             added=(merged.file,) if merged.file.record_count else (),
+            columns=None if columns is None else ColumnsChange(before=columns.before, after=columns.columns),
             dropped=frozenset(file.key for file in planned.files if state.object_ids.get(file.key) in held),
         )
         if not change.makes_snapshot:

@@ -6,8 +6,9 @@ error.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.cpu import run_in_thread
@@ -23,6 +24,7 @@ from protocol.limits import TYPED_READERS_CACHED_MAX
 from protocol.types import TopicId
 
 if TYPE_CHECKING:
+    from iceberg_export.columns import RecordRows
     from iceberg_export.kafka_rows import BatchRows
     from iceberg_export.typed.decode import Reader
     from iceberg_export.typed.file_columns import FileColumns
@@ -41,7 +43,7 @@ class _Source:
 
 
 class TypedColumnsOfTopics:
-    """Every archiver has one."""
+    """Every archiver has one, and every leveller."""
 
     def __init__(self, *, metadata: MetadataLoop, lake: Lake) -> None:
         self._metadata = metadata
@@ -56,15 +58,27 @@ class TypedColumnsOfTopics:
             return None
         from iceberg_export.typed.scan import Sides  # brings the record kernels
 
-        sides = Sides(wanted)
+        return partial(self._columns, topic_id, Sides(wanted))
 
-        async def columns_of(batches: "Callable[[], Iterator[BatchRows]]") -> "FileColumns | None":
-            return await self._columns(topic_id, sides, batches)
+    async def of_merge(self, topic_id: TopicId) -> ColumnsOf | None:
+        """Says the columns of a file that older ones are merged into: all that the table has, and what is wanted now;
+        None where that is none. As `Lake.columns`."""
+        from iceberg_export.typed.scan import Sides
 
-        return columns_of
+        before = await self._lake.columns(topic_id)
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None:
+            return None
+        wanted = Sides(topic.configs.get(TABLE_COLUMNS, Sides.RAW))
+        has_key = wanted.has_key or (before is not None and bool(before.key))
+        has_value = wanted.has_value or (before is not None and bool(before.value))
+        if not has_key and not has_value:
+            return None
+        sides = Sides.BOTH if has_key and has_value else Sides.KEY if has_key else Sides.VALUE
+        return partial(self._columns, topic_id, sides)
 
     async def _columns(
-        self, topic_id: TopicId, sides: "Sides", batches: "Callable[[], Iterator[BatchRows]]"
+        self, topic_id: TopicId, sides: "Sides", parts: "Callable[[], Iterable[BatchRows | RecordRows]]"
     ) -> "FileColumns":
         from iceberg_export.typed.file_columns import plan_columns  # brings pyarrow
         from iceberg_export.typed.scan import writers_of
@@ -74,7 +88,7 @@ class TypedColumnsOfTopics:
         with_indexes = frozenset(
             schema_id for schema_id, content in registry.schemas.items() if content.schema_type is SchemaType.PROTOBUF
         )
-        seen = await run_in_thread(lambda: writers_of(batches(), sides, with_indexes))
+        seen = await run_in_thread(lambda: writers_of(parts(), sides, with_indexes))
         ready = await self._made_ready({writer.schema_id for writer in seen.key | seen.value})
         return await run_in_thread(plan_columns, before, seen, sides, _readers(ready), with_indexes)
 

@@ -7,7 +7,7 @@ What the table says of the file joins the same entry, and is the caller's (archi
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -25,6 +25,7 @@ from txn.isolation import NOTHING_ABORTED
 
 if TYPE_CHECKING:
     from iceberg_export.archive_file import ArchiveFile
+    from iceberg_export.columns import RecordRows
     from iceberg_export.kafka_rows import BatchRows
     from iceberg_export.source_chunks import SourceChunk
     from iceberg_export.typed.file_columns import FileColumns
@@ -43,9 +44,9 @@ class ArchivedPass:
 
 
 class ColumnsOf(Protocol):
-    """Says which typed columns a file has. It may be asked for the batches of the pass, in a thread, more than once."""
+    """Says which typed columns a file has. It may ask for the records that go into it, in a thread, more than once."""
 
-    async def __call__(self, batches: "Callable[[], Iterator[BatchRows]]", /) -> "FileColumns | None": ...
+    async def __call__(self, parts: "Callable[[], Iterable[BatchRows | RecordRows]]", /) -> "FileColumns | None": ...
 
 
 async def archive(

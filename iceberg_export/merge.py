@@ -5,13 +5,14 @@ index lets go of stays with the table's older snapshots until those expire, and 
 that fails, is cancelled, or loses a race leaves at most an object that no entry refers to (safety rule S6).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from coordinator.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
 from coordinator.state import ClusterState, TopicState
+from iceberg_export.archive_pass import ColumnsOf
 from iceberg_export.cpu import RunInThread
 from iceberg_export.level_plan import SizedFile, plan_merge
 from iceberg_export.tables.data_file import DataFile
@@ -24,6 +25,8 @@ from storage.refs import parquet_key
 
 if TYPE_CHECKING:
     from iceberg_export.archive_file import ArchiveFile
+    from iceberg_export.columns import RecordRows
+    from iceberg_export.typed.file_columns import FileColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class MergedFile:
     command: ReplaceChunks
     file: DataFile
     """The file as a table knows it; without rows it is none of the table's."""
+    columns: "FileColumns | None" = None
+    """The typed columns of the file; None where it has none."""
 
 
 def next_merge(state: ClusterState, topic: TopicState, *, bytes_target: int, span_ms_max: int | None) -> Merge | None:
@@ -84,22 +89,32 @@ async def merge(
     session: SessionId,
     number: ObjectNumber,
     run_in_thread: RunInThread,
+    columns_of: ColumnsOf | None = None,
 ) -> MergedFile:
     """Write what the files hold as the session's object `number`, and return the entry that puts it in their place.
+
+    `columns_of`: asked for the typed columns once the files are read; None where there are to be none.
 
     Raises `StoreError`: `ObjectMissing` (the index moved on, plan again), `FileUnreadable` (a file is damaged).
     """
     data = await gather_bounded([partial(store.get, file.key) for file in planned.files])
-    file = await run_in_thread(_write, planned, data)
+    columns = None if columns_of is None else await columns_of(partial(_rows, planned, data))
+    file = await run_in_thread(_write, planned, data, columns)
     key = parquet_key(planned.name, planned.topic_id, session, number)
     await store.put(key, file.parts)
-    return MergedFile(command=_command(planned, file, session, key), file=file.data_file(key))
+    return MergedFile(command=_command(planned, file, session, key), file=file.data_file(key), columns=columns)
 
 
-def _write(planned: Merge, data: Sequence[bytes]) -> "ArchiveFile":
-    from iceberg_export.merge_writer import merge_files  # brings pyarrow
+def _rows(planned: Merge, data: Sequence[bytes]) -> "Iterator[RecordRows]":
+    from iceberg_export.merge_writer import rows_of  # brings pyarrow
 
-    return merge_files(planned.topic_id, planned.chunks, data)
+    return rows_of(planned.chunks, data)
+
+
+def _write(planned: Merge, data: Sequence[bytes], columns: "FileColumns | None") -> "ArchiveFile":
+    from iceberg_export.merge_writer import merge_files
+
+    return merge_files(planned.topic_id, planned.chunks, data, typed=columns)
 
 
 def _command(planned: Merge, file: "ArchiveFile", session: SessionId, key: str) -> ReplaceChunks:

@@ -16,6 +16,7 @@ from iceberg_export.columns import RecordRows, concat_rows
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
 from iceberg_export.parquet_reader import check_place, check_rows, decode_row_group, parse_footer
 from iceberg_export.topic_files import MergeChunk
+from iceberg_export.typed.file_columns import FileColumns
 from protocol.limits import ROW_GROUP_BYTES_TARGET
 from protocol.types import PartitionIndex, TopicId
 from storage.object_store import Buffer
@@ -49,13 +50,14 @@ def merge_files(
     files: Sequence[Buffer],
     *,
     row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
+    typed: FileColumns | None = None,
 ) -> ArchiveFile:
     """The rows of the chunks, which come in the order of (partition, offset), as one file.
 
     Raises `FileUnreadable` where one of `files` is not what the index says.
     """
     readers = [_File(data) for data in files]
-    with ArchiveFileWriter(topic_id=topic_id) as writer:
+    with ArchiveFileWriter(topic_id=topic_id, typed=typed) as writer:
         pending: list[RecordRows] = []
         pending_bytes = 0
         for partition, of_partition in groupby(chunks, key=attrgetter("partition")):
@@ -77,6 +79,14 @@ def merge_files(
         if pending:
             writer.write_row_group(concat_rows(pending))
         return writer.finish()
+
+
+def rows_of(chunks: Sequence[MergeChunk], files: Sequence[Buffer]) -> Iterator[RecordRows]:
+    """The rows of all chunks, as they come. Raises as `merge_files`."""
+    readers = [_File(data) for data in files]
+    for each in chunks:
+        if each.chunk.row_count:
+            yield readers[each.file].rows(each.partition, each.chunk)
 
 
 def _cut(rows: RecordRows, bytes_target: int, room: int) -> Iterator[tuple[RecordRows, int]]:

@@ -6,10 +6,12 @@ Rule: pure; the batches are decoded as they are for the file, and damaged ones r
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iceberg_export.columns import RecordRows
 from iceberg_export.kafka_rows import BatchRows
 from iceberg_export.typed.framing import FRAME_BYTES, Writer, message_indexes, schema_ids
 
@@ -39,24 +41,46 @@ class Seen:
     value: frozenset[Writer]
 
 
-def writers_of(batches: Iterable[BatchRows], sides: Sides, with_indexes: frozenset[int]) -> Seen:
-    """The writers of all records. `with_indexes`: ids of Protobuf schemas."""
+def writers_of(parts: Iterable[BatchRows | RecordRows], sides: Sides, with_indexes: frozenset[int]) -> Seen:
+    """The writers of all records, of batches or of rows that were archived. `with_indexes`: ids of Protobuf schemas."""
     key: set[Writer] = set()
     value: set[Writer] = set()
-    for batch in batches:
-        rows = slice(batch.first, batch.end)
-        columns = batch.columns
+    for part in parts:
+        of_key, of_value = _of_rows(part) if isinstance(part, RecordRows) else _of_batch(part)
         if sides.has_key:
-            key |= _writers(columns.payload, columns.key_first[rows], columns.key_bytes[rows], with_indexes)
+            key |= _writers(of_key, with_indexes)
         if sides.has_value:
-            value |= _writers(columns.payload, columns.value_first[rows], columns.value_bytes[rows], with_indexes)
+            value |= _writers(of_value, with_indexes)
     return Seen(key=frozenset(key), value=frozenset(value))
 
 
-def _writers(
-    payload: NDArray[np.uint8], first: NDArray[np.int64], length: NDArray[np.int32], with_indexes: frozenset[int]
-) -> set[Writer]:
-    ids = schema_ids(payload, first, length.astype(np.int64))
+class _Strings(NamedTuple):
+    """Where byte strings lie in a payload. The length of a null is below that of any frame."""
+
+    payload: NDArray[np.uint8]
+    first: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+
+def _of_batch(batch: BatchRows) -> tuple[_Strings, _Strings]:
+    rows, columns = slice(batch.first, batch.end), batch.columns
+    return (
+        _Strings(columns.payload, columns.key_first[rows], columns.key_bytes[rows].astype(np.int64)),
+        _Strings(columns.payload, columns.value_first[rows], columns.value_bytes[rows].astype(np.int64)),
+    )
+
+
+def _of_rows(rows: RecordRows) -> tuple[_Strings, _Strings]:
+    key, value = (
+        _Strings(column.data, column.ends[:-1].astype(np.int64), np.diff(column.ends).astype(np.int64))
+        for column in (rows.key, rows.value)
+    )
+    return key, value
+
+
+def _writers(strings: _Strings, with_indexes: frozenset[int]) -> set[Writer]:
+    payload, first, length = strings
+    ids = schema_ids(payload, first, length)
     found: set[Writer] = set()
     for schema_id in np.unique(ids).tolist():
         if schema_id < 0:

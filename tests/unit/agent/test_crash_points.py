@@ -48,16 +48,17 @@ class Fate:
     def step(self, name: str) -> Iterator[None]:
         """One request; whoever is dead makes none, and whoever dies after one does not hear its answer."""
         number = len(self.steps)
-        if self.is_dead or number == self.dies_before:
-            self.is_dead = True
-            raise Died
+        self._end(is_now=number == self.dies_before)
         self.steps.append(name)
         try:
             yield
         finally:
-            if self.is_dead or number == self.dies_after:
-                self.is_dead = True
-                raise Died
+            self._end(is_now=number == self.dies_after)
+
+    def _end(self, *, is_now: bool) -> None:
+        self.is_dead |= is_now
+        if self.is_dead:
+            raise Died
 
 
 class MortalStore(MemoryStore):

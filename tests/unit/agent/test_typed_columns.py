@@ -20,7 +20,8 @@ from tests.made_tables import run_here
 from tests.made_typed import avro_bytes, framed, record
 from tests.unit.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
 from tests.unit.agent.test_archiver import produce
-from tests.unit.agent.test_lake import ArchiverOfBefore, archiver, files_of_log
+from tests.unit.agent.test_lake import ArchiverOfBefore, archiver, files_of_log, live_files
+from tests.unit.agent.test_leveller import FILES, leveller
 
 ORDER = record("Order", ("id", "int"))
 NO_FRAME = "it does not begin with a byte 0 and the id of a schema"
@@ -206,3 +207,32 @@ async def test_a_file_whose_columns_were_overtaken_is_made_again() -> None:
         await overtaken.archive_topic(TOPIC)
         assert "typed columns of version 2, and the file was made for none" in overtaken._failure
         assert await rows_of(parts, store) == [{"value_id": 1}, {"value_id": 2}]
+
+
+async def test_a_merge_of_files_keeps_their_columns_and_gives_them_to_older_records() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        lake = lake_of(parts, store)
+        narrow = await register(parts, json.dumps(ORDER))
+        wider = record("Order", ("id", "long"), ("n", "int"))
+        wide = await register(parts, json.dumps(wider))
+        configs = parts.metadata.state.topics[TOPIC].configs
+        for number in range(FILES):
+            is_raw, is_wide = number == 0, number > FILES // 2
+            schema, value = (wider, {"id": number, "n": 3}) if is_wide else (ORDER, {"id": number})
+            configs["penstock.table.columns"] = "raw" if is_raw else "value"
+            data = framed(wide if is_wide else narrow, avro_bytes(schema, value))
+            await produce(parts, store, number, values=[data, b"plain"])
+            await archiver(parts, store, lake).archive_topic(TOPIC)
+        configs["penstock.table.columns"] = "raw"
+        before = await names_of(parts, store)
+        assert before == [("error", 11), ("value_id", 100), ("value_n", 101)]
+        merged = await leveller(parts, store, lake).level(TOPIC)
+        assert merged is not None
+        assert await names_of(parts, store) == before
+        (file,) = await live_files(parts, store)
+        rows = pq.read_table(pa.BufferReader(await store.get(file.file.key))).to_pylist()
+        assert [row["value_id"] for row in rows[::2]] == list(range(FILES))
+        assert [row["value_n"] for row in rows[::2]] == [3 if number > FILES // 2 else None for number in range(FILES)]
+        assert {row["error"] for row in rows[1::2]} == {f"value: {NO_FRAME}"}

@@ -6,6 +6,7 @@ from coordinator.topic_configs import (
     BROKER_CONFIGS,
     BROKER_SYNONYMS,
     TABLE_COLUMNS,
+    TABLE_FILE_BYTES,
     TABLE_RETENTION,
     TOPIC_CONFIGS,
     Effect,
@@ -20,7 +21,7 @@ from protocol.limits import CONFIG_VALUE_CHARS_MAX, CONFIGS_BYTES_MAX
 
 
 def test_every_topic_config_of_kafka_is_known() -> None:
-    assert len(TOPIC_CONFIGS.keys() - {TABLE_COLUMNS, TABLE_RETENTION, PLACEMENT}) == 33
+    assert len(TOPIC_CONFIGS.keys() - {TABLE_COLUMNS, TABLE_FILE_BYTES, TABLE_RETENTION, PLACEMENT}) == 33
     assert list(TOPIC_CONFIGS) == sorted(TOPIC_CONFIGS)
 
 
