@@ -27,7 +27,7 @@ from agent.outages import Outage, OutageWords
 from agent.services import Services
 from agent.settings import Settings
 from agent.supervisor import Run
-from coordinator.rendezvous import owner_of, owners_of
+from coordinator.rendezvous import owner_of, owners_of, staying
 from coordinator.state import TopicState
 from iceberg_export.followers.entries import CatalogFailed, Entries, asked, open_entries
 from protocol.limits import (
@@ -38,7 +38,7 @@ from protocol.limits import (
     FOLLOWER_PAUSE_SECONDS_FIRST,
     FOLLOWER_PAUSE_SECONDS_MAX,
 )
-from protocol.types import TopicId
+from protocol.types import SessionId, TopicId
 from storage.refs import topic_of_metadata_key
 from storage.s3_settings import S3Settings
 
@@ -141,6 +141,9 @@ class CatalogFollower:
         self._refused: dict[TopicId, str] = {}
         """Why entries are not touched."""
         self._seen_topics: set[TopicId] = set()
+        self._members: frozenset[SessionId] = frozenset()
+        self._not_mine: set[TopicId] = set()
+        """Topics of other agents while `_members` are those who may be asked."""
         self._sweep_s: float | None = None
         """When entries without topics are to be looked for; None: now."""
         words = OutageWords(
@@ -328,11 +331,18 @@ class CatalogFollower:
         if self._seen_topics - state.topics.keys():
             self._sweep_s = None
         self._seen_topics = set(state.topics)
-        asked_of = [topic.topic_id for topic in state.topics.values() if self._is_ahead(topic) or self._is_old(topic)]
+        if (members := frozenset(staying(state.sessions))) != self._members:
+            self._members, self._not_mine = members, set()
+        asked_of = [
+            topic.topic_id
+            for topic in state.topics.values()
+            if topic.topic_id not in self._not_mine and (self._is_ahead(topic) or self._is_old(topic))
+        ]
         owners = owners_of(asked_of, state.sessions)
         mine = {topic_id for topic_id, owner in zip(asked_of, owners, strict=True) if owner == self._writer.session}
+        self._not_mine = (self._not_mine | (set(asked_of) - mine)) & state.topics.keys()
         gone = (self._known.keys() | self._pauses.keys() | self._refused.keys()) - state.topics.keys()
-        for topic_id in gone | (set(asked_of) - mine):
+        for topic_id in gone | self._not_mine:
             # Whoever is the owner now writes what comes next: nothing that is known here holds any longer.
             self._known.pop(topic_id, None)
             self._pauses.pop(topic_id, None)

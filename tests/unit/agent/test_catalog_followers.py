@@ -350,6 +350,27 @@ async def test_the_topics_owner_alone_follows(tmp_path: Path) -> None:
     place.close()
 
 
+async def test_who_becomes_the_owner_goes_on(tmp_path: Path) -> None:
+    core, place = MemoryLedgerCore(), Place(tmp_path, "sql")
+    async with running_parts(MemoryLedger(core)) as one, running_parts(MemoryLedger(core), start("b", node=2)) as other:
+        await one.writer.submit(create())
+        await place.commit(one)
+        await other.metadata.barrier()
+        owner = owner_of(TOPIC, one.metadata.state.sessions)
+        first, second = sorted((one, other), key=lambda each: each.writer.session != owner)
+        followers = [place.follower(first), place.follower(second)]
+        for follower in followers:
+            await follower.look()
+        await first.writer.start_drain()
+        location = await place.commit(first)
+        await second.metadata.barrier()
+        await followers[0].look()
+        assert place.entry() != location
+        await followers[1].look()
+        assert place.entry() == location
+    place.close()
+
+
 class Hasty(ManualClock):
     """Waits for a tenth of a second where it is to wait for a minute."""
 
