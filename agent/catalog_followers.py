@@ -86,7 +86,7 @@ def open_with_pyiceberg(settings: FollowerSettings, root: str) -> Entries:
 def catalog_followers(settings: Settings, services: Services) -> Mapping[str, Run]:
     """The background work of an agent with these settings, by the names of its tasks."""
     root = store_root(read_store_url(settings.store_url))
-    file_io = _file_io(settings) if settings.catalog_followers else {}
+    file_io = bucket_properties(settings) if settings.catalog_followers else {}
     runs: dict[str, Run] = {}
     for one in settings.catalog_followers:
         follower = CatalogFollower(
@@ -101,7 +101,7 @@ def catalog_followers(settings: Settings, services: Services) -> Mapping[str, Ru
     return runs
 
 
-def _file_io(settings: Settings) -> Mapping[str, str]:
+def bucket_properties(settings: Settings) -> Mapping[str, str]:
     """By which PyIceberg finds the bucket, unless the file of followers says otherwise: as the agent does."""
     if not isinstance(read_store_url(settings.store_url), S3Url):
         return {}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.catalog_followers import bucket_properties
 from agent.follower_settings import FollowerSettings
 from agent.settings import Command, InvalidSettings, Settings, load_settings
 from iceberg_export.followers.entries import CatalogFailed, asked
@@ -125,3 +126,13 @@ def test_a_file_that_is_not_there_stops_the_start() -> None:
 def test_tables_in_memory_have_no_followers(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="a store in memory"):
         load(tmp_path, '[a]\ntype = "sql"\nuri = "sqlite://"', store="memory:")
+
+
+def test_pyiceberg_finds_the_bucket_where_the_agent_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://s3.example:9000")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    text = '[a]\ntype = "sql"\nuri = "sqlite://"'
+    found = bucket_properties(load(tmp_path, text, store="s3://lake/kafka"))
+    assert (found["s3.endpoint"], found["s3.region"]) == ("https://s3.example:9000", "eu-central-1")
+    assert not any("key" in name or "io-impl" in name for name in found)
+    assert bucket_properties(load(tmp_path, text)) == {}
