@@ -1,0 +1,54 @@
+"""The Spark of the agreement run: one session with two workers, Iceberg's jars, and our source."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.processes import provided
+from tools import jars, java_runtime
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def spark_session(folder: Path) -> Iterator["SparkSession"]:
+    """A session whose files are in `folder`. Its Java has ended behind the block."""
+    from pyspark.sql import SparkSession
+
+    from iceberg_export.spark.source import register
+
+    names = sorted(str(jar) for jar in provided(jars.jar_folder("spark")).glob("*.jar"))
+    os.environ |= {
+        "JAVA_HOME": str(provided(java_runtime.java_home())),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    settings = {
+        "spark.jars": ",".join(names),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    builder = SparkSession.builder.master("local[2]").appName("penstock-agreement")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    try:
+        yield session
+    finally:
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # upon which Spark's Java ends
+        gateway.proc.wait(timeout=60)
