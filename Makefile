@@ -7,7 +7,7 @@ BIN := $(UV_PROJECT_ENVIRONMENT)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro bench-spark compat torture jepsen sim sim-deep clean
+.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro bench-spark compat torture jepsen agreement sim sim-deep clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -53,6 +53,9 @@ torture: setup-test ## twenty minutes of every fault under three clients, with a
 
 jepsen: setup-test ## five minutes of transactions under every fault, judged as Jepsen does; ARGS="--target kafka --minutes 2" for less
 	@$(BIN)/python -m tests.jepsen $(ARGS)
+
+agreement: setup-test ## what Kafka, tables and the Spark source show under kills: fifteen minutes; ARGS="--topics 10 --minutes 1" for less
+	@$(BIN)/python -m tests.agreement $(ARGS)
 
 sim: setup-test ## simulate clusters from seeds: SEED=7 repeats one, with its trace; SEEDS=1..200 runs many
 	@$(BIN)/python -m tests.simulation $(if $(SEED),$(SEED),$(if $(SEEDS),$(SEEDS),1..200))

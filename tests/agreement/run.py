@@ -5,6 +5,7 @@ compared: as the load left it, partly archived; with all of it archived and a ne
 the last two the bucket is clean, and is listed.
 """
 
+import os
 import random
 import threading
 import time
@@ -137,10 +138,11 @@ class Run:
         poller.start()
         began_s, began_ms = time.monotonic(), time.time_ns() // 1_000_000
         producers = Producers.start(world, stack, "producers", self._loads(world, "stop", 0))
-        calm_s = max(settings.seconds * CALM_SHARE, WARM_SECONDS)
+        calm_s = settings.seconds * CALM_SHARE
         self._never.wait(calm_s)
         calm_ms = time.time_ns() // 1_000_000
-        world.kill_at_random(chance, began_s + max(settings.seconds * STREAM_RESTART_SHARE, calm_s), self._never)
+        self.report.figures["load average of the machine"] = os.getloadavg()[0]
+        world.kill_at_random(chance, began_s + settings.seconds * STREAM_RESTART_SHARE, self._never)
         stream.restart()
         world.kill_at_random(chance, began_s + settings.seconds, self._never)
         while world.kills < settings.kills_min:
@@ -154,7 +156,10 @@ class Run:
         stream.finish()
         archive_ms = settings.archive_interval_s * 1000
         self._spans = {
-            "calm": (began_ms + int(WARM_SECONDS * 1000), calm_ms - min(archive_ms, (calm_ms - began_ms) // 3)),
+            "calm": (
+                began_ms + int(min(WARM_SECONDS, calm_s / 3) * 1000),
+                calm_ms - min(archive_ms, (calm_ms - began_ms) // 3),
+            ),
             "kills": (calm_ms, end_ms),
         }
         return notes

@@ -3,82 +3,27 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agreement.compare import Finding, View, audit, compare
-from tests.agreement.records import ABORTED, COMMITTED, TRANSACTIONS, UNKNOWN, VIEW, Sent, topic_name
-
-Row = dict[str, Any]
-TOPICS, PARTITIONS, TRANSACTION_COUNT, RECORDS = 3, 2, 12, 9
-NOON = 1_700_049_600_000
-
-
-class Made(NamedTuple):
-    """A log as it should be: rows of what was committed, and notes of all transactions."""
-
-    rows: list[Row]
-    aborted: list[Row]
-    """What could be shown by mistake."""
-    notes: list[Row]
-
-
-def outcome_of(transaction: int) -> int:
-    return (COMMITTED, COMMITTED, ABORTED, COMMITTED, UNKNOWN, UNKNOWN)[transaction % 6]
-
-
-def is_shown(transaction: int) -> bool:
-    """Of those whose outcome is unknown every other one was committed."""
-    return outcome_of(transaction) == COMMITTED or transaction % 6 == 4
-
-
-def make_log() -> Made:
-    made = Made([], [], [])
-    ends: dict[tuple[int, int], int] = {}
-    for transaction in range(TRANSACTION_COUNT):
-        for number in range(RECORDS):
-            topic, partition = number % TOPICS, (number + transaction) % PARTITIONS
-            offset = ends.get((topic, partition), 0)
-            ends[topic, partition] = offset + 1
-            sent = Sent(
-                producer=1 + transaction % 2,
-                transaction=transaction,
-                number=number,
-                topic=topic,
-                partition=partition,
-                milliseconds=NOON + transaction,
-            )
-            (made.rows if is_shown(transaction) else made.aborted).append(row_of(sent, offset))
-        note = {"producer": 1 + transaction % 2, "transaction": transaction, "count": RECORDS, "began_ms": NOON}
-        made.notes.append({**note, "outcome": outcome_of(transaction), "ended_ms": NOON + 1})
-        for log in ends:
-            ends[log] += 1  # of a marker
-    return made
-
-
-def row_of(sent: Sent, offset: int) -> Row:
-    headers = sent.headers()
-    return {
-        "topic": topic_name(sent.topic),
-        "partition": sent.partition,
-        "offset": offset,
-        "timestamp": sent.milliseconds,
-        "key": sent.key(),
-        "value": sent.value(),
-        "headers": headers and [{"key": key, "value": value} for key, value in headers],
-    }
-
-
-def view(rows: list[Row], name: str = "the view") -> View:
-    return View.of(name, pa.Table.from_pylist(rows, schema=VIEW))
-
-
-def notes_of(made: Made) -> pa.Table:
-    return pa.Table.from_pylist(made.notes, schema=TRANSACTIONS)
+from tests.agreement.compare import Finding, audit, compare
+from tests.agreement.made_log import (
+    NOON,
+    RECORDS,
+    Made,
+    Row,
+    make_log,
+    order,
+    outcome_of,
+    place,
+    row_of,
+    transaction_of,
+    view,
+)
+from tests.agreement.records import ABORTED, COMMITTED, UNKNOWN, Sent, topic_name
 
 
 def compared(made: Made, rows: list[Row]) -> list[Finding]:
@@ -86,11 +31,7 @@ def compared(made: Made, rows: list[Row]) -> list[Finding]:
 
 
 def audited(made: Made, rows: list[Row]) -> list[Finding]:
-    return audit(view(rows), notes_of(made))
-
-
-def place(row: Row) -> str:
-    return f"topic {int(row['topic'][-3:])} partition {row['partition']} offset {row['offset']}"
+    return audit(view(rows), made.transactions())
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
@@ -112,10 +53,6 @@ def test_every_gap_is_found_with_its_place(data: st.DataObject) -> None:
     assert (finding.what, finding.count) == ("missing (gaps, beside kafka)", len(gone))
     first = min((made.rows[number] for number in gone), key=order)
     assert finding.examples[0].startswith(place(first))
-
-
-def order(row: Row) -> tuple[str, int, int]:
-    return row["topic"], row["partition"], row["offset"]
 
 
 @given(st.data())
@@ -176,7 +113,7 @@ def test_header_without_a_value_is_not_one_with_an_empty_value_nor_are_two_in_an
 @given(st.data())
 def test_every_aborted_record_is_found_by_audit_and_by_comparison(data: st.DataObject) -> None:
     made = make_log()
-    is_aborted = [row for row in made.aborted if outcome_of(int.from_bytes(row["value"][4:8], "big")) == ABORTED]
+    is_aborted = [row for row in made.aborted if outcome_of(transaction_of(row)) == ABORTED]
     shown = data.draw(st.lists(st.sampled_from(is_aborted), unique_by=order, min_size=1))
     (finding,) = audited(made, [*made.rows, *shown])
     assert (finding.what, finding.count) == ("of aborted transactions", len(shown))
@@ -187,7 +124,7 @@ def test_every_aborted_record_is_found_by_audit_and_by_comparison(data: st.DataO
 @given(st.data())
 def test_every_acknowledged_record_that_is_missing_is_found(data: st.DataObject) -> None:
     made = make_log()
-    acknowledged = [row for row in made.rows if outcome_of(int.from_bytes(row["value"][4:8], "big")) == COMMITTED]
+    acknowledged = [row for row in made.rows if outcome_of(transaction_of(row)) == COMMITTED]
     gone = data.draw(st.lists(st.sampled_from(acknowledged), unique_by=order, min_size=1))
     (finding,) = audited(made, [row for row in made.rows if row not in gone])
     assert (finding.what, finding.count) == ("acknowledged as committed and missing", len(gone))
@@ -195,9 +132,8 @@ def test_every_acknowledged_record_that_is_missing_is_found(data: st.DataObject)
 
 def test_an_unknown_transaction_is_shown_whole_or_not_at_all() -> None:
     made = make_log()
-    unknown = [row for row in made.rows if outcome_of(int.from_bytes(row["value"][4:8], "big")) == UNKNOWN]
-    first = int.from_bytes(unknown[0]["value"][4:8], "big")
-    of_first = [row for row in unknown if int.from_bytes(row["value"][4:8], "big") == first]
+    unknown = [row for row in made.rows if outcome_of(transaction_of(row)) == UNKNOWN]
+    of_first = [row for row in unknown if transaction_of(row) == transaction_of(unknown[0])]
     assert audited(made, [row for row in made.rows if row not in of_first]) == []
     (finding,) = audited(made, [row for row in made.rows if row not in of_first[1:]])
     assert (finding.what, finding.count) == ("shown of transactions that are only partly there", 1)

@@ -42,6 +42,7 @@ def kafka_view(world: World) -> View:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 100,
+            "log_level": 3,
         }
     )
     logs = {(name, partition) for name in world.topic_names for partition in range(world.partitions)}

@@ -149,7 +149,7 @@ class World:
 
     def log_ends(self) -> Ends:
         """Every partition's end, once nothing in it waits for a transaction. Raises `AssertionError`."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
         deadline_s, never = time.monotonic() + OPEN_SECONDS_MAX, threading.Event()
         while True:
             stable = self._ends(admin, IsolationLevel.READ_COMMITTED)
@@ -179,7 +179,7 @@ class World:
                 answer.read()
 
     def _create_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
         for first in range(0, self.topics, TOPICS_AT_ONCE):
             names = self.topic_names[first : first + TOPICS_AT_ONCE]
             for future in admin.create_topics([NewTopic(name, self.partitions) for name in names]).values():
