@@ -7,6 +7,7 @@ the last two the bucket is clean, and is listed.
 
 import os
 import random
+import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-WARM_SECONDS = 15.0
+WARM_SECONDS = 30.0
 """What was produced so soon after the start says nothing about freshness: Spark's Java is cold."""
 CALM_SHARE = 0.4
 """Of the load's time, without kills."""
@@ -265,6 +266,10 @@ class Run:
             "batches of the stream": len(stream.done_ms),
             "restarts of the stream": stream.restarts,
         }
+        for part in ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCommit", "commitOffsets"):
+            found = [told.get(part, 0) for told in stream.durations_ms]
+            if found:
+                self.report.figures[f"ms of a batch of the stream, median: {part}"] = statistics.median(found)
 
     def _found(self, stage: str, findings: Sequence[Finding]) -> None:
         for finding in findings:

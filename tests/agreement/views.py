@@ -161,6 +161,8 @@ class Stream:
     done_ms: dict[int, int] = field(default_factory=dict[int, int])
     """When the rows of each batch had been written."""
     restarts: int = 0
+    durations_ms: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
+    """Of each batch with rows, by Spark's names of its parts."""
     _query: "StreamingQuery | None" = None
 
     def start(self) -> None:
@@ -187,6 +189,7 @@ class Stream:
 
     def stop(self) -> None:
         if self._query is not None:
+            self.durations_ms += [dict(told.durationMs) for told in self._query.recentProgress if told.numInputRows]
             self._query.stop()
             self._query = None
 
