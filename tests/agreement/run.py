@@ -266,10 +266,12 @@ class Run:
             "batches of the stream": len(stream.done_ms),
             "restarts of the stream": stream.restarts,
         }
-        for part in ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCommit", "commitOffsets"):
-            found = [told.get(part, 0) for told in stream.durations_ms]
-            if found:
-                self.report.figures[f"ms of a batch of the stream, median: {part}"] = statistics.median(found)
+        first_ms, end_ms = self._spans["calm"]
+        calm = [told for began_ms, told in stream.durations_ms if first_ms <= began_ms < end_ms]
+        self.report.figures["batches of the stream in calm"] = len(calm)
+        for part in ("triggerExecution", "latestOffset", "addBatch", "walCommit", "commitOffsets") if calm else ():
+            name = f"ms of a batch in calm, median: {part}"
+            self.report.figures[name] = statistics.median(told.get(part, 0) for told in calm)
 
     def _found(self, stage: str, findings: Sequence[Finding]) -> None:
         for finding in findings:

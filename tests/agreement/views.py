@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,8 +162,8 @@ class Stream:
     done_ms: dict[int, int] = field(default_factory=dict[int, int])
     """When the rows of each batch had been written."""
     restarts: int = 0
-    durations_ms: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
-    """Of each batch with rows, by Spark's names of its parts."""
+    durations_ms: list[tuple[int, dict[str, int]]] = field(default_factory=list[tuple[int, dict[str, int]]])
+    """When each batch with rows began, and what it took, by Spark's names of its parts."""
     _query: "StreamingQuery | None" = None
 
     def start(self) -> None:
@@ -189,7 +190,10 @@ class Stream:
 
     def stop(self) -> None:
         if self._query is not None:
-            self.durations_ms += [dict(told.durationMs) for told in self._query.recentProgress if told.numInputRows]
+            for told in self._query.recentProgress:
+                if told.numInputRows:
+                    began_ms = int(datetime.fromisoformat(told.timestamp).timestamp() * 1000)
+                    self.durations_ms.append((began_ms, dict(told.durationMs)))
             self._query.stop()
             self._query = None
 
