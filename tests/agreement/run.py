@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-WARM_SECONDS = 30.0
-"""What was produced so soon after the start says nothing about freshness: Spark's Java is cold."""
+WARM_BATCHES, WARM_SECONDS_MAX = 6, 90.0
+"""The load's time begins when the stream has had so many batches: before, Spark's Java and the workers are cold."""
 CALM_SHARE = 0.4
 """Of the load's time, without kills."""
 STREAM_RESTART_SHARE = 0.7
@@ -137,8 +137,11 @@ class Run:
         settings, chance = self.settings, random.Random(self.settings.seed)
         stream.start()
         poller.start()
-        began_s, began_ms = time.monotonic(), time.time_ns() // 1_000_000
         producers = Producers.start(world, stack, "producers", self._loads(world, "stop", 0))
+        warm_s = time.monotonic() + WARM_SECONDS_MAX
+        while len(stream.done_ms) < WARM_BATCHES and time.monotonic() < warm_s:
+            self._never.wait(0.2)
+        began_s, began_ms = time.monotonic(), time.time_ns() // 1_000_000
         calm_s = settings.seconds * CALM_SHARE
         self._never.wait(calm_s)
         calm_ms = time.time_ns() // 1_000_000
@@ -158,7 +161,7 @@ class Run:
         archive_ms = settings.archive_interval_s * 1000
         self._spans = {
             "calm": (
-                began_ms + int(min(WARM_SECONDS, calm_s / 3) * 1000),
+                began_ms,
                 calm_ms - min(archive_ms, (calm_ms - began_ms) // 3),
             ),
             "kills": (calm_ms, end_ms),
