@@ -51,7 +51,7 @@ class ConsumerMember(GroupReader):
         self._is_assigned_anew = False
         """It was told what it should have since it last said what it has: it says so again, though it be the same."""
         self._is_reporting = False
-        """A heartbeat that says what it has is on its way."""
+        """A heartbeat that says what it has is on its way, or was lost on it."""
         self._has_news = asyncio.Event()
         """Its next heartbeat need not wait."""
 
@@ -143,11 +143,9 @@ class ConsumerMember(GroupReader):
         try:
             told = await self._ask(connection, who, owned, is_full=is_full)
         except ConnectionLost:
-            self._reported = None
-            groups.given(who.member_id, self.group_id, self._target)
+            self._reported = None  # it may have been heard for all that: until another one is answered it counts
             return None
-        finally:
-            self._is_reporting = False
+        self._is_reporting = False
         if who != self.identity or self._is_lost:
             return None
         if told.error:
@@ -201,7 +199,7 @@ class ConsumerMember(GroupReader):
         revoked = self.owned - self._target
         if revoked:
             await self.commit(revoked)
-        while self._is_reporting:  # its coordinator goes by what is on its way, and may give the rest to others
+        while self._is_reporting and not self.is_over:  # its coordinator goes by what is on its way, and may give the rest to others
             await self.world.clock.sleep(RETRY_SECONDS / 10)
         if not self._is_lost:
             self.give_up(self.owned - self._target)
