@@ -1,25 +1,22 @@
 """Avro records without records, lists and maps inside, all values at once: what `avro_shapes` and `arrays` do, faster.
 
 Rule: a kernel reads numbers and places; what it does not take for sure is left to the slow way, row by row, so that
-there is one opinion of what is wrong. The kernel frees the GIL. Importing this compiles it, or loads it from numba's
-cache.
-Specification: Apache Avro 1.12, "Binary Encoding".
+there is one opinion of what is wrong.
 """
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit, types
 from numpy.typing import NDArray
 
 from iceberg_export.gather import gather
 from iceberg_export.typed.arrays import Arrow, arrow_type
+from iceberg_export.typed.flat_avro_kernel import Op, read_rows
 from iceberg_export.typed.shapes import Form, Kind, Scalar, Struct
 from iceberg_export.typed.union import Column, ColumnType, ScalarType, matched
 
@@ -27,21 +24,6 @@ Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 _NO_NULL = -1
 _MICROSECONDS_PER_MILLISECOND = 1000
-
-
-class Op(IntEnum):
-    """How a value is read."""
-
-    BOOLEAN = 0
-    FLOAT = 1
-    DOUBLE = 2
-    FIXED = 3
-    LONG = 4
-    INT = 5
-    ENUM = 6
-    BYTES = 7
-    DECIMAL = 8
-    """Bytes that are a number, of eight at most."""
 
 
 _OF_KIND = {
@@ -79,7 +61,7 @@ class FlatAvro:
         lengths = np.zeros((fields, len(first)), dtype=np.int32)
         nulls = np.zeros((fields, len(first)), dtype=np.bool_)
         bad = np.zeros(len(first), dtype=np.bool_)
-        _read_rows(data, first, end, self.program, numbers, lengths, nulls, bad)
+        read_rows(data, first, end, self.program, numbers, lengths, nulls, bad)
         found = matched(columns, self.shape.fields)
         by_column: dict[int, int] = {}
         for place, index in enumerate(found):
@@ -195,94 +177,3 @@ def _op_of(shape: object, kind: Any) -> tuple[Op, int, tuple[str, ...]] | None: 
     if primitive not in ("boolean", "int", "long", "float", "double", "bytes", "string"):
         return None  # the name of a type that stands elsewhere
     return _OF_KIND[shape.kind], 0, ()
-
-
-def _read_all(data, first, end, program, numbers, lengths, nulls, bad):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901
-    one, low_bits, seven = np.uint64(1), np.uint64(0x7F), np.uint64(7)
-    for row in range(len(first)):
-        position, stop = first[row], end[row]
-        is_good = True
-        for field in range(program.shape[0]):
-            op, null = program[field, 0], program[field, 1]
-            if null >= 0:
-                if position >= stop or (data[position] != 0 and data[position] != 2):
-                    is_good = False
-                    break
-                is_null = (data[position] >> 1) == null
-                position += 1
-                if is_null:
-                    nulls[field, row] = True
-                    continue
-            if op <= 3:
-                size = 1 if op == 0 else (4 if op == 1 else (8 if op == 2 else program[field, 2]))
-                if position + size > stop or (op == 0 and data[position] > 1):
-                    is_good = False
-                    break
-                if op == 3:
-                    numbers[field, row] = position
-                    lengths[field, row] = size
-                else:
-                    bits = np.uint64(0)
-                    for index in range(size):
-                        bits |= np.uint64(data[position + index]) << np.uint64(8 * index)
-                    numbers[field, row] = np.int64(bits)
-                position += size
-                continue
-            raw, shift, is_whole = np.uint64(0), np.uint64(0), False
-            for index in range(10):
-                if position >= stop:
-                    break
-                byte = np.uint64(data[position])
-                position += 1
-                if index == 9 and byte > one:
-                    break
-                raw |= (byte & low_bits) << shift
-                shift += seven
-                if byte <= low_bits:
-                    is_whole = True
-                    break
-            number = np.int64((raw >> one) ^ (np.uint64(0) - (raw & one)))
-            if not is_whole:
-                is_good = False
-                break
-            if op == 5 and (number < -2147483648 or number > 2147483647):
-                is_good = False
-                break
-            if op == 6 and (number < 0 or number >= program[field, 2]):
-                is_good = False
-                break
-            if op >= 7:
-                if number < 0 or number > stop - position or (op == 8 and number > 8):
-                    is_good = False
-                    break
-                if op == 7:
-                    numbers[field, row] = position
-                    lengths[field, row] = number
-                else:
-                    value = np.int64(0)
-                    if number > 0 and data[position] >= 128:
-                        value = np.int64(-1)
-                    for index in range(number):
-                        value = (value << 8) | np.int64(data[position + index])
-                    numbers[field, row] = value
-                position += number
-                continue
-            numbers[field, row] = number
-        if not is_good or position != stop:
-            bad[row] = True
-
-
-_SIGNATURE = types.void(
-    types.Array(types.uint8, 1, "C", readonly=True),
-    types.Array(types.int64, 1, "C"),
-    types.Array(types.int64, 1, "C"),
-    types.Array(types.int64, 2, "C"),
-    types.Array(types.int64, 2, "C"),
-    types.Array(types.int32, 2, "C"),
-    types.Array(types.boolean, 2, "C"),
-    types.Array(types.boolean, 1, "C"),
-)
-try:
-    _read_rows = njit(_SIGNATURE, nogil=True, cache=True)(_read_all)
-except RuntimeError:  # numba finds no folder for its cache that it may write
-    _read_rows = njit(_SIGNATURE, nogil=True)(_read_all)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iceberg_export.typed.framing import Writer
@@ -69,7 +69,6 @@ def plain(value: Any) -> Any:  # noqa: ANN401
             return value
 
 
-@settings(deadline=None)
 @given(data=st.data(), made=st.lists(schemas(), min_size=1, max_size=3))
 def test_records_of_many_schemas_come_out_as_they_were_written(data: st.DataObject, made: list[dict[str, Any]]) -> None:
     columns = NOTHING
@@ -96,7 +95,6 @@ def test_records_of_many_schemas_come_out_as_they_were_written(data: st.DataObje
         assert sorted(map(repr, row.values())) == sorted(map(repr, expected))
 
 
-@settings(deadline=None)
 @given(schema=schemas(), rows=st.lists(st.none() | st.binary(max_size=12), max_size=8), is_framed=st.booleans())
 def test_any_bytes_are_values_or_an_error(schema: dict[str, Any], rows: list[bytes | None], *, is_framed: bool) -> None:
     reader = avro_reader(schema)
@@ -141,7 +139,6 @@ PIECES = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(
     schema=flat_schemas(), wider=flat_schemas(), rows=st.lists(st.lists(PIECES, max_size=6).map(b"".join), max_size=8)
 )

@@ -1,0 +1,119 @@
+"""Typed columns, one core: MB/s of framed records into Arrow columns, by format.
+
+Run: `.venv/bin/python -m benchmarks.micro_typed [--records 100000] [--rounds 3]`. One JSON line a row on stdout. "MB"
+are 10^6 bytes of values as Kafka has them; seconds are the processor's, the best of the rounds.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from iceberg_export.typed.decode import Reader, Readers, decode_column
+from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.json_shapes import JsonReader
+from tests.made_typed import avro_bytes, avro_reader, binary_column, framed, merged, protobuf_files, record
+
+FLAT = record(
+    "Flight",
+    ("id", "long"),
+    ("carrier", {"type": "enum", "name": "Carrier", "symbols": ["UA", "AA", "DL"]}),
+    ("tail", ["null", "string"]),
+    ("delay", ["null", "int"]),
+    ("distance", "double"),
+    ("time", {"type": "long", "logicalType": "timestamp-millis"}),
+    ("is_late", "boolean"),
+    ("fare", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+)
+NESTED = record(
+    "Flight", ("id", "long"), ("stops", {"type": "array", "items": "string"}), ("crew", record("C", ("n", "int")))
+)
+PROPERTIES = {
+    "id": {"type": "integer"},
+    "carrier": {"type": "string"},
+    "tail": {"type": ["null", "string"]},
+    "delay": {"type": ["null", "integer"]},
+    "distance": {"type": "number"},
+    "is_late": {"type": "boolean"},
+}
+MESSAGE = """
+syntax = "proto3";
+message Flight {
+  int64 id = 1; string carrier = 2; optional string tail = 3; optional int32 delay = 4; double distance = 5;
+  int64 time = 6; bool is_late = 7;
+}
+"""
+
+
+def flat_value(number: int) -> dict[str, object]:
+    """Of JSON and Protobuf; Avro has two more."""
+    return {
+        "id": number * 7919,
+        "carrier": ("UA", "AA", "DL")[number % 3],
+        "tail": None if number % 10 == 0 else f"N{number % 4000:05d}",
+        "delay": None if number % 4 == 0 else number % 500 - 30,
+        "distance": number * 1.1,
+        "is_late": number % 2 == 0,
+    }
+
+
+def avro_values(number: int) -> bytes:
+    return avro_bytes(FLAT, {**flat_value(number), "time": 1_700_000_000_000 + number, "fare": b"\x30\x39"})
+
+
+def nested_values(number: int) -> bytes:
+    return avro_bytes(NESTED, {"id": number, "stops": ["EWR", "IAH"][: number % 3], "crew": {"n": number % 9}})
+
+
+def measure(
+    name: str, reader: Reader, indexes: tuple[int, ...], make: Callable[[int], bytes], count: int, rounds: int
+) -> None:
+    """Print one row."""
+    distinct = [framed(1, make(number)) for number in range(min(count, 10_000))]
+    column = binary_column([distinct[number % len(distinct)] for number in range(count)])
+    columns = merged(reader.shape).value
+    readers = Readers(
+        by_writer={Writer(schema_id=1, indexes=indexes): reader}, with_indexes=frozenset({1} if indexes else ())
+    )
+    seconds: list[float] = []
+    for _ in range(rounds):
+        began = time.process_time()
+        made = decode_column(column, columns, readers)
+        seconds.append(time.process_time() - began)
+        assert not any(made.errors)
+    size = len(column.data)
+    row = {"format": name, "record_bytes": round(size / count), "columns": len(columns)}
+    best = min(seconds)
+    print(json.dumps({**row, "mb_s": round(size / best / 1e6, 1), "records_s": round(count / best)}))
+
+
+def main() -> None:
+    """Measure all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+
+    def run(name: str, reader: Reader, make: Callable[[int], bytes], indexes: tuple[int, ...] = ()) -> None:
+        measure(name, reader, indexes, make, given.records, given.rounds)
+
+    run("Avro, flat", avro_reader(FLAT), avro_values)
+    slow = avro_reader(FLAT)
+    slow.flat = None
+    run("Avro, flat, without the kernel", slow, avro_values)
+    run("Avro, nested", avro_reader(NESTED), nested_values)
+    schema = json.dumps({"type": "object", "properties": PROPERTIES})
+    run("JSON", JsonReader(schema), lambda number: json.dumps(flat_value(number)).encode())
+    message = protobuf_files(MESSAGE).reader((0,))
+
+    def protobuf_value(number: int) -> bytes:
+        made: Any = message.read(b"")
+        made.MergeFrom(type(made)(**flat_value(number), time=number))
+        return b"\0" + bytes(made.SerializeToString())
+
+    run("Protobuf", message, protobuf_value, (0,))
+
+
+if __name__ == "__main__":
+    main()
