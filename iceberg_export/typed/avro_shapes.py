@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
-from fastavro import parse_schema, schemaless_reader
+from fastavro import _read_py, parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
 from iceberg_export.typed.flat_avro import flat_program
 from iceberg_export.typed.shapes import (
     JSON_TEXT,
+    UNREADABLE,
     Field,
     Form,
     Items,
@@ -63,16 +64,20 @@ class AvroReader:
         """`references`: texts that it needs, each behind what that one needs. Raises `SchemaUnusable`."""
         try:
             whole, self._schema, named = _parse(text, references)
-            self.shape = flattened(_Shapes(named).of(whole, ()))
+            shapes = _Shapes(named)
+            self.shape = flattened(shapes.of(whole, ()))
+            # The compiled reader calls itself for each level, and a record that holds itself may have as many as it has
+            # bytes: that would end the process. The other one raises then.
+            self._read = _read_py.schemaless_reader if shapes.is_recursive else schemaless_reader
             self.flat = flat_program(self._schema, self.shape)
-        except (SchemaParseException, UnknownType, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (SchemaParseException, UnknownType, *UNREADABLE) as error:
             raise SchemaUnusable(f"the Avro schema cannot be used: {type(error).__name__}: {error}") from error
 
     def read(self, data: bytes) -> object:
         """A record's value. Raises whatever fastavro does where the bytes are none of the schema's."""
         source = io.BytesIO(data)
         try:
-            value = schemaless_reader(source, self._schema, None)
+            value = self._read(source, self._schema, None)
         except EOFError as error:
             raise ValueError("the record ends too early") from error  # fastavro's words name an object's address
         if source.tell() != len(data):
@@ -113,6 +118,8 @@ class _Shapes:
     def __init__(self, named: Named) -> None:
         self._named = named
         self._budget = ShapeBudget()
+        self.is_recursive = False
+        """Whether there is a record that holds itself; known once the whole schema was turned."""
 
     def of(self, schema: Untyped, outer: tuple[str, ...]) -> Shape:
         self._budget.take()
@@ -144,6 +151,7 @@ class _Shapes:
 
     def _record(self, schema: Untyped, outer: tuple[str, ...]) -> Shape:
         name = schema["name"]
+        self.is_recursive |= name in outer
         if name in outer or not schema["fields"]:
             return JSON_TEXT
         return Struct(

@@ -12,6 +12,7 @@ import msgspec
 
 from iceberg_export.typed.shapes import (
     JSON_TEXT,
+    UNREADABLE,
     Field,
     Form,
     Items,
@@ -47,7 +48,7 @@ class JsonReader:
             documents = {name: msgspec.json.decode(each) for name, each in (references or {}).items()}
             document = msgspec.json.decode(text)
             self.shape = flattened(_Shapes(documents).of(document, _Base(document, ""), ()))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except UNREADABLE as error:
             raise SchemaUnusable(f"the JSON schema cannot be used: {type(error).__name__}: {error}") from error
 
     def read(self, data: bytes) -> object:

@@ -19,6 +19,10 @@ class SchemaUnusable(Exception):
     """No columns can be made of a schema; its records get this as their error."""
 
 
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""What a text raises that is none of its format's schemas, or goes too deep."""
+
+
 class Kind(StrEnum):
     """Iceberg's primitive types, by their names there; `JSON` is a string in the table.
 

@@ -1,5 +1,6 @@
 """Columns of Avro schemas, and their values."""
 
+import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -149,3 +150,20 @@ def test_bytes_behind_a_record_are_an_error() -> None:
     reader = avro_reader("int")
     (row,) = decoded_rows(merged(reader.shape).value, {Writer(schema_id=1): reader}, [framed(1, b"\x02\x02")])
     assert row == {"error": "schema 1: ValueError: 1 bytes follow the record"}
+
+
+@pytest.mark.parametrize("levels", [100, 5_000, 1_000_000])
+def test_a_record_that_holds_itself_too_often_is_an_error_and_not_the_end_of_the_process(levels: int) -> None:
+    reader = avro_reader(record("T", ("n", "int"), ("next", ["null", "T"])))
+    value = framed(1, b"\x02\x02" * levels + b"\x02\x00")
+    (row,) = decoded_rows(merged(reader.shape).value, {Writer(schema_id=1): reader}, [value])
+    assert list(row) == (["value_n", "value_next"] if levels == 100 else ["error"])
+
+
+def test_a_schema_of_too_many_levels_cannot_be_used() -> None:
+    kinds: list[object] = [record("R0", ("a", "int"))]
+    kinds += [record(f"R{level}", ("a", f"R{level - 1}")) for level in range(1, 3_000)]
+    with pytest.raises(SchemaUnusable, match=r"RecursionError|more than"):
+        avro_reader(kinds)
+    with pytest.raises(SchemaUnusable, match=r"RecursionError|more than"):
+        AvroReader('"R2999"', [json.dumps(each) for each in kinds])
