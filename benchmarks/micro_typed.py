@@ -10,9 +10,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from iceberg_export.parquet_writer import ArchiveWriter
+from iceberg_export.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.typed.decode import Reader, Readers, decode_column
+from iceberg_export.typed.file_columns import plan_columns
 from iceberg_export.typed.framing import Writer
 from iceberg_export.typed.json_shapes import JsonReader
+from iceberg_export.typed.scan import Sides, writers_of
+from protocol.records import warm_kernels
+from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex, TopicId
+from tests.made_records import Record, make_batch
 from tests.made_typed import avro_bytes, avro_reader, binary_column, framed, merged, protobuf_files, record
 
 FLAT = record(
@@ -88,6 +95,46 @@ def measure(
     print(json.dumps({**row, "mb_s": round(size / best / 1e6, 1), "records_s": round(count / best)}))
 
 
+def measure_pass(name: str, reader: Reader, make: Callable[[int], bytes], count: int, rounds: int) -> None:
+    """Print one row: chunks into a Parquet file, without typed columns and with those of all values."""
+    records = [
+        Record(
+            offset=number,
+            timestamp=1_700_000_000_000 + number,
+            key=b"k%d" % (number % 1000),
+            value=framed(1, make(number)),
+        )
+        for number in range(min(count, 20_000))
+    ]
+    chunks = [
+        SourceChunk(
+            partition=PartitionIndex(0),
+            offset_first=Offset(first),
+            offset_end=Offset(first + len(records)),
+            append_time_ms=NO_TIMESTAMP,
+            records=make_batch(records),
+        )
+        for first in range(0, count, len(records))
+    ]
+    row: dict[str, object] = {"pass": name}
+    size = sum(len(chunk.records) for chunk in chunks)
+    for sides in (Sides.RAW, Sides.VALUE):
+        seconds: list[float] = []
+        for _ in range(rounds):
+            began = time.process_time()
+            typed = None
+            if sides is Sides.VALUE:
+                seen = writers_of((batch for chunk in chunks for batch in decode_chunk(chunk)), sides, frozenset())
+                typed = plan_columns(None, seen, sides, lambda _: reader, frozenset())
+            with ArchiveWriter(topic_id=TopicId(bytes(16)), typed=typed) as writer:
+                for chunk in chunks:
+                    writer.add(chunk)
+                file_bytes = writer.finish().object_bytes
+            seconds.append(time.process_time() - began)
+        row |= {f"{sides}_mb_s": round(size / min(seconds) / 1e6, 1), f"{sides}_file_bytes": file_bytes}
+    print(json.dumps(row))
+
+
 def main() -> None:
     """Measure all."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -113,6 +160,10 @@ def main() -> None:
         return b"\0" + bytes(made.SerializeToString())
 
     run("Protobuf", message, protobuf_value, (0,))
+    warm_kernels()
+    measure_pass("Avro, flat", avro_reader(FLAT), avro_values, given.records, given.rounds)
+    as_json: Callable[[int], bytes] = lambda number: json.dumps(flat_value(number)).encode()  # noqa: E731
+    measure_pass("JSON", JsonReader(schema), as_json, given.records, given.rounds)
 
 
 if __name__ == "__main__":
