@@ -199,7 +199,8 @@ class ConsumerMember(GroupReader):
         revoked = self.owned - self._target
         if revoked:
             await self.commit(revoked)
-        while self._is_reporting and not self.is_over:  # its coordinator goes by what is on its way, and may give the rest to others
+        # Its coordinator goes by what is on its way, and may give the rest to others.
+        while self._is_reporting and not self.is_over:
             await self.world.clock.sleep(RETRY_SECONDS / 10)
         if not self._is_lost:
             self.give_up(self.owned - self._target)
