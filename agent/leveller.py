@@ -98,7 +98,13 @@ class Leveller:
         rules = topic.table.metadata_key, bytes_target, span_ms_max
         if not bytes_target or self._level.get(topic_id) == rules:
             return None
-        planned = next_merge(self._metadata.state, topic, bytes_target=bytes_target, span_ms_max=span_ms_max)
+        planned = await next_merge(
+            self._metadata.state,
+            topic,
+            bytes_target=bytes_target,
+            span_ms_max=span_ms_max,
+            run_in_thread=run_in_thread,
+        )
         if planned is None:
             self._level[topic_id] = rules
             return None
@@ -144,7 +150,7 @@ class Leveller:
         change = Change(
             added=(merged.file,) if merged.file.record_count else (),
             columns=None if columns is None else ColumnsChange(before=columns.before, after=columns.columns),
-            dropped=frozenset(file.key for file in planned.files if state.object_ids.get(file.key) in held),
+            dropped=frozenset(key for key in planned.keys if state.object_ids.get(key) in held),
         )
         if not change.makes_snapshot:
             return merged.command  # nothing but aborted records: the table knows none of it
@@ -159,7 +165,7 @@ class Leveller:
             "merged files",
             extra={
                 "topic": planned.name,
-                "files": len(planned.files),
+                "files": len(planned.keys),
                 "bytes": planned.file_bytes,
                 "file": merged.command.object_key,
                 "file_bytes": merged.command.object_bytes,

@@ -204,8 +204,16 @@ class ChunkIndex:
         ).tolist()
         return found
 
+    def archived(self) -> "ChunkIndex":
+        """A copy of the archived rows, which are the first ones."""
+        count = self.intake_row
+        copy = ChunkIndex(self.first)
+        copy._offset_end = self._offset_end[:count]
+        copy._rows = self._rows[: count * _ROW.size]
+        return copy
+
     def file_runs(self) -> FileRuns:
-        """Which rows lie in which Parquet file."""
+        """Which of the archived rows lie in which Parquet file."""
         archived = np.frombuffer(self._rows, _ROW_TYPE)[: self.intake_row]
         firsts = np.flatnonzero(np.diff(archived["object_id"], prepend=-1))
         if not len(firsts):

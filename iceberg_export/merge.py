@@ -17,7 +17,7 @@ from iceberg_export.cpu import RunInThread
 from iceberg_export.level_plan import SizedFile, plan_merge
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import gather_bounded
-from iceberg_export.topic_files import MergeChunk, TopicFile, topic_files
+from iceberg_export.topic_files import MergeChunk, merge_chunks, topic_files
 from protocol.limits import LEVEL_CHUNKS_MAX
 from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.object_store import ObjectStore
@@ -35,13 +35,9 @@ class Merge:
 
     topic_id: TopicId
     name: str
-    files: tuple[TopicFile, ...]
+    keys: tuple[str, ...]
+    file_bytes: int
     chunks: tuple[MergeChunk, ...]
-
-    @property
-    def file_bytes(self) -> int:
-        """Of the files that are read."""
-        return sum(file.object_bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,31 +51,40 @@ class MergedFile:
     """The typed columns of the file; None where it has none."""
 
 
-def next_merge(state: ClusterState, topic: TopicState, *, bytes_target: int, span_ms_max: int | None) -> Merge | None:
-    """Which of the topic's files should become one next, as `level_plan` says; None where none should."""
-    files = topic_files(state, topic)
-    found = plan_merge(
+async def next_merge(
+    state: ClusterState, topic: TopicState, *, bytes_target: int, span_ms_max: int | None, run_in_thread: RunInThread
+) -> Merge | None:
+    """Which of the topic's files should become one next, as `level_plan` says; None where none should.
+
+    It is planned over a copy: where the index moves on meanwhile, the ledger refuses what comes of it.
+    """
+    if len(topic.partitions) > LEVEL_CHUNKS_MAX // 2:
+        return None  # two files of all of them are more than an entry names
+    indexes = [partition.index.archived() for partition in topic.partitions]
+    files = await run_in_thread(topic_files, indexes)
+    objects = [state.objects.get(file.object_id) for file in files]
+    found = [(file, held) for file, held in zip(files, objects, strict=True) if held is not None]
+    if len(found) < len(files):
+        return None  # some of them went meanwhile
+    planned = plan_merge(
         [
-            SizedFile(object_bytes=file.object_bytes, chunk_count=file.chunk_count, newest_ms=file.newest_ms)
-            for file in files
+            SizedFile(object_bytes=held.object_bytes, chunk_count=file.chunk_count, newest_ms=file.newest_ms)
+            for file, held in found
         ],
         bytes_target=bytes_target,
         span_ms_max=span_ms_max,
         chunks_max=LEVEL_CHUNKS_MAX,
     )
-    if found is None:
+    if planned is None:
         return None
-    merged = files[found.start : found.stop]
-    chunks = sorted(
-        (
-            MergeChunk(partition=partition, file=number, chunk=topic.partitions[partition].index.row(row))
-            for number, file in enumerate(merged)
-            for partition, (row_first, row_end) in file.rows.items()
-            for row in range(row_first, row_end)
-        ),
-        key=lambda each: (each.partition, each.chunk.offset_first),
+    merged = found[planned.start : planned.stop]
+    return Merge(
+        topic_id=topic.topic_id,
+        name=topic.name,
+        keys=tuple(held.key for _, held in merged),
+        file_bytes=sum(held.object_bytes for _, held in merged),
+        chunks=await run_in_thread(merge_chunks, [file for file, _ in merged], indexes),
     )
-    return Merge(topic_id=topic.topic_id, name=topic.name, files=tuple(merged), chunks=tuple(chunks))
 
 
 async def merge(
@@ -97,7 +102,7 @@ async def merge(
 
     Raises `StoreError`: `ObjectMissing` (the index moved on, plan again), `FileUnreadable` (a file is damaged).
     """
-    data = await gather_bounded([partial(store.get, file.key) for file in planned.files])
+    data = await gather_bounded([partial(store.get, key) for key in planned.keys])
     columns = None if columns_of is None else await columns_of(partial(_rows, planned, data))
     file = await run_in_thread(_write, planned, data, columns)
     key = parquet_key(planned.name, planned.topic_id, session, number)
@@ -124,7 +129,7 @@ def _command(planned: Merge, file: "ArchiveFile", session: SessionId, key: str) 
             ReplacedChunk(
                 offset_first=each.chunk.offset_first,
                 offset_end=each.chunk.offset_end,
-                object_key=planned.files[each.file].key,
+                object_key=planned.keys[each.file],
                 byte_first=each.chunk.byte_first,
             )
         )

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -142,31 +141,27 @@ async def lived(store: MemoryStore, core: MemoryLedgerCore, fate: Fate) -> None:
         core.expire(session)
 
 
-@cache
-def steps() -> tuple[str, ...]:
+async def steps() -> list[str]:
     """What an agent that is not killed does, one after the other."""
-
-    async def live() -> list[str]:
-        store, core, fate = MemoryStore(), MemoryLedgerCore(), Fate()
-        await first_files(core, store)
-        await lived(store, core, fate)
-        return fate.steps
-
-    return tuple(asyncio.run(live()))
+    store, core, fate = MemoryStore(), MemoryLedgerCore(), Fate()
+    await first_files(core, store)
+    await lived(store, core, fate)
+    return fate.steps
 
 
-def test_the_work_has_every_kind_of_step() -> None:
-    kinds = {step.split()[0] for step in steps()}
-    assert kinds == {"put", "get", "list", "delete", "append"}
-    assert sum(step.startswith("append") for step in steps()) >= 6
-    assert sum("/data/" in step and step.startswith("put") for step in steps()) == 2
+async def test_the_work_has_every_kind_of_step() -> None:
+    every = await steps()
+    assert {step.split()[0] for step in every} == {"put", "get", "list", "delete", "append"}
+    assert sum(step.startswith("append") for step in every) >= 6
+    assert sum("/data/" in step and step.startswith("put") for step in every) == 2
 
 
 @pytest.mark.parametrize("half", range(2))
 async def test_a_death_at_any_step_loses_doubles_and_leaves_nothing(half: int) -> None:
-    for number in range(half, len(steps()), 2):
+    every = await steps()
+    for number in range(half, len(every), 2):
         for fate in (Fate(dies_before=number), Fate(dies_after=number)):
-            when = f"{'before' if fate.dies_after is None else 'after'} step {number}: {steps()[number]}"
+            when = f"{'before' if fate.dies_after is None else 'after'} step {number}: {every[number]}"
             store, core = MemoryStore(), MemoryLedgerCore()
             await first_files(core, store)
             await lived(store, core, fate)

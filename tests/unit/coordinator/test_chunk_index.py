@@ -65,6 +65,14 @@ class TestReading:
         index.replace(3, 4, [archived(20, 30)._replace(object_id=ObjectId(100))])
         assert index.file_runs() == ([99, 100], [0, 3], [3, 4], [7, 7])
 
+    def test_a_copy_of_the_archived_rows_stays_as_it_was(self) -> None:
+        index = index_of(10, 20, 30)
+        index.replace(0, 2, [archived(0, 20)])
+        copy = index.archived()
+        index.truncate_before(Offset(20))
+        assert [copy.row(row) for row in range(len(copy))] == [archived(0, 20)]
+        assert copy.first == 0
+
     def test_files_are_told_once_and_only_those_with_rows(self) -> None:
         index = index_of(10, 20, 30, 40)
         assert index.archived_objects() == []

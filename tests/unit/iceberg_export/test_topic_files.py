@@ -1,7 +1,8 @@
 """Which files hold a topic's log, in an order that is right for every partition."""
 
+from coordinator.chunk_index import ChunkIndex
 from coordinator.commands import ArchivedChunk, Done, PartitionReplacement, ReplaceChunks, ReplacedChunk
-from iceberg_export.topic_files import topic_files
+from iceberg_export.topic_files import TopicFile, merge_chunks, topic_files
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId
 from storage.refs import intake_key, parquet_key
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, start
@@ -64,23 +65,37 @@ def cluster_of_three_files() -> Cluster:
     return cluster
 
 
+def indexes(cluster: Cluster) -> list[ChunkIndex]:
+    return [partition.index.archived() for partition in cluster.state.topics[TOPIC].partitions]
+
+
+def files_of(cluster: Cluster) -> list[TopicFile]:
+    return topic_files(indexes(cluster))
+
+
+def keys(cluster: Cluster, files: list[TopicFile]) -> list[str]:
+    return [cluster.state.objects[file.object_id].key for file in files]
+
+
 def test_files_come_in_the_order_of_offsets_with_their_rows_and_newest_times() -> None:
-    state = cluster_of_three_files().state
-    found = topic_files(state, state.topics[TOPIC])
-    assert [file.key for file in found] == [file_key(11), file_key(12), file_key(13)]
+    cluster = cluster_of_three_files()
+    found = files_of(cluster)
+    assert keys(cluster, found) == [file_key(11), file_key(12), file_key(13)]
     assert [file.rows for file in found] == [{0: (0, 1)}, {0: (1, 2), 1: (0, 1)}, {1: (1, 2)}]
     assert [file.chunk_count for file in found] == [1, 2, 1]
     assert [file.newest_ms for file in found] == [50, 70, -1]
-    assert [file.object_bytes for file in found] == [1011, 1012, 1013]
+    chunks = merge_chunks(found[:2], indexes(cluster))
+    assert [each.partition for each in chunks] == [0, 0, 1]
+    assert [each.file for each in chunks] == [0, 1, 1]
+    assert [each.chunk.offset_first for each in chunks] == [0, 10, 0]
 
 
 def test_a_file_that_came_late_in_the_place_of_old_ones_stands_before_what_follows_it() -> None:
     cluster = cluster_of_three_files()
     put_file(cluster, 14, swap(0, old(0, 10, file_key(11), 4), timestamp=50))
-    found = topic_files(cluster.state, cluster.state.topics[TOPIC])
-    assert [file.key for file in found] == [file_key(14), file_key(12), file_key(13)]
+    assert keys(cluster, files_of(cluster)) == [file_key(14), file_key(12), file_key(13)]
 
 
 def test_a_topic_without_files_has_none() -> None:
     cluster = Cluster.started()
-    assert topic_files(cluster.state, cluster.state.topics[TOPIC]) == []
+    assert files_of(cluster) == []
