@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from iceberg_export.columns import BinaryColumn
 from iceberg_export.typed.arrays import BAD_VALUES, Arrow, arrow_type, field_arrays
-from iceberg_export.typed.flat_avro import FlatAvro
 from iceberg_export.typed.framing import (
     FRAME_BYTES,
     NO_FRAME,
@@ -29,6 +28,9 @@ from iceberg_export.typed.framing import (
 from iceberg_export.typed.shapes import Shape
 from iceberg_export.typed.union import Column, top_fields
 from protocol.limits import TYPED_ERROR_CHARS_MAX
+
+if TYPE_CHECKING:
+    from iceberg_export.typed.flat_avro import FlatAvro  # brings its kernel, which other formats do not need
 
 ROWS_AT_ONCE = 16_384
 """So many are Python's values at a time, which take much more memory than their bytes."""
@@ -42,7 +44,7 @@ class Reader(Protocol):
     shape: Shape
 
     @property
-    def flat(self) -> FlatAvro | None:
+    def flat(self) -> "FlatAvro | None":
         """A faster way to read most records; None where there is none."""
         ...
 
