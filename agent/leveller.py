@@ -18,7 +18,7 @@ from agent.lake import Lake
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
-from agent.typed_columns import TypedColumnsOfTopics
+from agent.typed_columns import SchemasGone, TypedColumnsOfTopics
 from coordinator.commands import Done, ReplaceChunks
 from coordinator.rendezvous import owner_of
 from coordinator.state import TopicState
@@ -59,12 +59,15 @@ class Leveller:
         self._broker_configs = broker_configs
         self._level: dict[TopicId, tuple[str, int, int | None]] = {}
         """The table's metadata, and the rules, by which each topic had nothing to merge."""
+        self._kept: set[str] = set()
+        """Files with values of schemas that are gone: merged, those would be lost."""
 
     async def run(self) -> None:
         """Merge what is worth it, for ever."""
         while True:
             await self._clock.sleep(LEVEL_INTERVAL_S)
             topics = self._metadata.state.topics
+            self._kept &= self._metadata.state.object_ids.keys()
             self._level = {topic_id: seen for topic_id, seen in self._level.items() if topic_id in topics}
             for topic_id in list(topics):
                 if owner_of(topic_id, self._metadata.state.sessions) == self._writer.session:
@@ -103,6 +106,7 @@ class Leveller:
             topic,
             bytes_target=bytes_target,
             span_ms_max=span_ms_max,
+            kept=self._kept,
             run_in_thread=run_in_thread,
         )
         if planned is None:
@@ -110,14 +114,22 @@ class Leveller:
             return None
         began_s = self._clock.monotonic_s()
         name = await self._lake.name()
-        merged = await merge(
-            planned,
-            store=self._store,
-            session=name.session,
-            number=name.number,
-            run_in_thread=run_in_thread,
-            columns_of=await self._typed_columns.of_merge(topic_id),
-        )
+        try:
+            merged = await merge(
+                planned,
+                store=self._store,
+                session=name.session,
+                number=name.number,
+                run_in_thread=run_in_thread,
+                columns_of=await self._typed_columns.of_merge(topic_id),
+            )
+        except SchemasGone as error:
+            self._kept.update(planned.keys)
+            self._metrics.level_merges.labels("kept").inc()
+            log.info(
+                "files stay small", extra={"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
+            )
+            return None
         async with self._lake.turn(topic_id):
             if not await self._lake.complete(topic_id, name.session):
                 return None

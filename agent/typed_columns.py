@@ -42,6 +42,10 @@ class _Source:
     references: tuple[NamedText, ...]
 
 
+class SchemasGone(Exception):
+    """Records were written with schemas that were deleted for good since: their values cannot be decoded again."""
+
+
 class TypedColumnsOfTopics:
     """Every archiver has one, and every leveller."""
 
@@ -58,11 +62,11 @@ class TypedColumnsOfTopics:
             return None
         from iceberg_export.typed.scan import Sides  # brings the record kernels
 
-        return partial(self._columns, topic_id, Sides(wanted))
+        return partial(self._columns, topic_id, Sides(wanted), is_new=True)
 
     async def of_merge(self, topic_id: TopicId) -> ColumnsOf | None:
         """Says the columns of a file that older ones are merged into: all that the table has, and what is wanted now;
-        None where that is none. As `Lake.columns`."""
+        None where that is none. As `Lake.columns`; what it gives raises `SchemasGone`."""
         from iceberg_export.typed.scan import Sides
 
         before = await self._lake.columns(topic_id)
@@ -75,10 +79,15 @@ class TypedColumnsOfTopics:
         if not has_key and not has_value:
             return None
         sides = Sides.BOTH if has_key and has_value else Sides.KEY if has_key else Sides.VALUE
-        return partial(self._columns, topic_id, sides)
+        return partial(self._columns, topic_id, sides, is_new=False)
 
     async def _columns(
-        self, topic_id: TopicId, sides: "Sides", parts: "Callable[[], Iterable[BatchRows | RecordRows]]"
+        self,
+        topic_id: TopicId,
+        sides: "Sides",
+        parts: "Callable[[], Iterable[BatchRows | RecordRows]]",
+        *,
+        is_new: bool,
     ) -> "FileColumns":
         from iceberg_export.typed.file_columns import plan_columns  # brings pyarrow
         from iceberg_export.typed.scan import writers_of
@@ -89,7 +98,10 @@ class TypedColumnsOfTopics:
             schema_id for schema_id, content in registry.schemas.items() if content.schema_type is SchemaType.PROTOBUF
         )
         seen = await run_in_thread(lambda: writers_of(parts(), sides, with_indexes))
-        ready = await self._made_ready({writer.schema_id for writer in seen.key | seen.value})
+        schema_ids = {writer.schema_id for writer in seen.key | seen.value}
+        if not is_new:
+            _check_kept(registry, schema_ids)
+        ready = await self._made_ready(schema_ids)
         return await run_in_thread(plan_columns, before, seen, sides, _readers(ready), with_indexes)
 
     async def _made_ready(self, schema_ids: Iterable[int]) -> "Mapping[int, Reader | ProtobufFiles | str]":
@@ -113,6 +125,13 @@ class TypedColumnsOfTopics:
         while len(self._ready) > TYPED_READERS_CACHED_MAX:
             self._ready.popitem(last=False)
         return {**found, **made}
+
+
+def _check_kept(registry: Registry, schema_ids: Iterable[int]) -> None:
+    """Raises `SchemasGone`. An id that was never given has no values to lose."""
+    gone = sorted(each for each in schema_ids if each < registry.schema_id_next and each not in registry.schemas)
+    if gone:
+        raise SchemasGone(f"the schemas {gone[:10]} were deleted")
 
 
 def _source(registry: Registry, schema_id: int) -> _Source:

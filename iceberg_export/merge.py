@@ -5,7 +5,7 @@ index lets go of stays with the table's older snapshots until those expire, and 
 that fails, is cancelled, or loses a race leaves at most an object that no entry refers to (safety rule S6).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -52,9 +52,17 @@ class MergedFile:
 
 
 async def next_merge(
-    state: ClusterState, topic: TopicState, *, bytes_target: int, span_ms_max: int | None, run_in_thread: RunInThread
+    state: ClusterState,
+    topic: TopicState,
+    *,
+    bytes_target: int,
+    span_ms_max: int | None,
+    kept: Container[str],
+    run_in_thread: RunInThread,
 ) -> Merge | None:
     """Which of the topic's files should become one next, as `level_plan` says; None where none should.
+
+    `kept`: keys of files that stay as they are, whatever their size.
 
     It is planned over a copy: where the index moves on meanwhile, the ledger refuses what comes of it.
     """
@@ -68,7 +76,11 @@ async def next_merge(
         return None  # some of them went meanwhile
     planned = plan_merge(
         [
-            SizedFile(object_bytes=held.object_bytes, chunk_count=file.chunk_count, newest_ms=file.newest_ms)
+            SizedFile(
+                object_bytes=bytes_target if held.key in kept else held.object_bytes,
+                chunk_count=file.chunk_count,
+                newest_ms=file.newest_ms,
+            )
             for file, held in found
         ],
         bytes_target=bytes_target,

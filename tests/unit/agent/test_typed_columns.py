@@ -8,7 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.commands import CreateTopic
-from coordinator.registry_commands import Compatibility, RegisterSchema, SchemaContent, SchemaReference, SchemaType
+from coordinator.registry_commands import (
+    Compatibility,
+    DeleteVersions,
+    RegisterSchema,
+    SchemaContent,
+    SchemaReference,
+    SchemaType,
+)
 from iceberg_export.arrow_files import read_footer
 from iceberg_export.schema import COLUMNS
 from iceberg_export.tables.columns import columns_of
@@ -236,3 +243,22 @@ async def test_a_merge_of_files_keeps_their_columns_and_gives_them_to_older_reco
         assert [row["value_id"] for row in rows[::2]] == list(range(FILES))
         assert [row["value_n"] for row in rows[::2]] == [3 if number > FILES // 2 else None for number in range(FILES)]
         assert {row["error"] for row in rows[1::2]} == {f"value: {NO_FRAME}"}
+
+
+async def test_files_whose_schema_is_gone_are_not_merged_and_keep_their_values() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        lake = lake_of(parts, store)
+        schema_id = await register(parts, json.dumps(ORDER))
+        for number in range(FILES):
+            await produce(parts, store, number, values=[framed(schema_id, avro_bytes(ORDER, {"id": number}))])
+            await archiver(parts, store, lake).archive_topic(TOPIC)
+        for is_permanent in (False, True):
+            await parts.writer.submit(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
+        assert schema_id not in parts.metadata.state.registry.schemas
+        levelling = leveller(parts, store, lake)
+        assert await levelling.level(TOPIC) is None
+        assert await levelling.level(TOPIC) is None
+        assert await rows_of(parts, store) == [{"value_id": number} for number in range(FILES)]
+        assert len(files_of_log(parts)) == FILES
