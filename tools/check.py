@@ -22,8 +22,11 @@ CORE_TESTS = (
     "tests/unit/agent/test_recovery_losses.py",
     "tests/unit/agent/test_recovery_transactions.py",
     "tests/property",
+    "--ignore=tests/property/test_archive_round_trip.py",
+    "--ignore=tests/property/test_typed_columns.py",
 )
-"""What must reach every branch of the core by itself (the core: pyproject.toml, [tool.coverage.run])."""
+"""What must reach every branch of the core by itself (the core: pyproject.toml, [tool.coverage.run]). Properties of the
+export alone are left out: they take long under the tracer, and reach nothing of the core that others do not."""
 
 CHECKS_AT_ONCE = 2
 

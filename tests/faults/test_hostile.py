@@ -28,7 +28,7 @@ from tests.made_records import Record, make_batch
 from tests.property.kio_bytes import KioEntity, kio_read
 from tests.services import Penstock, PenstockFactory
 
-STRINGS = [25_000, pytest.param(int(os.environ.get("HOSTILE_STRINGS", "100000")), marks=pytest.mark.slow)]
+STRINGS = [12_000, pytest.param(int(os.environ.get("HOSTILE_STRINGS", "100000")), marks=pytest.mark.slow)]
 SEED = int(os.environ.get("HOSTILE_SEED", "3"))
 LANES = 24
 UNFRAMED_SHARE = 0.05

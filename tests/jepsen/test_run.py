@@ -45,6 +45,7 @@ def test_the_positive_control_is_found_without_fault_by_all_clients(tmp_path: Pa
     assert set(oks(verdict)) == set(clients)
 
 
+@pytest.mark.slow
 def test_two_clients_of_one_process_each_leave_a_history_that_is_whole(tmp_path: Path) -> None:
     clients = ("librdkafka", "franz-go")
     verdict = verdict_of(KafkaTarget(tmp_path / "kafka"), tmp_path, *clients, seconds=5)

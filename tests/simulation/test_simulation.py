@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.world import run
 
-SEEDS = 200
+SEEDS = 160
 SEEDS_PER_TEST = 20
 
 
