@@ -20,7 +20,7 @@ from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.typed_columns import SchemasGone, TypedColumnsOfTopics
 from coordinator.commands import Done, ReplaceChunks
-from coordinator.rendezvous import owner_of
+from coordinator.rendezvous import owners_of
 from coordinator.state import TopicState
 from coordinator.topic_configs import AS_THE_LOG, TABLE_FILE_BYTES, TABLE_RETENTION, effective
 from iceberg_export.files import FileUnreadable
@@ -28,6 +28,7 @@ from iceberg_export.merge import Merge, MergedFile, merge, next_merge
 from iceberg_export.tables.columns import ColumnsChange
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.metadata import TableUnreadable
+from iceberg_export.topic_files import FilesOutOfOrder
 from protocol.limits import LEVEL_INTERVAL_S, LEVEL_SPAN_SHARE
 from protocol.types import TopicId
 from storage.object_store import ObjectStore, StoreError
@@ -60,7 +61,8 @@ class Leveller:
         self._level: dict[TopicId, tuple[str, int, int | None]] = {}
         """The table's metadata, and the rules, by which each topic had nothing to merge."""
         self._kept: set[str] = set()
-        """Files with values of schemas that are gone: merged, those would be lost."""
+        """Files with values of schemas that are gone, which would be lost, and those merged in vain because one of
+        them is damaged."""
 
     async def run(self) -> None:
         """Merge what is worth it, for ever."""
@@ -69,8 +71,10 @@ class Leveller:
             topics = self._metadata.state.topics
             self._kept &= self._metadata.state.object_ids.keys()
             self._level = {topic_id: seen for topic_id, seen in self._level.items() if topic_id in topics}
-            for topic_id in list(topics):
-                if owner_of(topic_id, self._metadata.state.sessions) == self._writer.session:
+            changed = [topic.topic_id for topic in topics.values() if self._may_be_changed(topic)]
+            owners = owners_of(changed, self._metadata.state.sessions)
+            for topic_id, owner in zip(changed, owners, strict=True):
+                if owner == self._writer.session:
                     await self._try(topic_id)
 
     async def _try(self, topic_id: TopicId) -> None:
@@ -97,18 +101,22 @@ class Leveller:
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or topic.table is None:
             return None
+        if not self._is_changed(topic):
+            return None
         bytes_target, span_ms_max = self._rules(topic)
         rules = topic.table.metadata_key, bytes_target, span_ms_max
-        if not bytes_target or self._level.get(topic_id) == rules:
-            return None
-        planned = await next_merge(
-            self._metadata.state,
-            topic,
-            bytes_target=bytes_target,
-            span_ms_max=span_ms_max,
-            kept=self._kept,
-            run_in_thread=run_in_thread,
-        )
+        try:
+            planned = await next_merge(
+                self._metadata.state,
+                topic,
+                bytes_target=bytes_target,
+                span_ms_max=span_ms_max,
+                kept=self._kept,
+                run_in_thread=run_in_thread,
+            )
+        except FilesOutOfOrder as error:
+            planned = None
+            log.warning("small files of a topic are not merged", extra={"topic": topic.name, "reason": str(error)})
         if planned is None:
             self._level[topic_id] = rules
             return None
@@ -126,10 +134,12 @@ class Leveller:
         except SchemasGone as error:
             self._kept.update(planned.keys)
             self._metrics.level_merges.labels("kept").inc()
-            log.info(
-                "files stay small", extra={"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
-            )
+            told = {"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
+            log.info("files stay as they are: merged, they would lose typed values", extra=told)
             return None
+        except FileUnreadable:
+            self._kept.update(planned.keys)  # there are others to merge
+            raise
         async with self._lake.turn(topic_id):
             if not await self._lake.complete(topic_id, name.session):
                 return None
@@ -142,6 +152,20 @@ class Leveller:
         self._count(planned, merged, self._clock.monotonic_s() - began_s)
         return merged
 
+    def _may_be_changed(self, topic: TopicState) -> bool:
+        """The same at less cost, for who asks of all topics: it overlooks retention that was changed."""
+        if topic.table is None:
+            return False
+        seen = self._level.get(topic.topic_id)
+        return seen is None or seen[0] != topic.table.metadata_key or TABLE_FILE_BYTES in topic.configs
+
+    def _is_changed(self, topic: TopicState) -> bool:
+        """Whether there may be something to merge that was not there when this was looked at last."""
+        bytes_target, span_ms_max = self._rules(topic)
+        if topic.table is None or not bytes_target:
+            return False
+        return self._level.get(topic.topic_id) != (topic.table.metadata_key, bytes_target, span_ms_max)
+
     def _rules(self, topic: TopicState) -> tuple[int, int | None]:
         """How large files should become, 0 for no merges, and how far apart in time what is merged may be."""
         bytes_target = int(effective(topic.configs, self._broker_configs, TABLE_FILE_BYTES))
@@ -149,8 +173,9 @@ class Leveller:
         table_kept_ms = int(effective(topic.configs, self._broker_configs, TABLE_RETENTION))
         if table_kept_ms != AS_THE_LOG:
             kept_ms.append(table_kept_ms)
-        bounded = [each for each in kept_ms if each >= 0]
-        return bytes_target, min(bounded) // LEVEL_SPAN_SHARE if bounded else None
+        if min(kept_ms) < 0:
+            return bytes_target, None
+        return bytes_target, max(kept_ms) // LEVEL_SPAN_SHARE  # a file stays while the log wants it, or the table
 
     async def _with_table(self, planned: Merge, merged: MergedFile) -> ReplaceChunks | None:
         """The merge's entry, which changes the table too; None: plan again."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from iceberg_export.typed.file_columns import FileColumns
     from iceberg_export.typed.framing import Writer
     from iceberg_export.typed.protobuf_shapes import ProtobufFiles
-    from iceberg_export.typed.scan import Sides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,38 +59,36 @@ class TypedColumnsOfTopics:
         wanted = None if topic is None else topic.configs.get(TABLE_COLUMNS, TOPIC_CONFIGS[TABLE_COLUMNS].default)
         if wanted is None or wanted == TOPIC_CONFIGS[TABLE_COLUMNS].default:
             return None
-        from iceberg_export.typed.scan import Sides  # brings the record kernels
-
-        return partial(self._columns, topic_id, Sides(wanted), is_new=True)
+        return partial(self._columns, topic_id, wanted, is_new=True)
 
     async def of_merge(self, topic_id: TopicId) -> ColumnsOf | None:
         """Says the columns of a file that older ones are merged into: all that the table has, and what is wanted now;
         None where that is none. As `Lake.columns`; what it gives raises `SchemasGone`."""
-        from iceberg_export.typed.scan import Sides
-
         before = await self._lake.columns(topic_id)
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None:
             return None
-        wanted = Sides(topic.configs.get(TABLE_COLUMNS, Sides.RAW))
-        has_key = wanted.has_key or (before is not None and bool(before.key))
-        has_value = wanted.has_value or (before is not None and bool(before.value))
+        wanted = topic.configs.get(TABLE_COLUMNS, "raw")
+        has_key = wanted in ("key", "both") or (before is not None and bool(before.key))
+        has_value = wanted in ("value", "both") or (before is not None and bool(before.value))
         if not has_key and not has_value:
             return None
-        sides = Sides.BOTH if has_key and has_value else Sides.KEY if has_key else Sides.VALUE
-        return partial(self._columns, topic_id, sides, is_new=False)
+        wanted = "both" if has_key and has_value else "key" if has_key else "value"
+        return partial(self._columns, topic_id, wanted, is_new=False)
 
     async def _columns(
         self,
         topic_id: TopicId,
-        sides: "Sides",
+        wanted: str,
         parts: "Callable[[], Iterable[BatchRows | RecordRows]]",
         *,
         is_new: bool,
     ) -> "FileColumns":
-        from iceberg_export.typed.file_columns import plan_columns  # brings pyarrow
-        from iceberg_export.typed.scan import writers_of
+        await run_in_thread(_import)
+        from iceberg_export.typed.file_columns import plan_columns
+        from iceberg_export.typed.scan import Sides, writers_of
 
+        sides = Sides(wanted)
         before = await self._lake.columns(topic_id)
         registry = self._metadata.state.registry
         with_indexes = frozenset(
@@ -127,6 +124,12 @@ class TypedColumnsOfTopics:
         return {**found, **made}
 
 
+def _import() -> None:
+    """What decoding needs, which takes seconds the first time: in a thread, before it is wanted."""
+    import iceberg_export.typed.file_columns
+    import iceberg_export.typed.scan  # noqa: F401
+
+
 def _check_kept(registry: Registry, schema_ids: Iterable[int]) -> None:
     """Raises `SchemasGone`. An id that was never given has no values to lose."""
     gone = sorted(each for each in schema_ids if each < registry.schema_id_next and each not in registry.schemas)
@@ -154,6 +157,8 @@ def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Reader | ProtobufF
             made[schema_id] = _ready_one(source)
         except (SchemaUnusable, InvalidSchema) as error:
             made[schema_id] = str(error)
+        except Exception as error:  # whatever its library raises: a schema must stop no pass
+            made[schema_id] = f"{type(error).__name__}: {error}"
     return made
 
 

@@ -1,8 +1,8 @@
 """A Parquet file of the lake in the making, whoever brings its rows: an archive pass, or a merge of files.
 
-Rule: rows come in the order of (partition, offset), a row group at a time, and what the index needs to serve them again
-comes out beside the file. Memory is bounded by one row group and `ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file: what is
-beyond lies in a temporary file. CPU work for a thread.
+Rule: rows come in the order of (partition, offset), about a row group at a time, and what the index needs to serve them
+again comes out beside the file. Memory is bounded by one row group and `ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file:
+what is beyond lies in a temporary file. CPU work for a thread.
 """
 
 import json
@@ -20,7 +20,7 @@ from iceberg_export.columns import RecordRows
 from iceberg_export.files import RowGroupPlace
 from iceberg_export.schema import FILE_FORMAT_VERSION, FILE_METADATA_KEY, MICROSECONDS_PER_MILLISECOND
 from iceberg_export.tables.data_file import DataFile, RowBounds
-from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX
+from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from storage.object_store import Buffer
 
@@ -79,6 +79,9 @@ class ArchiveFileWriter:
         self._topic_id = topic_id
         self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
         self._file = FileWriter(self._sink, typed)
+        typed_count = 0 if typed is None else len(typed.columns.columns)
+        self._rows_max = min(ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX // max(typed_count, 1))
+        """Of a row group: rows without bytes would never fill one, and each is a value in every typed column."""
         self._runs: dict[PartitionIndex, list[_Run]] = {}
         self._row_groups_count = 0
         self._bounds: RowBounds | None = None
@@ -103,8 +106,12 @@ class ArchiveFileWriter:
         self._ranges[partition] = (range_first, offset_end)
         return is_new
 
-    def write_row_group(self, rows: RecordRows) -> None:
-        """Append rows, one at least, as one row group."""
+    def write_rows(self, rows: RecordRows) -> None:
+        """Append rows, one at least: as one row group, or several where they are too many for one."""
+        for first in range(0, len(rows), self._rows_max):
+            self._write_row_group(rows.part(first, min(first + self._rows_max, len(rows))))
+
+    def _write_row_group(self, rows: RecordRows) -> None:
         self._file.write_row_group(rows)
         self._bounds = _bounds(rows) if self._bounds is None else self._bounds.with_also(_bounds(rows))
         self._null_keys += rows.key.null_count

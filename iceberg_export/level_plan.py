@@ -87,7 +87,9 @@ def _window(
         end, is_full = _longest(files, range(first, run.stop), bytes_target, span_ms_max, chunks_max)
         byte_count = sum(file.object_bytes for file in files[first:end])
         is_enough = byte_count >= enough.bytes or end - first >= enough.files
-        if end - first > 1 and (is_enough or is_full or (is_closed and end == run.stop)):
+        # A merge that can read no more is worth it where it makes something much larger than the largest of its files.
+        is_enough |= is_full and byte_count >= 2 * max(file.object_bytes for file in files[first:end])
+        if end - first > 1 and (is_enough or (is_closed and end == run.stop)):
             return range(first, end)
         if end == run.stop:
             return None  # what begins later is no longer
@@ -99,14 +101,15 @@ def _longest(
 ) -> tuple[int, bool]:
     """Where the longest merge ends that begins with a run's first file, and whether it can read no more."""
     byte_count = chunk_count = 0
-    times: list[int] = []
+    first_ms = newest_ms = -1
     for index in run:
         file = files[index]
         byte_count += file.object_bytes
         chunk_count += file.chunk_count
-        if file.newest_ms >= 0:
-            times.append(file.newest_ms)
-        is_too_mixed = span_ms_max is not None and bool(times) and max(times) - min(times) > span_ms_max
+        # Old records that come late go with those that came before them: times count as far as they run on.
+        newest_ms = max(newest_ms, file.newest_ms)
+        first_ms = newest_ms if first_ms < 0 else first_ms
+        is_too_mixed = span_ms_max is not None and newest_ms - first_ms > span_ms_max
         if index > run.start and (
             byte_count > bytes_target
             or chunk_count > chunks_max

@@ -62,7 +62,7 @@ def merge_files(
         pending_bytes = 0
         for partition, of_partition in groupby(chunks, key=attrgetter("partition")):
             if pending_bytes * 2 >= row_group_bytes_target:
-                writer.write_row_group(concat_rows(pending))
+                writer.write_rows(concat_rows(pending))
                 pending, pending_bytes = [], 0
             for each in of_partition:
                 writer.enter(partition, each.chunk.offset_first, each.chunk.offset_end)
@@ -74,10 +74,10 @@ def merge_files(
                     pending.append(part)
                     pending_bytes += byte_count
                     if pending_bytes >= row_group_bytes_target:
-                        writer.write_row_group(concat_rows(pending))
+                        writer.write_rows(concat_rows(pending))
                         pending, pending_bytes = [], 0
         if pending:
-            writer.write_row_group(concat_rows(pending))
+            writer.write_rows(concat_rows(pending))
         return writer.finish()
 
 

@@ -89,4 +89,4 @@ class ArchiveWriter:
         rows = gather_rows(self._pending)
         self._pending.clear()
         self._pending_bytes = 0
-        self._file.write_row_group(rows)
+        self._file.write_rows(rows)

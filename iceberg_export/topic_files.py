@@ -8,11 +8,16 @@ over copies of the indexes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from coordinator.chunk_index import ChunkIndex, ChunkRef
 from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, PartitionIndex
+
+
+class FilesOutOfOrder(Exception):
+    """No order is right for every partition: two agents merged at once, each over what the other had not seen. Every
+    partition is right by itself, and such files stay until they leave the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +48,10 @@ class MergeChunk:
 
 
 def topic_files(indexes: Sequence[ChunkIndex]) -> list[TopicFile]:
-    """The data files of a topic's log, in the order of their offsets. `indexes`: one for each partition."""
+    """The data files of a topic's log, in the order of their offsets. `indexes`: one for each partition.
+
+    Raises `FilesOutOfOrder`.
+    """
     rows: dict[int, dict[PartitionIndex, tuple[int, int]]] = {}
     newest: dict[int, int] = {}
     before: dict[int, set[int]] = {}
@@ -51,15 +59,20 @@ def topic_files(indexes: Sequence[ChunkIndex]) -> list[TopicFile]:
         runs = index.file_runs()
         for object_id, first, end, newest_ms in zip(*runs, strict=True):
             of_file = rows.setdefault(object_id, {})
-            assert number not in of_file, "a file's rows of a partition are neighbours"
+            if number in of_file:
+                raise FilesOutOfOrder(f"rows of one file stand apart in partition {number}")
             of_file[PartitionIndex(number)] = (first, end)
             newest[object_id] = max(newest_ms, newest.get(object_id, NO_TIMESTAMP))
             before.setdefault(object_id, set())
         for older, newer in pairwise(runs.object_id):
             before[newer].add(older)
+    try:
+        order = list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        raise FilesOutOfOrder("files stand in another order in one partition than in another") from error
     return [
         TopicFile(object_id=ObjectId(object_id), rows=rows[object_id], newest_ms=Milliseconds(newest[object_id]))
-        for object_id in TopologicalSorter(before).static_order()
+        for object_id in order
     ]
 
 

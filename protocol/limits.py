@@ -403,6 +403,12 @@ GROUP_CHECK_INTERVAL_S = 1.0
 # Archive.
 ARCHIVE_PASS_BYTES_MAX = 256 * MIB
 ROW_GROUP_BYTES_TARGET = 4 * MIB
+ROW_GROUP_ROWS_MAX = 1_000_000
+"""Rows without bytes do not fill a row group otherwise."""
+TYPED_CELLS_MAX = 8_000_000
+"""Values of typed columns in a row group, nulls included: those take eight bytes of memory too."""
+TYPED_NULL_FIELDS_MAX = 16
+"""Fields of a list's items that take no bytes: a few bytes would become many values."""
 ARCHIVE_PASS_CHUNKS_MAX = 4_096
 """A pass names every chunk that it replaces in one ledger entry."""
 ARCHIVE_AGE_MS_DEFAULT = 30_000

@@ -82,7 +82,9 @@ class GeneralEntries:
         return self.drop(name, seen) and self.create(name, location)
 
     def drop(self, name: str, seen: str) -> bool:
-        """As `Entries` says; what happens to the entry meanwhile is not seen."""
+        """As `Entries` says; what happens to the entry after a look is not seen."""
+        if self.find(name) != seen:
+            return False
         try:
             self._catalog.drop_table((*self._namespace, name))
         except NoSuchTableError:

@@ -31,7 +31,7 @@ from iceberg_export.typed.shapes import (
     flattened,
     key_picker,
 )
-from protocol.limits import TYPED_DECIMAL_DIGITS_MAX
+from protocol.limits import TYPED_DECIMAL_DIGITS_MAX, TYPED_NULL_FIELDS_MAX
 
 _PRIMITIVES = {
     "boolean": Kind.BOOLEAN,
@@ -141,8 +141,10 @@ class _Shapes:
             case "array":
                 if not self._takes_bytes(schema["items"], frozenset()):
                     raise SchemaUnusable("a list whose items take no bytes cannot be bounded")
+                self._check_nulls(schema["items"])
                 return Items(element=self.of(schema["items"], outer))
             case "map":
+                self._check_nulls(schema["values"])
                 return Pairs(key=Scalar(kind=Kind.STRING), value=self.of(schema["values"], outer))
             case str():
                 return _logical(schema) or self.of(kind, outer)
@@ -165,6 +167,31 @@ class _Shapes:
                 for each in schema["fields"]
             )
         )
+
+    def _check_nulls(self, items: Untyped) -> None:
+        """Raises `SchemaUnusable` where a few bytes of a list would become many values."""
+        if self._null_fields(items, frozenset()) > TYPED_NULL_FIELDS_MAX:
+            raise SchemaUnusable(f"items of a list have more than {TYPED_NULL_FIELDS_MAX} fields that take no bytes")
+
+    def _null_fields(self, schema: Untyped, outer: frozenset[str]) -> int:
+        """How many fields of a value take no bytes."""
+        self._budget.take()
+        if isinstance(schema, list):
+            return max((self._null_fields(each, outer) for each in schema if each != "null"), default=0)
+        if isinstance(schema, str):
+            return (
+                int(schema == "null")
+                if schema in (*_PRIMITIVES, "null")
+                else self._null_fields(self._named[schema], outer)
+            )
+        if schema["type"] in ("record", "error"):
+            if schema["name"] in outer:
+                return 0
+            inside = outer | {schema["name"]}
+            return sum(self._null_fields(each["type"], inside) for each in schema["fields"])
+        if schema["type"] == "fixed":
+            return int(schema["size"] == 0)
+        return 0 if schema["type"] in ("enum", "array", "map") else self._null_fields(schema["type"], outer)
 
     def _takes_bytes(self, schema: Untyped, outer: frozenset[str]) -> bool:
         """Whether a value takes one byte at least: of others a few bytes may announce any number."""

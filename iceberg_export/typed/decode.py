@@ -1,22 +1,23 @@
 """Values of records as typed columns, and what is wrong with those that cannot be.
 
-Rule: no value raises. One that has no frame, an unknown schema, or bytes that are none of its schema's is null in every
-column and has a text that says why; a null value is null and has none. Values of one schema are decoded together.
+Rule: no value raises, whatever the formats' libraries do: what producers send must stop no pass. One that has no frame,
+an unknown schema, or bytes that are none of its schema's is null in every column and has a text that says why; a null
+value is null and has none. Values of one schema are decoded together.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from iceberg_export.columns import BinaryColumn
-from iceberg_export.typed.arrays import BAD_VALUES, Arrow, arrow_type, field_arrays
+from iceberg_export.typed.arrays import Arrow, arrow_type, field_arrays
 from iceberg_export.typed.framing import (
     FRAME_BYTES,
     NO_FRAME,
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 16_384
 """So many are Python's values at a time, which take much more memory than their bytes."""
-BAD_BYTES = (*BAD_VALUES, EOFError, LookupError, AttributeError, MemoryError, DecodeError)
-"""What the formats' libraries raise of bytes that are none of the schema's."""
+BYTES_AT_ONCE = 256 * 1024
+"""And so many bytes: a list of small items takes hundreds of times its bytes."""
 
 
 class Reader(Protocol):
@@ -49,7 +50,7 @@ class Reader(Protocol):
         ...
 
     def read(self, data: bytes) -> object:
-        """Raises one of `BAD_BYTES`."""
+        """Raises whatever its library does of bytes that are none of the schema's."""
         ...
 
 
@@ -74,14 +75,22 @@ class Decoded:
 
 def decode_column(column: BinaryColumn, columns: Sequence[Column], readers: Readers) -> Decoded:
     """The values as these columns. CPU work."""
-    parts = [
-        _decode_part(column.part(first, min(first + ROWS_AT_ONCE, len(column))), columns, readers)
-        for first in range(0, len(column), ROWS_AT_ONCE) or (0,)
-    ]
+    bounds = _bounds(column)
+    parts = [_decode_part(column.part(first, end), columns, readers) for first, end in pairwise(bounds)]
     return Decoded(
         arrays=[_joined(each) for each in zip(*(part.arrays for part in parts), strict=True)],
         errors=[error for part in parts for error in part.errors],
     )
+
+
+def _bounds(column: BinaryColumn) -> list[int]:
+    """Where parts begin that are decoded at once, and the end: a row each at least, but for no rows."""
+    bounds = [0]
+    while bounds[-1] < len(column):
+        first = bounds[-1]
+        in_bytes = int(np.searchsorted(column.ends, int(column.ends[first]) + BYTES_AT_ONCE, side="right")) - 1
+        bounds.append(min(max(in_bytes, first + 1), first + ROWS_AT_ONCE, len(column)))
+    return bounds if len(bounds) > 1 else [0, 0]
 
 
 def _decode_part(column: BinaryColumn, columns: Sequence[Column], readers: Readers) -> Decoded:
@@ -155,7 +164,7 @@ def _of_writer(
     parts: list[tuple[NDArray[np.int64], Decoded]] = []
     reader = readers.by_writer.get(writer)
     if reader is not None and not isinstance(reader, str) and reader.flat is not None:
-        with suppress(*BAD_VALUES):  # one that no column can hold: the slow way finds out whose it is
+        with suppress(Exception):  # one that no column can hold: the slow way finds out whose it is
             arrays, good = reader.flat.read(data, ends[rows] + FRAME_BYTES, ends[rows + 1], columns)
             parts.append((rows[good], Decoded(arrays=arrays, errors=[None] * len(good))))
             rows = np.delete(rows, good)
@@ -178,32 +187,41 @@ def _read(writer: Writer, payloads: Sequence[bytes], columns: Sequence[Column], 
         try:
             rows.append(read(payload))
             errors.append(None)
-        except BAD_BYTES as error:
+        except Exception as error:
             rows.append(None)
             errors.append(_told(writer, error))
     fields = top_fields(reader.shape)
     make = partial(field_arrays, columns, fields)
     try:
         return Decoded(arrays=make(rows), errors=errors)
-    except BAD_VALUES:
-        arrays = _halves(make, rows, errors, 0, writer)
+    except Exception:
+        try:
+            nothing = make([None])
+        except Exception as error:  # it is the schema
+            return _undecoded(columns, len(payloads), _told(writer, error))
+        arrays = _halves(make, rows, errors, 0, writer, nothing)
         return Decoded(arrays=[_joined(each) for each in zip(*arrays, strict=True)], errors=errors)
 
 
 def _halves(
-    make: "partial[list[Arrow]]", rows: Sequence[object], errors: list[str | None], first: int, writer: Writer
+    make: "partial[list[Arrow]]",
+    rows: Sequence[object],
+    errors: list[str | None],
+    first: int,
+    writer: Writer,
+    nothing: list[Arrow],
 ) -> list[list[Arrow]]:
-    """Arrays of ever smaller parts of the rows, until those that cannot be columns are alone; these are null, and
-    `errors`, from `first` on, say so."""
+    """Arrays of ever smaller parts of the rows, until those that cannot be columns are alone; these are null, as
+    `nothing` is, and `errors`, from `first` on, say so."""
     try:
         return [make(rows)]
-    except BAD_VALUES as error:
+    except Exception as error:
         if len(rows) == 1:
             errors[first] = _told(writer, error)
-            return [make([None])]
+            return [nothing]
     middle = len(rows) // 2
-    return _halves(make, rows[:middle], errors, first, writer) + _halves(
-        make, rows[middle:], errors, first + middle, writer
+    return _halves(make, rows[:middle], errors, first, writer, nothing) + _halves(
+        make, rows[middle:], errors, first + middle, writer, nothing
     )
 
 

@@ -119,4 +119,6 @@ def _merged(
             readers[writer] = reader
         except SchemaUnusable as error:
             readers[writer] = f"schema {writer.schema_id}: {error}"
+        except Exception as error:  # whatever it is: a schema must stop no pass
+            readers[writer] = f"schema {writer.schema_id}: {type(error).__name__}: {error}"
     return columns, readers

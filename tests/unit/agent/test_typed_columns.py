@@ -16,6 +16,7 @@ from coordinator.registry_commands import (
     SchemaReference,
     SchemaType,
 )
+from iceberg_export import archive_file
 from iceberg_export.arrow_files import read_footer
 from iceberg_export.schema import COLUMNS
 from iceberg_export.tables.columns import columns_of
@@ -28,7 +29,7 @@ from tests.made_typed import avro_bytes, framed, record
 from tests.unit.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
 from tests.unit.agent.test_archiver import produce
 from tests.unit.agent.test_lake import ArchiverOfBefore, archiver, files_of_log, live_files
-from tests.unit.agent.test_leveller import FILES, leveller
+from tests.unit.agent.test_leveller import FILES, leveller, served
 
 ORDER = record("Order", ("id", "int"))
 NO_FRAME = "it does not begin with a byte 0 and the id of a schema"
@@ -262,3 +263,76 @@ async def test_files_whose_schema_is_gone_are_not_merged_and_keep_their_values()
         assert await levelling.level(TOPIC) is None
         assert await rows_of(parts, store) == [{"value_id": number} for number in range(FILES)]
         assert len(files_of_log(parts)) == FILES
+
+
+def avro_of(*fields: tuple[str, str | None]) -> dict[str, Any]:
+    """A record of ints, by name and alias."""
+    made = [{"name": name, "type": "int", **({"aliases": [alias]} if alias else {})} for name, alias in fields]
+    return {"type": "record", "name": "R", "fields": made}
+
+
+async def test_no_schemas_stop_a_pass_whatever_they_rename() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        schemas = [
+            avro_of(("a", None)),
+            avro_of(("b", "a")),
+            avro_of(("a", None), ("b", None)),
+            avro_of(("c", "a")),
+            avro_of(("c", None), ("d", "a")),
+        ]
+        values: list[bytes] = []
+        for number, schema in enumerate(schemas):
+            schema_id = await register(parts, json.dumps(schema), subject=f"s{number}")
+            values.append(framed(schema_id, avro_bytes(schema, {each["name"]: 1 for each in schema["fields"]})))
+        await produce(parts, store, 0, values=values)
+        await archiver(parts, store).archive_topic(TOPIC)
+        assert len(await rows_of(parts, store)) == len(schemas)
+
+
+async def test_a_value_that_its_library_cannot_show_stops_no_pass() -> None:
+    """Messages deeper than columns go become JSON, whose keys are texts: Protobuf's may be booleans."""
+    deep = "".join(f"message A{depth} {{ A{depth + 1} a = 1; }} " for depth in range(11))
+    text = f'syntax = "proto3"; {deep}message A11 {{ map<bool, N> m = 1; }} message N {{ int32 x = 1; }}'
+    data = b"\x0a\x06\x08\x01\x12\x02\x08\x05"
+    for _ in range(11):
+        data = b"\x0a" + bytes([len(data)]) + data
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        schema_id = await register(parts, text, SchemaType.PROTOBUF)
+        await produce(parts, store, 0, values=[framed(schema_id, b"\0" + data), framed(schema_id, b"\0")])
+        await archiver(parts, store).archive_topic(TOPIC)
+        (bad, good) = await rows_of(parts, store)
+        assert "error" in bad
+        assert "error" not in good
+
+
+async def test_a_schema_that_its_library_cannot_read_stops_no_pass() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        schema = record("R", ("a", {"type": "fixed", "name": "F", "size": 2**70}))
+        schema_id = await register(parts, json.dumps(schema))
+        await produce(parts, store, 0, values=[framed(schema_id, b"x")])
+        await archiver(parts, store).archive_topic(TOPIC)
+        (row,) = await rows_of(parts, store)
+        assert "OverflowError" in row["error"]
+
+
+async def test_rows_of_many_typed_columns_are_divided_into_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_file, "TYPED_CELLS_MAX", 20)
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        wide = record("R", ("a", "int"), ("b", "int"))
+        schema_id = await register(parts, json.dumps(wide))
+        rows = [framed(schema_id, avro_bytes(wide, {"a": number, "b": 1})) for number in range(25)]
+        await produce(parts, store, 0, values=rows)
+        await archiver(parts, store).archive_topic(TOPIC)
+        (key,) = files_of_log(parts)
+        groups = pq.read_metadata(pa.BufferReader(await store.get(key)))
+        assert [groups.row_group(index).num_rows for index in range(groups.num_row_groups)] == [10, 10, 5]
+        assert [row["value_a"] for row in await rows_of(parts, store)] == list(range(25))
+        assert [record.offset for record in await served(parts, store)] == list(range(25))

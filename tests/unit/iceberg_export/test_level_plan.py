@@ -58,7 +58,7 @@ def test_what_lies_between_files_that_are_done_becomes_one_at_once() -> None:
 
 def test_no_merge_reads_more_files_or_replaces_more_chunks_than_it_may() -> None:
     assert planned([sized(1)] * 1000) == range(LEVEL_FILES_MAX)
-    assert planned([sized(1, chunk_count=300)] * 1000) == range(3)
+    assert planned([sized(LOWEST, chunk_count=300)] * 1000) == range(3)
     assert planned([sized(1, chunk_count=600)] * 1000) is None, "not even two fit into one entry"
 
 
