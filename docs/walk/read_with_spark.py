@@ -20,6 +20,7 @@ EVENT = "year int, month int, day int, carrier string, tailnum string, origin st
 def main() -> None:
     if BUNDLED_JAVA.exists():
         os.environ.setdefault("JAVA_HOME", str(BUNDLED_JAVA))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's workers need what this Python has
     spark = SparkSession.builder.master("local[2]").appName("flights").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
