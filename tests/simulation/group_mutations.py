@@ -12,7 +12,6 @@ from agent.consumer_groups import ConsumerGroups
 from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
 from agent.handlers import offset_fetch
-from agent.held_consumer_group import HeldConsumerGroup
 from agent.ledger_writer import LedgerWriter
 from agent.live_group import LiveGroup
 from agent.services import Services
@@ -246,26 +245,8 @@ def members_of_consumer_groups_are_forgotten_with_their_coordinator() -> Iterato
         yield
 
 
-@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, where=has_consumer)
-def s4_a_member_is_given_what_it_lost_while_its_answer_waited() -> Iterator[None]:
-    """A coordinator that was cut off tells what was true before."""
-
-    async def check_stays(self: HeldConsumerGroup, state: ClusterState, member_id: str) -> None:
-        return
-
-    with patched(HeldConsumerGroup, "check_stays", check_stays):
-        yield
-
-
 @mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=has_consumer)
 def s4_a_coordinator_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
     """They have joined elsewhere, and give up what they have."""
     with patched(held_consumer_group, "costs_place", lambda error_code: False):
-        yield
-
-
-@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_LAG, where=has_consumer)
-def s4_who_is_heard_by_the_coordinator_before_counts_as_silent() -> Iterator[None]:
-    """It goes on while its watch lags, and tells members that all is well whom the next one takes for gone."""
-    with patched(LiveConsumerGroup, "_begins_s", lambda self, member_id, now_s: now_s):
         yield
