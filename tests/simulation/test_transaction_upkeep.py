@@ -93,7 +93,7 @@ def test_s2_what_is_used_while_nobody_tells_the_time_does_not_expire_at_once() -
             await clients.clock.sleep(UNTIMED_SECONDS)
 
     restless = [producer_of(version, fates=(ProducerFate.PAUSE,), timeout_ms=1_500) for version in (1, 2)]
-    verdict = run(24, plan_with(24, *restless, expiration_ms=EXPIRATION_MS), nobody_knows_the_time)
+    verdict = run(25, plan_with(25, *restless, expiration_ms=EXPIRATION_MS), nobody_knows_the_time)
     assert_sound(verdict)
     assert {"expires", "used untimed"} <= verdict.counts.keys()
 
