@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from confluent_kafka import IsolationLevel, TopicPartition
@@ -177,6 +177,12 @@ class World:
             )
             with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX) as answer:
                 answer.read()
+
+    def tables(self) -> list[dict[str, Any]]:
+        """What an agent says of the tables, as `penstock lake status` shows it."""
+        with urllib.request.urlopen(f"http://{self.http}/api/lake", timeout=ANSWER_SECONDS_MAX) as answer:
+            tables: list[dict[str, Any]] = json.load(answer)["tables"]
+        return tables
 
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
