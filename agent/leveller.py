@@ -11,6 +11,7 @@ streaming readers pass.
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
@@ -36,6 +37,15 @@ from storage.object_store import ObjectStore, StoreError
 log = logging.getLogger(__name__)
 
 
+class _Rules(NamedTuple):
+    """A table as it was looked at, and by what: how large files should become, 0 for no merges, and how far apart in
+    time what is merged may be, None for no bound."""
+
+    metadata_key: str
+    bytes_target: int
+    span_ms_max: int | None
+
+
 class Leveller:
     """Every agent has one."""
 
@@ -58,8 +68,8 @@ class Leveller:
         self._clock = clock
         self._metrics = metrics
         self._broker_configs = broker_configs
-        self._level: dict[TopicId, tuple[str, int, int | None]] = {}
-        """The table's metadata, and the rules, by which each topic had nothing to merge."""
+        self._settled: dict[TopicId, _Rules] = {}
+        """By which each topic had nothing to merge."""
         self._kept: set[str] = set()
         """Files with values of schemas that are gone, which would be lost, and those merged in vain because one of
         them is damaged."""
@@ -70,8 +80,8 @@ class Leveller:
             await self._clock.sleep(LEVEL_INTERVAL_S)
             topics = self._metadata.state.topics
             self._kept &= self._metadata.state.object_ids.keys()
-            self._level = {topic_id: seen for topic_id, seen in self._level.items() if topic_id in topics}
-            changed = [topic.topic_id for topic in topics.values() if self._may_be_changed(topic)]
+            self._settled = {topic_id: seen for topic_id, seen in self._settled.items() if topic_id in topics}
+            changed = [topic.topic_id for topic in topics.values() if self._may_be_due(topic)]
             owners = owners_of(changed, self._metadata.state.sessions)
             for topic_id, owner in zip(changed, owners, strict=True):
                 if owner == self._writer.session:
@@ -101,16 +111,15 @@ class Leveller:
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or topic.table is None:
             return None
-        if not self._is_changed(topic):
+        rules = self._rules(topic, topic.table.metadata_key)
+        if not rules.bytes_target or self._settled.get(topic_id) == rules:
             return None
-        bytes_target, span_ms_max = self._rules(topic)
-        rules = topic.table.metadata_key, bytes_target, span_ms_max
         try:
             planned = await next_merge(
                 self._metadata.state,
                 topic,
-                bytes_target=bytes_target,
-                span_ms_max=span_ms_max,
+                bytes_target=rules.bytes_target,
+                span_ms_max=rules.span_ms_max,
                 kept=self._kept,
                 run_in_thread=run_in_thread,
             )
@@ -118,7 +127,7 @@ class Leveller:
             planned = None
             log.warning("small files of a topic are not merged", extra={"topic": topic.name, "reason": str(error)})
         if planned is None:
-            self._level[topic_id] = rules
+            self._settled[topic_id] = rules
             return None
         began_s = self._clock.monotonic_s()
         name = await self._lake.name()
@@ -152,30 +161,22 @@ class Leveller:
         self._count(planned, merged, self._clock.monotonic_s() - began_s)
         return merged
 
-    def _may_be_changed(self, topic: TopicState) -> bool:
-        """The same at less cost, for who asks of all topics: it overlooks retention that was changed."""
+    def _may_be_due(self, topic: TopicState) -> bool:
+        """Whether it is worth a look, at little cost, for all topics are asked. A change of retention is overlooked."""
         if topic.table is None:
             return False
-        seen = self._level.get(topic.topic_id)
-        return seen is None or seen[0] != topic.table.metadata_key or TABLE_FILE_BYTES in topic.configs
+        seen = self._settled.get(topic.topic_id)
+        return seen is None or seen.metadata_key != topic.table.metadata_key or TABLE_FILE_BYTES in topic.configs
 
-    def _is_changed(self, topic: TopicState) -> bool:
-        """Whether there may be something to merge that was not there when this was looked at last."""
-        bytes_target, span_ms_max = self._rules(topic)
-        if topic.table is None or not bytes_target:
-            return False
-        return self._level.get(topic.topic_id) != (topic.table.metadata_key, bytes_target, span_ms_max)
-
-    def _rules(self, topic: TopicState) -> tuple[int, int | None]:
-        """How large files should become, 0 for no merges, and how far apart in time what is merged may be."""
-        bytes_target = int(effective(topic.configs, self._broker_configs, TABLE_FILE_BYTES))
-        kept_ms = [int(effective(topic.configs, self._broker_configs, "retention.ms"))]
-        table_kept_ms = int(effective(topic.configs, self._broker_configs, TABLE_RETENTION))
+    def _rules(self, topic: TopicState, metadata_key: str) -> _Rules:
+        configs = topic.configs, self._broker_configs
+        kept_ms = [int(effective(*configs, "retention.ms"))]
+        table_kept_ms = int(effective(*configs, TABLE_RETENTION))
         if table_kept_ms != AS_THE_LOG:
             kept_ms.append(table_kept_ms)
-        if min(kept_ms) < 0:
-            return bytes_target, None
-        return bytes_target, max(kept_ms) // LEVEL_SPAN_SHARE  # a file stays while the log wants it, or the table
+        # A file stays while the log wants it, or the table.
+        span_ms_max = None if min(kept_ms) < 0 else max(kept_ms) // LEVEL_SPAN_SHARE
+        return _Rules(metadata_key, int(effective(*configs, TABLE_FILE_BYTES)), span_ms_max)
 
     async def _with_table(self, planned: Merge, merged: MergedFile) -> ReplaceChunks | None:
         """The merge's entry, which changes the table too; None: plan again."""

@@ -407,6 +407,10 @@ ROW_GROUP_ROWS_MAX = 1_000_000
 """Rows without bytes do not fill a row group otherwise."""
 TYPED_CELLS_MAX = 8_000_000
 """Values of typed columns in a row group, nulls included: those take eight bytes of memory too."""
+TYPED_ROWS_AT_ONCE = 16_384
+"""Records whose values are Python's at a time: these take much more memory than their bytes."""
+TYPED_BYTES_AT_ONCE = 256 * KIB
+"""And bytes of them: a list of small items takes hundreds of times its own."""
 TYPED_NULL_FIELDS_MAX = 16
 """Fields of a list's items that take no bytes: a few bytes would become many values."""
 ARCHIVE_PASS_CHUNKS_MAX = 4_096

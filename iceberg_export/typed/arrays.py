@@ -1,7 +1,8 @@
 """Values of one schema as Arrow arrays of the table's columns.
 
-Rule: a column is made of all its values at once. A value that the column cannot hold raises one of `BAD_VALUES`, and
-the caller finds out whose it is (`decode`). What comes out has the column's type, whatever the schema wrote.
+Rule: a column is made of all its values at once. A value that the column cannot hold raises whatever Arrow or the
+format's library does, and the caller finds out whose it is (`decode`). What comes out has the column's type, whatever
+the schema wrote.
 """
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
@@ -15,14 +16,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.json_format import MessageToDict, SerializeToJsonError
+from google.protobuf.json_format import MessageToDict
 
 from iceberg_export.typed.shapes import Field, Form, Items, Kind, Pairs, Scalar, Shape, Struct, Untyped
 from iceberg_export.typed.union import Column, ColumnType, ListType, MapType, ScalarType, StructType, matched
 
 Arrow: TypeAlias = Any
 """An object of pyarrow's."""
-BAD_VALUES = (ValueError, TypeError, OverflowError, RecursionError, pa.ArrowException, SerializeToJsonError)
 _DECIMAL_BYTES = 16
 _NANOSECONDS_PER_MICROSECOND = 1000
 _MICROSECONDS_PER_MILLISECOND = 1000
@@ -89,7 +89,7 @@ def _with_id(field_id: int) -> dict[bytes, bytes]:
 
 def field_arrays(columns: Sequence[Column], fields: Sequence[Field], rows: Sequence[object]) -> list[Arrow]:
     """An array for each of the columns, in their order, of what the fields pick out of the rows; a row that is None has
-    none. Columns that no field fills are null. Raises one of `BAD_VALUES`."""
+    none. Columns that no field fills are null. Raises where a value does not fit."""
     by_column: dict[int, Field] = {}
     for each, index in zip(fields, matched(columns, fields), strict=True):
         assert index is not None, "the schema was merged into the columns before"

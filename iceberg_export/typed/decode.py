@@ -28,15 +28,10 @@ from iceberg_export.typed.framing import (
 )
 from iceberg_export.typed.shapes import Shape
 from iceberg_export.typed.union import Column, top_fields
-from protocol.limits import TYPED_ERROR_CHARS_MAX
+from protocol.limits import TYPED_BYTES_AT_ONCE, TYPED_ERROR_CHARS_MAX, TYPED_ROWS_AT_ONCE
 
 if TYPE_CHECKING:
     from iceberg_export.typed.flat_avro import FlatAvro  # brings its kernel, which other formats do not need
-
-ROWS_AT_ONCE = 16_384
-"""So many are Python's values at a time, which take much more memory than their bytes."""
-BYTES_AT_ONCE = 256 * 1024
-"""And so many bytes: a list of small items takes hundreds of times its bytes."""
 
 
 class Reader(Protocol):
@@ -88,8 +83,8 @@ def _bounds(column: BinaryColumn) -> list[int]:
     bounds = [0]
     while bounds[-1] < len(column):
         first = bounds[-1]
-        in_bytes = int(np.searchsorted(column.ends, int(column.ends[first]) + BYTES_AT_ONCE, side="right")) - 1
-        bounds.append(min(max(in_bytes, first + 1), first + ROWS_AT_ONCE, len(column)))
+        in_bytes = int(np.searchsorted(column.ends, int(column.ends[first]) + TYPED_BYTES_AT_ONCE, side="right")) - 1
+        bounds.append(min(max(in_bytes, first + 1), first + TYPED_ROWS_AT_ONCE, len(column)))
     return bounds if len(bounds) > 1 else [0, 0]
 
 

@@ -1,6 +1,7 @@
 """Small files become one, in the log and in the table, whatever happens in between; readers see no difference."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -48,6 +49,16 @@ async def small_files(parts: Parts, store: MemoryStore, lake: Lake, *, count: in
         await archiver(parts, store, lake).archive_topic(TOPIC)
 
 
+@asynccontextmanager
+async def archived(store: MemoryStore, *, count: int = FILES) -> AsyncIterator[tuple[Parts, Lake]]:
+    """A topic of so many small files."""
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        lake = lake_of(parts, store)
+        await small_files(parts, store, lake, count=count)
+        yield parts, lake
+
+
 async def served(parts: Parts, store: MemoryStore) -> list[Record]:
     """What a consumer of the archived log gets."""
     reader = ParquetReader(store=store, run_in_thread=run_in_thread)
@@ -82,10 +93,7 @@ def outcomes(parts: Parts, outcome: str) -> float:
 
 async def test_small_files_become_one_with_the_same_records_for_consumers_and_in_the_table() -> None:
     store = MemoryStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake)
+    async with archived(store) as (parts, lake):
         before = await served(parts, store)
         merged = await leveller(parts, store, lake).level(TOPIC)
         assert merged is not None
@@ -123,10 +131,7 @@ async def test_a_topic_may_want_its_files_as_they_are() -> None:
 
 async def test_what_was_merged_goes_once_no_snapshot_that_stays_needs_it() -> None:
     store = MemoryStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake)
+    async with archived(store) as (parts, lake):
         merged = await leveller(parts, store, lake).level(TOPIC)
         assert merged is not None
         keeping = upkeep(parts, lake)
@@ -140,10 +145,7 @@ async def test_what_was_merged_goes_once_no_snapshot_that_stays_needs_it() -> No
 
 async def test_records_that_were_deleted_are_left_out() -> None:
     store = MemoryStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake, count=FILES + 1)
+    async with archived(store, count=FILES + 1) as (parts, lake):
         await parts.writer.submit(delete_before(4))
         merged = await leveller(parts, store, lake).level(TOPIC)
         assert merged is not None
@@ -168,10 +170,7 @@ class DoingStore(MemoryStore):
 
 async def test_a_pass_goes_on_while_files_are_merged() -> None:
     store = DoingStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake)
+    async with archived(store) as (parts, lake):
         store.meanwhile = lambda: small_files(parts, store, lake, count=1, first=FILES)
         merged = await leveller(parts, store, lake).level(TOPIC)
         assert merged is not None
@@ -182,10 +181,7 @@ async def test_a_pass_goes_on_while_files_are_merged() -> None:
 
 async def test_of_two_merges_of_the_same_files_one_is_given_up() -> None:
     store = DoingStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake)
+    async with archived(store) as (parts, lake):
         other: list[MergedFile | None] = []
 
         async def merge_too() -> None:
@@ -201,10 +197,7 @@ async def test_of_two_merges_of_the_same_files_one_is_given_up() -> None:
 
 async def test_deleted_records_during_a_merge_have_it_refused() -> None:
     store = DoingStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake)
+    async with archived(store) as (parts, lake):
         store.meanwhile = lambda: parts.writer.submit(delete_before(3))
         assert await leveller(parts, store, lake).level(TOPIC) is None
         assert outcomes(parts, "refused") == 1
@@ -213,10 +206,7 @@ async def test_deleted_records_during_a_merge_have_it_refused() -> None:
 
 async def test_a_topic_that_is_deleted_during_a_merge_ends_it() -> None:
     store = DoingStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake)
+    async with archived(store) as (parts, lake):
         store.meanwhile = lambda: parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         assert await leveller(parts, store, lake).level(TOPIC) is None
         assert not parts.metadata.state.objects
@@ -224,10 +214,7 @@ async def test_a_topic_that_is_deleted_during_a_merge_ends_it() -> None:
 
 async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
     store = MemoryStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake)
+    async with archived(store) as (parts, lake):
         key = files_of_log(parts)[3]
         data = bytearray(await store.get(key))
         data[-8:-4] = (len(data) * 2).to_bytes(4, "little")
@@ -244,10 +231,7 @@ async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
 
 async def test_a_file_that_is_gone_is_tried_again() -> None:
     store = MemoryStore()
-    async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
-        lake = lake_of(parts, store)
-        await small_files(parts, store, lake)
+    async with archived(store) as (parts, lake):
         await store.delete(files_of_log(parts)[:1])
         levelling = leveller(parts, store, lake)
         with pytest.raises(ObjectMissing):

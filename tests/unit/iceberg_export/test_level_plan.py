@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from iceberg_export.level_plan import SizedFile, plan_merge
-from protocol.limits import LEVEL_FILES_MAX, LEVEL_GROWTH
+from protocol.limits import LEVEL_CHUNKS_MAX, LEVEL_FILES_MAX, LEVEL_GROWTH
 from protocol.types import Milliseconds
 
 TARGET = 128 * 1024 * 1024
@@ -90,9 +90,24 @@ def sizes_of(kind: str, chance: random.Random) -> Iterator[int]:
                 yield chance.choice((KIB, 80 * MIB, 300 * KIB, 5 * MIB))
 
 
-@pytest.mark.parametrize("kind", ["even", "large", "mixed", "bursts", "steps"])
-def test_each_byte_is_written_a_few_times_and_few_files_wait(kind: str) -> None:
-    """Counted at the end, with the first writing: how often each byte was written. Found: 1.3 to 4.7."""
+@pytest.mark.parametrize(
+    ("partitions", "kind", "written_max", "waiting_max"),
+    [
+        (1, "even", 4.7, 21),
+        (1, "large", 2.1, 3),
+        (1, "mixed", 2.1, 18),
+        (1, "bursts", 2.1, 21),
+        (1, "steps", 1.2, 5),
+        (1_000, "even", 6.9, 13),
+        (1_000, "mixed", 2.3, 20),
+        (4_096, "even", 9.8, 10),
+        (4_096, "bursts", 1.1, 1_306),
+    ],
+)
+def test_each_byte_is_written_a_few_times_and_few_files_wait(
+    partitions: int, kind: str, written_max: float, waiting_max: int
+) -> None:
+    """How often each byte was written, the first time counted too; each file has rows of so many partitions."""
     chance = random.Random(kind)
     sizes = sizes_of(kind, chance)
     files: list[int] = []
@@ -101,7 +116,9 @@ def test_each_byte_is_written_a_few_times_and_few_files_wait(kind: str) -> None:
         files.append(next(sizes))
         added += files[-1]
         written += files[-1]
-        while (found := planned([sized(size) for size in files])) is not None:
+        while (
+            found := planned([sized(size, chunk_count=partitions) for size in files], chunks_max=LEVEL_CHUNKS_MAX)
+        ) is not None:
             merged = sum(files[found.start : found.stop])
             assert merged <= TARGET
             files[found.start : found.stop] = [merged]
@@ -111,5 +128,5 @@ def test_each_byte_is_written_a_few_times_and_few_files_wait(kind: str) -> None:
             del files[:done]
         is_done = [size >= TARGET // 2 for size in files]
         waiting_most = max(waiting_most, is_done.count(False) - is_done.count(True))
-    assert written <= 5 * added
-    assert waiting_most <= 60
+    assert written <= written_max * added
+    assert waiting_most <= waiting_max
