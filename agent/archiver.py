@@ -86,7 +86,6 @@ class Archiver:
     async def run(self) -> None:
         """Archive what is due, for ever."""
         while True:
-            await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)
             state = self._metadata.state
             waiting = [(topic_id, intake_bytes(state, topic_id)) for topic_id in state.topics]
             for topic_id in self._schedule.due(waiting, self._now_ms()):
@@ -101,6 +100,7 @@ class Archiver:
                         "a topic cannot be archived: what it is made of is damaged; its records are still served",
                         extra={"topic_id": topic_id.hex(), "reason": str(error)},
                     )
+            await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)
 
     def _is_mine(self, topic_id: TopicId) -> bool:
         return owner_of(topic_id, self._metadata.state.sessions) == self._writer.session

@@ -96,22 +96,26 @@ def should_archive(
 class ArchiveSchedule:
     """Remembers since when each topic has had something to archive.
 
-    Times come from one monotonic clock of the caller; the age of a chunk that was there before the agent started counts
-    from when the agent first saw it, so a restart delays a pass by at most one age.
+    Times come from one monotonic clock of the caller. Nobody knows how long those topics have waited that wait already
+    when it is asked for the first time, so they are due at once: agents that end and start again more often than a
+    topic is archived let no table fall behind.
     """
 
     def __init__(self, policy: ArchivePolicy) -> None:
         self._policy = policy
-        self._since: dict[TopicId, Milliseconds] = {}
+        self._since: dict[TopicId, Milliseconds] | None = None
 
     def due(self, topics: Iterable[tuple[TopicId, int]], now_ms: Milliseconds) -> list[TopicId]:
         """Which of all topics, given with their intake bytes, should be archived now; longest waiting first."""
+        before, unseen_ms = self._since, now_ms
+        if before is None:
+            before, unseen_ms = {}, Milliseconds(now_ms - self._policy.age_ms)
         seen: dict[TopicId, Milliseconds] = {}
         due: list[TopicId] = []
         for topic_id, intake_bytes in topics:
             if intake_bytes == 0:
                 continue
-            seen[topic_id] = self._since.get(topic_id, now_ms)
+            seen[topic_id] = before.get(topic_id, unseen_ms)
             if should_archive(intake_bytes, seen[topic_id], now_ms, self._policy):
                 due.append(topic_id)
         self._since = seen
@@ -119,7 +123,8 @@ class ArchiveSchedule:
 
     def passed(self, topic_id: TopicId, now_ms: Milliseconds) -> None:
         """A pass over the topic began at `now_ms`: whatever it did not take has waited since then."""
-        self._since[topic_id] = now_ms
+        if self._since is not None:
+            self._since[topic_id] = now_ms
 
 
 def plan_pass(
