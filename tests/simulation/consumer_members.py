@@ -162,8 +162,8 @@ class ConsumerMember(GroupReader):
             self._aim_at(self._places(told.assignment))
         elif owned is not None:
             groups.given(who.member_id, self.group_id, self._target)
-        if self.owned <= self._target:
-            self.is_heard_of(asked_s)
+        if self._reported is not None and self._reported <= self._target:
+            self.is_heard_of(asked_s)  # what it gave up since it asked, its coordinator still waits for
         return told
 
     async def _ask(
