@@ -695,6 +695,8 @@ SPARK_GATHERED_BYTES = 8 * MIB
 """Records, decompressed, that become one record batch, and one batch of records more."""
 SPARK_MANIFEST_READS_MAX = 3
 """Of a manifest whose checksum does not fit: a store may show one that is half overwritten."""
+SPARK_LOOKS_APART_SECONDS = 0.1
+"""Of a stream at the manifest, at least: each is a request. Agents write one a second by default."""
 SPARK_PLANS_IN_VAIN_MAX = 5
 """How often a plan is made again because the table's metadata was replaced meanwhile."""
 SPARK_PAUSES_MAX = 5

@@ -45,9 +45,14 @@ class Bucket:
         """The same, not waited for."""
         return self._run(self._store.get_range(key, byte_first, byte_count))
 
+    def monotonic_s(self) -> float:
+        """By the clock of `pause`."""
+        return self._loop.time()
+
     def pause(self, seconds: float) -> None:
         """Let so much time pass."""
-        self._run(_pause(seconds)).result()
+        if seconds > 0:
+            self._run(_pause(seconds)).result()
 
     def run(self, work: Coroutine[object, object, T]) -> T:
         """What `work`, which asks `store`, comes to."""

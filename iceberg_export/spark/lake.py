@@ -7,6 +7,7 @@ still may put an older one there.
 
 import asyncio
 import json
+import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -64,15 +65,20 @@ class Lake:
         self.bucket = bucket
         self.is_archive_only = is_archive_only
         self._newest: TailManifest | None = None
+        self._content = b""
+        """What it was decoded from: while the bucket has the same, it is not decoded again."""
+        self._looked_s = -math.inf
         self._tables = TableCache()
         self._files: dict[str, tuple[DataFile, ...]] = {}
         self._spans: dict[str, tuple[FileSpan, ...]] = {}
 
-    def manifest(self) -> TailManifest:
-        """The newest one that was ever seen here, after another look.
+    def manifest(self, *, apart_s: float = 0.0) -> TailManifest:
+        """The newest one that was ever seen here, after another look, which is so long after the last one at least.
 
         Raises `StoreError`; `OptionError` where there is none.
         """
+        self.bucket.pause(max(0.0, self._looked_s + apart_s - self.bucket.monotonic_s()))
+        self._looked_s = self.bucket.monotonic_s()
         found = self._read()
         newest = self._newest
         if newest is not None and found.cluster_id != newest.cluster_id:
@@ -152,7 +158,10 @@ class Lake:
         tries = 0
         while True:
             try:
-                return decode_manifest(self.bucket.get(TAIL_KEY))
+                content = self.bucket.get(TAIL_KEY)
+                if self._newest is not None and content == self._content:
+                    return self._newest
+                found = decode_manifest(content)
             except ObjectMissing as error:
                 raise OptionError(
                     "the bucket has no tail manifest: check its URL, and that a broker has run on it; the agents write "
@@ -162,6 +171,9 @@ class Lake:
                 tries += 1
                 if tries == SPARK_MANIFEST_READS_MAX:
                     raise
+            else:
+                self._content = content
+                return found
             self.bucket.pause(0.1)
 
     async def _read_files(self, topic: TailTopic) -> tuple[DataFile, ...]:

@@ -10,7 +10,7 @@ org.apache.spark.sql.kafka010.KafkaMicroBatchStream for what is a loss.
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from iceberg_export.spark.bounds import Extent, Losses, extents, plan_ranges, resolve_starts
 from iceberg_export.spark.conditions import Conditions
@@ -19,9 +19,18 @@ from iceberg_export.spark.options import ReadOptions, TopicPartition
 from iceberg_export.spark.planning import OffsetRange, Split, divide
 from iceberg_export.spark.positions import StreamPosition, share_out
 from iceberg_export.tail_format import TailManifest
+from protocol.limits import SPARK_LOOKS_APART_SECONDS
 from protocol.types import Offset, PartitionIndex, TopicId
 
 log = logging.getLogger(__name__)
+
+
+class _Told(NamedTuple):
+    """The answer to a question, for as long as it stays the same: by that manifest, and behind that batch."""
+
+    manifest: TailManifest
+    at: StreamPosition | None
+    offset: dict[str, Any]
 
 
 class Stream:
@@ -37,6 +46,7 @@ class Stream:
         """The end of the last batch that was planned; None before the first."""
         self._begun: StreamPosition | None = None
         """Where a query begins that has no batch yet."""
+        self._told: _Told | None = None
 
     def initial_offset(self) -> dict[str, Any]:
         """Where the first batch begins: the same for as long as it is the first."""
@@ -45,8 +55,15 @@ class Stream:
         return self._begin(self._lake.newest or self._lake.manifest()).to_json()
 
     def latest_offset(self) -> dict[str, Any]:
-        """Where the next batch should end."""
-        manifest = self._lake.manifest()
+        """Where the next batch should end. While nothing is new Spark asks a hundred times a second."""
+        manifest = self._lake.manifest(apart_s=SPARK_LOOKS_APART_SECONDS)
+        told = self._told
+        if told is None or told.manifest is not manifest or told.at is not self._at:
+            self._told = told = _Told(manifest, self._at, self._end(manifest).to_json())
+        return told.offset
+
+    def _end(self, manifest: TailManifest) -> StreamPosition:
+        """Of the next batch; the same as that of the last one where nothing is new."""
         before = self._at or self._begin(manifest)
         found = extents(self._lake, manifest, self._options.subscription, may_be_missing=self._at is not None)
         begins = self._begins(before, manifest, found)
@@ -66,7 +83,7 @@ class Stream:
             begun=None if self._at is not None else before.offsets,
         )
         # The same text where nothing is new, or Spark would run a batch of nothing.
-        return (before if self._at == end else end).to_json()
+        return before if self._at == end else end
 
     def plan(self, start_json: Mapping[str, Any], end_json: Mapping[str, Any]) -> list[Split]:
         """What the batch between two positions reads; nothing where they are the same, as Spark says where it is."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from protocol.limits import LEVEL_INTERVAL_S
 from tests.agreement.compare import Finding, View, audit, compare
@@ -25,7 +26,7 @@ from tests.agreement.one_copy import Copies, list_copies, one_copy
 from tests.agreement.producer import Load
 from tests.agreement.views import SparkViews, Stream, kafka_view
 from tests.agreement.world import LOAD_OPTIONS, QUIET_OPTIONS, Ends, Producers, World
-from tests.bucket_listing import INTAKE, PARQUET
+from tests.bucket_listing import INTAKE, PARQUET, Bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,8 @@ class Run:
     report: RunReport = field(init=False)
     _spans: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Of time, in ms, by what was done in them."""
+    _row_counts: dict[str, int] = field(default_factory=dict[str, int])
+    """Of data files, by their keys."""
     _never: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> RunReport:
@@ -252,13 +255,24 @@ class Run:
             self._never.wait(1)
         self.report.steps.append(("wait for the cleaner", time.monotonic() - began_s))
 
-    @staticmethod
-    def _merged_away(world: World) -> set[str]:
-        """All data files, while some of them are not the tables' newest ones: those go with the snapshots before."""
-        files = set(filter(PARQUET.fullmatch, world.bucket.keys()))
+    def _merged_away(self, world: World) -> set[str]:
+        """All data files with rows, while some of them are not the tables' newest ones: those go with the snapshots
+        before. A file without rows, where all that it stands for is void, is in no table."""
+        bucket = world.bucket
+        try:
+            files = {key for key in filter(PARQUET.fullmatch, bucket.keys()) if self._row_count(bucket, key)}
+        except FileNotFoundError as error:
+            return {str(error)}  # it went meanwhile
         tables = world.tables()
         is_settled = not any(table["leaving"] for table in tables)
         return set() if is_settled and len(files) == sum(table["files"] for table in tables) else files
+
+    def _row_count(self, bucket: Bucket, key: str) -> int:
+        """Of a data file, by its footer; a key is one content for ever."""
+        if key not in self._row_counts:
+            with bucket.files.open_input_file(key) as file:
+                self._row_counts[key] = pq.read_metadata(file).num_rows
+        return self._row_counts[key]
 
     def _await_tail_manifest(self) -> None:
         """It follows what is committed within its interval, a second, and the time of a put."""

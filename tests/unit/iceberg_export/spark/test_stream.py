@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from iceberg_export.spark import lake
 from iceberg_export.spark.bounds import DataLoss
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.lake import ForeignBucket, Lake
 from iceberg_export.spark.options import OptionError, parse_options
 from iceberg_export.spark.stream import Stream
+from protocol.limits import SPARK_LOOKS_APART_SECONDS
 from storage.memory_store import MemoryStore
 from tests.made_lake import MadeLake
 
@@ -75,6 +77,20 @@ def test_the_first_batch_goes_from_the_start_to_what_is_there(bucket: Bucket, ma
     after = query.latest_offset()
     assert ranges(query, end, after) == {("orders", 0, 10, 11)}
     assert "from" not in after["@"]
+
+
+def test_while_nothing_is_new_it_looks_now_and_then_and_decodes_nothing(
+    bucket: Bucket, made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = stream(bucket)
+    _, end = first_batch(query)
+    assert query.latest_offset() == end
+    pauses: list[float] = []
+    monkeypatch.setattr(bucket, "pause", pauses.append)
+    monkeypatch.setattr(lake, "decode_manifest", lambda content: pytest.fail("it is the same one"))
+    assert query.latest_offset() == query.latest_offset() == end
+    assert len(pauses) == 2
+    assert all(0 < pause <= SPARK_LOOKS_APART_SECONDS for pause in pauses)
 
 
 def test_a_stream_from_the_latest_offset_brings_what_comes_then(bucket: Bucket, made: MadeLake) -> None:
