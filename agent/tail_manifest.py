@@ -12,8 +12,10 @@ lose the manifest loses nothing: the state has it all.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
@@ -37,6 +39,8 @@ from storage.refs import TAIL_KEY
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 NO_DIGEST = b""
 
 
@@ -52,6 +56,36 @@ class _Written:
     """Up to which it is known to be true."""
     put_s: float = 0.0
     is_checked: bool = False
+
+
+class _Work:
+    """Counts the time that making a manifest takes by itself: on a busy agent it mostly waits for its next turn, and
+    readers are not to be behind for that."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turn_began_s = clock.monotonic_s()
+        self.seconds = 0.0
+
+    async def others(self, rows: int) -> int:
+        """Let all others have their turn where this one has gone through enough `rows`; how far the next one is."""
+        if rows < ROWS_PER_TURN:
+            return rows
+        self.end_turn()
+        await self._clock.sleep(0)
+        self._turn_began_s = self._clock.monotonic_s()
+        return 0
+
+    def end_turn(self) -> None:
+        """What follows is waiting, until the next turn."""
+        self.seconds += self._clock.monotonic_s() - self._turn_began_s
+
+    def done(self, do: Callable[[], T]) -> T:
+        """What it comes to, in whatever thread."""
+        self._turn_began_s = self._clock.monotonic_s()
+        done = do()
+        self.end_turn()
+        return done
 
 
 class TailManifests:
@@ -76,7 +110,7 @@ class TailManifests:
         self._clock = clock
         self._metrics = metrics
         self._interval_s = interval_ms / 1000
-        self._built_in_s = 0.0
+        self._work = _Work(clock)
         self._written: _Written | None = None
         self._true_s = 0.0
         metrics.tail_age.set_function(self._age_s)
@@ -91,7 +125,7 @@ class TailManifests:
     @property
     def pause_s(self) -> float:
         """How long to wait before the next manifest is made."""
-        return max(self._interval_s, self._built_in_s / TAIL_BUSY_SHARE_MAX)
+        return max(self._interval_s, self._work.seconds / TAIL_BUSY_SHARE_MAX)
 
     async def look(self) -> bool:
         """Write the manifest if what it says has changed, or if the bucket has another; returns whether it was written.
@@ -99,7 +133,7 @@ class TailManifests:
         Raises `StoreError` and `TimeoutError`: what became of the put is unknown, and the next look writes again.
         """
         if not self._housekeeper.is_mine:
-            self._written, self._built_in_s = None, 0.0
+            self._written, self._work = None, _Work(self._clock)
             return False
         if self._written is None or self._written.epoch != self._housekeeper.epoch:
             self._written, self._true_s = _Written(epoch=self._housekeeper.epoch), self._clock.monotonic_s()
@@ -108,16 +142,16 @@ class TailManifests:
             self._true_s = self._clock.monotonic_s()
             return await self._check(written)
         began_s = self._clock.monotonic_s()
-        manifest = await self._build()
-        content, digest = await run_in_thread(encode_changed, manifest, written.digest)
-        self._built_in_s = self._clock.monotonic_s() - began_s
-        self._metrics.tail_seconds.observe(self._built_in_s)
+        self._work = _Work(self._clock)
+        manifest = await self._build(self._work)
+        content, digest = await run_in_thread(self._work.done, lambda: encode_changed(manifest, written.digest))
+        self._metrics.tail_seconds.observe(self._clock.monotonic_s() - began_s)
         if content is not None and not await self._put(written, manifest, content, digest):
             return False
         written.position, self._true_s = manifest.position, began_s
         return content is not None
 
-    async def _build(self) -> TailManifest:
+    async def _build(self, work: _Work) -> TailManifest:
         """The manifest of now; every topic as of its turn."""
         began = self._metadata.state
         position, written_ms = began.position, self._clock.now_ms()
@@ -127,14 +161,15 @@ class TailManifests:
         for topic_id in topic_ids:
             counts = waiting_chunks(self._metadata.state, topic_id)
             waiting += counts
-            turn = await self._others(turn + 1 + len(counts))
+            turn = await work.others(turn + 1 + len(counts))
         each_max = chunks_each(waiting)
         topics: list[TailTopic] = []
         for topic_id in topic_ids:
             topic = tail_topic(self._metadata.state, topic_id, each_max=each_max)
             if topic is not None:
                 topics.append(topic)
-                turn = await self._others(turn + 1 + len(topic.partitions))
+                turn = await work.others(turn + 1 + len(topic.partitions))
+        work.end_turn()
         return TailManifest(
             cluster_id=began.cluster_id,
             incarnation=began.incarnation,
@@ -142,13 +177,6 @@ class TailManifests:
             written_ms=written_ms,
             topics=tuple(topics),
         )
-
-    async def _others(self, turn: int) -> int:
-        """Let all others have their turn where this one has gone through enough; how far the next one is."""
-        if turn < ROWS_PER_TURN:
-            return turn
-        await self._clock.sleep(0)
-        return 0
 
     async def _put(self, written: _Written, manifest: TailManifest, content: bytes, digest: bytes) -> bool:
         """Put it, unless that is not this agent's work any more."""

@@ -201,6 +201,20 @@ async def test_a_manifest_that_takes_long_is_made_less_often(monkeypatch: pytest
         assert writing.pause_s == 0.5 / TAIL_BUSY_SHARE_MAX
 
 
+async def test_waiting_for_a_turn_is_no_work_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.tail_manifest.ROWS_PER_TURN", 1)
+    async with keeping_house() as (parts, _):
+        writing = manifests(parts)
+
+        async def others_take_long(_: float) -> None:
+            parts.clock.seconds += 0.2
+
+        with monkeypatch.context() as patched:
+            patched.setattr(parts.clock, "sleep", others_take_long)
+            assert await writing.look()
+        assert writing.pause_s == INTERVAL_MS / 1000
+
+
 async def test_others_have_their_turn_between_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.tail_manifest.ROWS_PER_TURN", 1)
     async with keeping_house() as (parts, store):
