@@ -5,6 +5,7 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
 
     GET  /live  /ready  /metrics
     GET  /api/status   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
+    GET  /api/lake/NAME/index?after=&limit=
     POST /api/archive  {"topics": ["orders"], "wait": true}
     GET  /api/state
     GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
@@ -30,7 +31,7 @@ from agent.catalog_parts import CatalogParts
 from agent.http_tokens import HttpTokens
 from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
-from agent.lake_views import lake_details, lake_rows
+from agent.lake_views import index_page, lake_details, lake_rows
 from agent.registry_api import registry_mount
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.transaction_views import transaction_list
@@ -72,6 +73,7 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
         Route("/api/topics/{name}", api.topic),
         Route("/api/lake", api.lake),
         Route("/api/lake/{name}", api.table),
+        Route("/api/lake/{name}/index", api.archived_index),
         Route("/api/archive", api.archive, methods=["POST"]),
         Route("/api/audit", api.audit, methods=["POST"]),
         Route("/api/inspect/state", api.inspect_state),
@@ -134,6 +136,12 @@ class _Api:
         if details is None:
             self._find(name)
         return JSONResponse(details)
+
+    async def archived_index(self, request: Request) -> Response:
+        after, limit = _number(request, "after"), _limit(request)
+        await self._agent.barrier()
+        topic = self._find(request.path_params["name"])
+        return JSONResponse(index_page(self._agent.state, topic, after=after or 0, limit=limit))
 
     async def archive(self, request: Request) -> Response:
         body = await _json_body(request)

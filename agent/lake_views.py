@@ -4,6 +4,8 @@ Rule: a list is made of the state alone, without a request to the store; one top
 behind a barrier, and again where it was replaced meanwhile. Keys do not change: programs read them (`--json`).
 """
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from agent.state_views import View
@@ -48,6 +50,36 @@ def lake_row(state: ClusterState, topic: TopicState) -> View:
 def lake_rows(state: ClusterState, limit: int) -> list[View]:
     """The tables by name, `limit` at most."""
     return [lake_row(state, state.topics[state.topic_ids[name]]) for name in sorted(state.topic_ids)[:limit]]
+
+
+def index_page(state: ClusterState, topic: TopicState, *, after: int, limit: int) -> View:
+    """What the log has of a topic's archive: a page of its rows, `limit` at most, behind the first `after`.
+
+    `rows` are [partition, key of the file, first offset, end of offsets, row group, first row in it, rows],
+    `partitions` [start of the log, end of what is archived]. `moment` is another one where any of
+    it, or the table, has changed.
+    """
+    ends = intake_first(state, topic.topic_id)
+    bounds = [[held.log_start, end] for held, end in zip(topic.partitions, ends, strict=True)]
+    metadata_key = "" if topic.table is None else topic.table.metadata_key
+    page = list(islice(_archived_rows(state, topic), after, after + limit + 1))
+    row_count = sum(partition.index.intake_row for partition in topic.partitions)
+    return {
+        "metadata": metadata_key,
+        "moment": f"{metadata_key} {row_count} {bounds}",
+        "partitions": bounds,
+        "rows": page[:limit],
+        "is_last": len(page) <= limit,
+    }
+
+
+def _archived_rows(state: ClusterState, topic: TopicState) -> Iterator[list[object]]:
+    for number, partition in enumerate(topic.partitions):
+        for row in range(partition.index.intake_row):
+            chunk = partition.index.row(row)
+            key = state.objects[chunk.object_id].key
+            place = chunk.row_group, chunk.row_first, chunk.row_count
+            yield [number, key, chunk.offset_first, chunk.offset_end, *place]
 
 
 async def lake_details(agent: "Agent", name: str) -> View | None:

@@ -27,6 +27,7 @@ QUIET_CPU_SHARE = 0.1
 QUIET_SECONDS = 0.4
 QUIET_SECONDS_MAX = 15.0
 RELEASED_SECONDS = 60
+NO_CONFIG: Mapping[str, str] = {}
 """After which both peers delete the data of a deleted topic: Kafka's default of `file.delete.delay.ms`."""
 KAFKA_TUNING = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """What kafka-server-start.sh passes."""
@@ -98,9 +99,9 @@ class Peer(ABC):
         """Waits until it has no more work of its own, so that it takes nothing from the next measurement."""
         settle(self.cpu_seconds)
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] = NO_CONFIG) -> None:
         """Raises `KafkaException`."""
-        create_topic(self.bootstrap, name, partitions)
+        create_topic(self.bootstrap, name, partitions, config)
 
     def delete_topic(self, name: str) -> None:
         """Deletes it if it is there and the broker answers."""
@@ -117,10 +118,10 @@ def settle(cpu_seconds: Callable[[], float]) -> None:
             return
 
 
-def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+def create_topic(bootstrap: str, name: str, partitions: int, config: Mapping[str, str] = NO_CONFIG) -> None:
     """Raises `KafkaException`."""
     admin = _admin(bootstrap)
-    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+    for future in admin.create_topics([NewTopic(name, partitions, 1, config=dict(config))]).values():
         future.result(ADMIN_SECONDS_MAX)
 
 

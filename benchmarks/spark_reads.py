@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 from confluent_kafka import Producer
 
+from benchmarks import spark_typed
 from benchmarks.cases import PeerName
 from benchmarks.exposition import STORE_REQUESTS, increase, scrape
 from benchmarks.figures import ratio
@@ -54,6 +56,8 @@ STREAM_TOPIC = "stream"
 STREAM_RATE, STREAM_BATCH = 1_000, 50
 """Records a second, and how many are sent at once."""
 STREAM_WARM_BATCHES = 3
+TYPED_VALUES = 50_000
+"""Different ones."""
 
 Answer = Sequence[Any]
 
@@ -122,6 +126,11 @@ class Bench:
         reader = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.kafka.bootstrap)
         return reader.option("subscribe", topic).load()
 
+    def create(self, topic: str) -> None:
+        """With both brokers."""
+        for peer in (self.kafka, self.penstock):
+            peer.create_topic(topic, PARTITIONS)
+
     def stream(self, way: str, topic: str) -> "DataFrame":
         if way == SOURCE:
             return self.spark.readStream.format("penstock").option("subscribe", topic).load(STORE)
@@ -129,10 +138,9 @@ class Bench:
         return reader.option("subscribe", topic).load()
 
 
-def fill(bootstraps: Sequence[str], topic: str, value_bytes: int, megabytes: int) -> int:
+def fill(bootstraps: Sequence[str], topic: str, values: Sequence[bytes], megabytes: int) -> int:
     """The same records for each broker, dealt out to the partitions; returns how many."""
-    values = [value.encode() for value in make_values(value_bytes)]
-    records = megabytes * 1_000_000 // value_bytes // PARTITIONS * PARTITIONS
+    records = megabytes * 1_000_000 * len(values) // sum(map(len, values)) // PARTITIONS * PARTITIONS
     for bootstrap in bootstraps:
         # `lz4` is what most run; a batch of this size is one of a busy producer.
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 20})
@@ -162,17 +170,38 @@ def archive(peer: PenstockPeer, topic: str) -> float:
 def measure_reads(bench: Bench, topic: str, records: int, rounds: int) -> Iterator[dict[str, object]]:
     """A row for each question."""
     for question in questions(records):
-        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-        for number in range(rounds + 1):
-            answers: dict[str, Answer] = {}
-            for way in WAYS if number % 2 else reversed(WAYS):
-                began = time.perf_counter()
-                answers[way] = question.ask(bench.frame(way, topic, question.columns))
-                if number:
-                    seconds[way].append(time.perf_counter() - began)
-            if len(set(map(tuple, answers.values()))) != 1:
-                raise RuntimeError(f"{question.name} of {topic}: the ways differ: {answers}")
-        yield row_of(f"{topic}: {question.name}", "s", {way: statistics.median(seconds[way]) for way in WAYS})
+        asked = {way: partial(_ask, bench, way, topic, question) for way in WAYS}
+        yield in_turn(f"{topic}: {question.name}", asked, rounds)
+
+
+def measure_typed(bench: Bench, rounds: int) -> Iterator[dict[str, object]]:
+    """A row for each question about what records hold."""
+
+    def ask(way: str, question: Callable[["DataFrame"], Answer]) -> Answer:
+        frame = bench.frame(way, spark_typed.TOPIC, "value")
+        return question(spark_typed.found(frame) if way == TABLE else spark_typed.decoded(frame))
+
+    for name, question in spark_typed.questions():
+        yield in_turn(f"Avro, {name}", {way: partial(ask, way, question) for way in WAYS}, rounds)
+
+
+def in_turn(name: str, asked: Mapping[str, Callable[[], Answer]], rounds: int) -> dict[str, object]:
+    """A row: medians of seconds. Raises where the ways' answers differ."""
+    seconds: dict[str, list[float]] = {way: [] for way in asked}
+    for number in range(rounds + 1):
+        answers: dict[str, Answer] = {}
+        for way in asked if number % 2 else reversed(list(asked)):
+            began = time.perf_counter()
+            answers[way] = asked[way]()
+            if number:
+                seconds[way].append(time.perf_counter() - began)
+        if len(set(map(tuple, answers.values()))) != 1:
+            raise RuntimeError(f"{name}: the ways differ: {answers}")
+    return row_of(name, "s", {way: statistics.median(seconds[way]) for way in asked})
+
+
+def _ask(bench: Bench, way: str, topic: str, question: Question) -> Answer:
+    return question.ask(bench.frame(way, topic, question.columns))
 
 
 def row_of(name: str, unit: str, figures: Mapping[str, float]) -> dict[str, object]:
@@ -285,37 +314,48 @@ def spark_session(minio: MinioServer, penstock: PenstockPeer, folder: Path) -> I
         session.stop()
 
 
+def load(bench: Bench, topic: str, values: Sequence[bytes], megabytes: int) -> dict[str, Any]:
+    """Fill a topic and archive it; a row of how fast that was, and what it cost."""
+    with bench.penstock.restarted_with(("--flush-interval-ms", str(FLUSH_MS_DEFAULT))):
+        before = scrape(bench.penstock.http)
+        records = fill([bench.kafka.bootstrap, bench.penstock.bootstrap], topic, values, megabytes)
+        seconds = archive(bench.penstock, topic)
+        time.sleep(TAIL_SECONDS)
+        requests = increase(before, scrape(bench.penstock.http), STORE_REQUESTS)
+    size = records * sum(map(len, values)) / len(values)
+    bench.penstock.settle()
+    return {
+        "what": f"{topic}: archive pass; requests of intake, archive, table and tail",
+        "records": records,
+        "mb_per_s": round(size / 1e6 / seconds, 1),
+        "requests_per_gib": round(requests / (size / (1 << 30)), 1),
+    }
+
+
 def measure(bench: Bench, options: argparse.Namespace, folder: Path) -> Iterator[dict[str, object]]:
     """All rows."""
-    bootstraps = [bench.kafka.bootstrap, bench.penstock.bootstrap]
     for value_bytes in SIZES:
         topic = f"v{value_bytes}"
-        for peer in (bench.kafka, bench.penstock):
-            peer.create_topic(topic, PARTITIONS)
         megabytes = options.megabytes if value_bytes == max(SIZES) else options.megabytes // 4
-        with bench.penstock.restarted_with(("--flush-interval-ms", str(FLUSH_MS_DEFAULT))):
-            before = scrape(bench.penstock.http)
-            records = fill(bootstraps, topic, value_bytes, megabytes)
-            seconds = archive(bench.penstock, topic)
-            time.sleep(TAIL_SECONDS)
-            requests = increase(before, scrape(bench.penstock.http), STORE_REQUESTS)
-        size = records * value_bytes
-        yield {
-            "what": f"{topic}: archive pass; requests of intake, archive, table and tail",
-            "records": records,
-            "mb_per_s": round(size / 1e6 / seconds, 1),
-            "requests_per_gib": round(requests / (size / (1 << 30)), 1),
-        }
-        bench.penstock.settle()
-        yield from measure_reads(bench, topic, records, options.rounds)
-    for peer in (bench.kafka, bench.penstock):
-        peer.create_topic(STREAM_TOPIC, PARTITIONS)
+        bench.create(topic)
+        values: Sequence[bytes] = [value.encode() for value in make_values(value_bytes)]
+        row = load(bench, topic, values, megabytes)
+        yield row
+        yield from measure_reads(bench, topic, row["records"], options.rounds)
+    bench.kafka.create_topic(spark_typed.TOPIC, PARTITIONS)
+    bench.penstock.create_topic(spark_typed.TOPIC, PARTITIONS, spark_typed.CONFIG)
+    values = spark_typed.make_values(spark_typed.register(bench.penstock), TYPED_VALUES)
+    yield load(bench, spark_typed.TOPIC, values, options.megabytes // 4)
+    yield from measure_typed(bench, options.rounds)
+    bench.create(STREAM_TOPIC)
     yield measure_stream(bench, options.rounds, options.stream_seconds, folder)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=300, help="of 1 KB values; of 100 B values a quarter of it")
+    parser.add_argument(
+        "--megabytes", type=int, default=300, help="of 1 KB values; of 100 B values, and of Avro, a quarter of it"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stream-seconds", type=int, default=20, help="of each way and round")
     parser.add_argument("--quick", action="store_true", help="little data, one round: to see that it works")

@@ -711,6 +711,12 @@ SPARK_FOOTERS_IN_FLIGHT_MAX = 32
 """Footers that a plan asks for at a time."""
 SPARK_SINK_SECONDS_MAX = 60.0
 """Of each step of a transaction that writes a batch: to begin, to send its number, to commit."""
+VERIFY_FINDINGS_MAX = 20
+"""Told of one file, or of one table: of what is wrong beyond it the number is told."""
+VERIFY_LOOKS_MAX = 5
+"""At a topic whose table and log are not of one moment: each time it was changed meanwhile."""
+VERIFY_AGENT_SECONDS_MAX = 60.0
+"""For an answer of the agent that tells the log's index."""
 
 # The command line.
 AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000

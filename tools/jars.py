@@ -21,7 +21,7 @@ TITLES = {
     "kafka-v1": "Kafka's client 3.9",
     "streams": "Kafka Streams 4.3.1",
     "spark": "Iceberg 1.12 for Spark 4.1",
-    "spark-kafka": "Spark's Kafka connector 4.1",
+    "spark-kafka": "Spark's Kafka and Avro 4.1",
     "compiler": "Java compiler (ecj)",
 }
 

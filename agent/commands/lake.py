@@ -7,6 +7,7 @@ import typer
 
 from agent.commands.http_client import SERVER_DEFAULT, JsonOption, ServerOption, get, path_part
 from agent.commands.output import print_json, print_pairs, print_table
+from agent.commands.spark_jobs import run_job, store_of
 
 app = typer.Typer(no_args_is_help=True)
 COLUMNS = ("topic", "version", "files", "bytes", "leaving", "waiting_bytes", "behind")
@@ -41,3 +42,21 @@ def status(
             moment = datetime.datetime.fromtimestamp(last_ms / 1000, datetime.UTC)
             answer["last_commit"] = moment.isoformat(" ", "seconds")
         print_pairs(answer)
+
+
+@app.command()
+def verify(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]")] = None,
+    *,
+    store: Annotated[
+        str | None, typer.Option("--store", help="The bucket's URL; by default --server is asked for it.")
+    ] = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every archived record of topics, all by default, and compare it with the tables and the log. Needs Spark.
+
+    Exit status 1: something is wrong, and told. 2: it could not be verified.
+    """
+    arguments = [store or store_of(server), *(topics or ()), "--agent", server, *(["--json"] if as_json else [])]
+    raise typer.Exit(run_job("verify", arguments))

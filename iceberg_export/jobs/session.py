@@ -1,0 +1,39 @@
+"""The Spark of a job: that of `spark-submit`, or one in this process with all cores of the machine.
+
+Rule: what the caller's environment or `spark-submit` set goes before what is set here.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from iceberg_export.spark.options import OptionError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+@contextmanager
+def spark_context(name: str) -> Iterator["SparkContext"]:
+    """Ended with the block. Raises `OptionError` where Spark or Java is missing."""
+    try:
+        from pyspark import SparkConf, SparkContext
+    except ImportError as error:
+        raise OptionError("Spark is not installed here: pip install 'pyspark==4.1.*'") from error
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        raise OptionError("Spark needs Java 17 or 21: install it, and set JAVA_HOME")
+    # The workers are this Python, and not the first that a shell finds.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = SparkConf().setAppName(name)
+    settings.setIfMissing("spark.master", "local[*]")
+    settings.setIfMissing("spark.ui.enabled", "false")
+    settings.setIfMissing("spark.ui.showConsoleProgress", "false")
+    context = SparkContext.getOrCreate(settings)
+    context.setLogLevel("ERROR")
+    try:
+        yield context
+    finally:
+        context.stop()
