@@ -1,4 +1,4 @@
-"""The archive that a Spark cluster gets: this source, and of the project what it imports, as one small zip.
+"""The archive that a Spark cluster gets: the source and the jobs, and of the project what it imports, as one small zip.
 
     python -m iceberg_export.spark.package penstock-spark.zip
     spark-submit --py-files penstock-spark.zip job.py     (or spark.addArtifacts("penstock-spark.zip", pyfile=True))
@@ -15,6 +15,7 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 ENTRY: Final = "iceberg_export.spark.source"
+JOBS: Final = ("iceberg_export.jobs.verify",)
 OF_DRIVERS: Final = "iceberg_export.spark.sink"
 """What drivers may import, too; its library is not one that executors have to have."""
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -41,13 +42,13 @@ def modules(*entries: str) -> dict[str, Path]:
 
 def libraries() -> list[str]:
     """The top-level names of others that those modules import, but for pyspark, which is there."""
-    names = {name.partition(".")[0] for path in modules(ENTRY).values() for name in _imports(path)}
+    names = {name.partition(".")[0] for path in modules(ENTRY, *JOBS).values() for name in _imports(path)}
     return sorted(names - set(PACKAGES) - sys.stdlib_module_names - {"pyspark"})
 
 
 def write_archive(path: Path) -> list[str]:
     """Write the zip, and return the names of its modules."""
-    found = modules(ENTRY, OF_DRIVERS)
+    found = modules(ENTRY, *JOBS, OF_DRIVERS)
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
         for source in found.values():
             entry = ZipInfo(source.relative_to(ROOT).as_posix(), MADE_AT)

@@ -23,6 +23,8 @@ from iceberg_export.typed.union import Column, ColumnType, ListType, MapType, Sc
 
 Arrow: TypeAlias = Any
 """An object of pyarrow's."""
+COLUMN_MOVED = "a schema of the same pass has renamed a column of this one"
+"""What is wrong with records whose fields do not find the columns that they made."""
 _DECIMAL_BYTES = 16
 _NANOSECONDS_PER_MICROSECOND = 1000
 _MICROSECONDS_PER_MILLISECOND = 1000
@@ -92,7 +94,8 @@ def field_arrays(columns: Sequence[Column], fields: Sequence[Field], rows: Seque
     none. Columns that no field fills are null. Raises where a value does not fit."""
     by_column: dict[int, Field] = {}
     for each, index in zip(fields, matched(columns, fields), strict=True):
-        assert index is not None, "the schema was merged into the columns before"
+        if index is None:
+            raise ValueError(COLUMN_MOVED)
         by_column[index] = each
     arrays: list[Arrow] = []
     for index, column in enumerate(columns):
@@ -127,7 +130,7 @@ def _array(kind: ColumnType, shape: Shape, values: Sequence[Untyped]) -> Arrow:
             is_null = pa.array([each is None for each in values], type=pa.bool_())
             return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(kind)), mask=is_null)
         case _:
-            raise AssertionError("the schema was merged into the columns before")
+            raise ValueError(COLUMN_MOVED)
 
 
 def _nested(whole: Arrow, values: Sequence[Untyped], children: list[Arrow]) -> Arrow:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from iceberg_export.gather import gather
-from iceberg_export.typed.arrays import Arrow, arrow_type
+from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
 from iceberg_export.typed.flat_avro_kernel import Op, read_rows
 from iceberg_export.typed.shapes import Form, Kind, Scalar, Struct
 from iceberg_export.typed.union import Column, ColumnType, ScalarType, matched
@@ -65,7 +65,8 @@ class FlatAvro:
         found = matched(columns, self.shape.fields)
         by_column: dict[int, int] = {}
         for place, index in enumerate(found):
-            assert index is not None, "the schema was merged into the columns before"
+            if index is None:
+                raise ValueError(COLUMN_MOVED)
             by_column[index] = place
             bad |= self._is_beyond(place, columns[index].type, numbers[place])
         good = np.flatnonzero(~bad)

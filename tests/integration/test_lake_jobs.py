@@ -1,0 +1,78 @@
+"""`penstock lake verify` beside a broker: a good table, and files that somebody changed in the bucket."""
+
+import io
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from tests.services import PENSTOCK, Penstock, PenstockFactory
+
+OPTIONS = {"archive-interval-s": "3600"}
+JOB_SECONDS_MAX = 120
+
+
+@pytest.fixture
+def broker(penstock: PenstockFactory) -> Penstock:
+    broker = penstock(options=OPTIONS)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for archived in range(2):
+        for number in range(100):
+            producer.produce("orders", b"%d of %d" % (number, archived), b"k%d" % (number % 7), partition=0)
+        assert producer.flush(30) == 0
+        run(broker, "archive", "orders", "--wait")
+    producer.produce("orders", b"not archived", partition=0)
+    assert producer.flush(30) == 0
+    return broker
+
+
+def run(broker: Penstock, *arguments: str, java: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment: Mapping[str, str] = {**os.environ, "PENSTOCK_SERVER": broker.http}
+    if java is not None:
+        environment = {**environment, "JAVA_HOME": str(java.parent.parent), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return subprocess.run(
+        [PENSTOCK, *arguments], env=environment, capture_output=True, text=True, timeout=JOB_SECONDS_MAX, check=False
+    )
+
+
+def verify(broker: Penstock, java: Path, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    done = run(broker, "lake", "verify", *arguments, "--json", java=java)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def data_files(broker: Penstock) -> list[Path]:
+    return sorted((broker.data / "store" / "lake").glob("orders-*/data/*.parquet"))
+
+
+def test_a_table_that_is_whole_and_one_that_lost_a_record(broker: Penstock, java: Path) -> None:
+    status, (report,) = verify(broker, java, "orders")
+    assert (status, report["rows"], report["findings"], report["not_checked"]) == (0, 200, [], [])
+    assert report["files"] == len(data_files(broker))
+
+    file = data_files(broker)[-1]
+    table = pq.read_table(io.BytesIO(file.read_bytes()))
+    sink = io.BytesIO()
+    pq.write_table(table.slice(0, table.num_rows - 1).replace_schema_metadata(table.schema.metadata), sink)
+    file.write_bytes(sink.getvalue())
+    done = run(broker, "lake", "verify", java=java)
+    assert done.returncode == 1, done.stderr
+    assert f"{file.name}: it has {len(sink.getvalue()):,} bytes, its manifest says" in done.stdout
+    assert "records by the log's index, and 99 rows" in done.stdout
+
+    file.unlink()
+    status, (report,) = verify(broker, java, "orders")
+    assert status == 1
+    assert any(finding.endswith(": it is not in the bucket") for finding in report["findings"])
+
+
+def test_what_cannot_be_verified_is_told(broker: Penstock, java: Path) -> None:
+    done = run(broker, "lake", "verify", "absent", java=java)
+    assert done.returncode == 2
+    assert "not verified: there is no topic absent" in done.stderr
