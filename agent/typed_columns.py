@@ -26,10 +26,8 @@ from protocol.types import TopicId
 if TYPE_CHECKING:
     from iceberg_export.columns import RecordRows
     from iceberg_export.kafka_rows import BatchRows
-    from iceberg_export.typed.decode import Reader
     from iceberg_export.typed.file_columns import FileColumns
-    from iceberg_export.typed.framing import Writer
-    from iceberg_export.typed.protobuf_shapes import ProtobufFiles
+    from iceberg_export.typed.readers import Ready, SchemaData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ class TypedColumnsOfTopics:
     def __init__(self, *, metadata: MetadataLoop, lake: Lake) -> None:
         self._metadata = metadata
         self._lake = lake
-        self._ready: OrderedDict[int, Reader | ProtobufFiles | str] = OrderedDict()
+        self._ready: OrderedDict[int, Ready] = OrderedDict()
 
     def of(self, topic_id: TopicId) -> ColumnsOf | None:
         """Says the columns of the topic's next file; None where its records are not to be decoded."""
@@ -86,6 +84,7 @@ class TypedColumnsOfTopics:
     ) -> "FileColumns":
         await run_in_thread(_import)
         from iceberg_export.typed.file_columns import plan_columns
+        from iceberg_export.typed.readers import readers
         from iceberg_export.typed.scan import Sides, writers_of
 
         sides = Sides(wanted)
@@ -99,11 +98,11 @@ class TypedColumnsOfTopics:
         if not is_new:
             _check_kept(registry, schema_ids)
         ready = await self._made_ready(schema_ids)
-        return await run_in_thread(plan_columns, before, seen, sides, _readers(ready), with_indexes)
+        return await run_in_thread(plan_columns, before, seen, sides, readers(ready), with_indexes)
 
-    async def _made_ready(self, schema_ids: Iterable[int]) -> "Mapping[int, Reader | ProtobufFiles | str]":
+    async def _made_ready(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
         registry = self._metadata.state.registry
-        found: dict[int, Reader | ProtobufFiles | str] = {}
+        found: dict[int, Ready] = {}
         sources: dict[int, _Source] = {}
         for schema_id in schema_ids:
             if schema_id not in registry.schemas:
@@ -147,14 +146,15 @@ def _source(registry: Registry, schema_id: int) -> _Source:
     )
 
 
-def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Reader | ProtobufFiles | str]":
+def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Ready]":
     """CPU work for a thread: Protobuf is compiled."""
+    from iceberg_export.typed.readers import make_ready
     from iceberg_export.typed.shapes import SchemaUnusable
 
-    made: dict[int, Reader | ProtobufFiles | str] = {}
+    made: dict[int, Ready] = {}
     for schema_id, source in sources.items():
         try:
-            made[schema_id] = _ready_one(source)
+            made[schema_id] = make_ready(_data(source))
         except (SchemaUnusable, InvalidSchema) as error:
             made[schema_id] = str(error)
         except Exception as error:  # whatever its library raises: a schema must stop no pass
@@ -162,34 +162,19 @@ def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Reader | ProtobufF
     return made
 
 
-def _ready_one(source: _Source) -> "Reader | ProtobufFiles":
+def _data(source: _Source) -> "SchemaData":
+    """With what is not told as text: Protobuf's descriptors. Raises `InvalidSchema`."""
+    from iceberg_export.typed.readers import SchemaData
+
+    references = tuple((each.name, each.text) for each in source.references)
     match source.schema_type:
         case SchemaType.AVRO:
-            from iceberg_export.typed.avro_shapes import AvroReader
-
-            return AvroReader(source.text, [each.text for each in source.references])
+            return SchemaData(kind="AVRO", text=source.text, references=references)
         case SchemaType.JSON:
-            from iceberg_export.typed.json_shapes import JsonReader
-
-            return JsonReader(source.text, {each.name: each.text for each in source.references})
+            return SchemaData(kind="JSON", text=source.text, references=references)
         case SchemaType.PROTOBUF:
             from agent.schemas.protobuf import parse_protobuf
-            from iceberg_export.typed.protobuf_shapes import ProtobufFiles
 
             parsed = parse_protobuf(source.text, source.references)
-            files = [each.SerializeToString() for each in parsed.files.values()]
-            return ProtobufFiles(files, parsed.file.SerializeToString())
-
-
-def _readers(ready: "Mapping[int, Reader | ProtobufFiles | str]") -> "Callable[[Writer], Reader]":
-    """Finds the reader of a record's writer."""
-    from iceberg_export.typed.protobuf_shapes import ProtobufFiles
-    from iceberg_export.typed.shapes import SchemaUnusable
-
-    def reader_of(writer: "Writer") -> "Reader":
-        found = ready[writer.schema_id]
-        if isinstance(found, str):
-            raise SchemaUnusable(found)
-        return found.reader(writer.indexes) if isinstance(found, ProtobufFiles) else found
-
-    return reader_of
+            files = tuple(each.SerializeToString() for each in parsed.files.values())
+            return SchemaData(kind="PROTOBUF", files=files, own=parsed.file.SerializeToString())

@@ -1,0 +1,54 @@
+"""Readers of schemas that come as data, with all that they refer to: from the registry, or with a job's plan.
+
+Rule: pure. A schema that cannot be used is the reason why, in words: its records get it as their error.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from iceberg_export.typed.avro_shapes import AvroReader
+from iceberg_export.typed.decode import Reader
+from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.json_shapes import JsonReader
+from iceberg_export.typed.protobuf_shapes import ProtobufFiles
+from iceberg_export.typed.shapes import SchemaUnusable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaData:
+    """A schema. `references`: name and text of what it refers to. `files`, `own`: Protobuf's descriptors, in whose
+    place there is no text."""
+
+    kind: Literal["AVRO", "JSON", "PROTOBUF"]
+    text: str = ""
+    references: tuple[tuple[str, str], ...] = ()
+    files: tuple[bytes, ...] = ()
+    own: bytes = b""
+
+
+Ready: TypeAlias = Reader | ProtobufFiles | str
+"""What decodes records of a schema, one of each of its messages where it has several; or why nothing does."""
+
+
+def make_ready(schema: SchemaData) -> Reader | ProtobufFiles:
+    """CPU work for a thread. Raises `SchemaUnusable`, and whatever a format's library raises."""
+    match schema.kind:
+        case "AVRO":
+            return AvroReader(schema.text, [text for _, text in schema.references])
+        case "JSON":
+            return JsonReader(schema.text, dict(schema.references))
+        case "PROTOBUF":
+            return ProtobufFiles(list(schema.files), schema.own)
+
+
+def readers(ready: Mapping[int, Ready]) -> Callable[[Writer], Reader]:
+    """Finds the reader of a record's writer. `ready`: by schema ids."""
+
+    def reader_of(writer: Writer) -> Reader:
+        found = ready[writer.schema_id]
+        if isinstance(found, str):
+            raise SchemaUnusable(found)
+        return found.reader(writer.indexes) if isinstance(found, ProtobufFiles) else found
+
+    return reader_of
