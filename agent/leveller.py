@@ -10,27 +10,26 @@ streaming readers pass.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.lake import Lake
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.merge_commits import MergeCommits, file_rules
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.typed_columns import SchemasGone, TypedColumnsOfTopics
-from coordinator.commands import Done, ReplaceChunks
+from coordinator.commands import Done
 from coordinator.rendezvous import owners_of
 from coordinator.state import TopicState
-from coordinator.topic_configs import AS_THE_LOG, TABLE_FILE_BYTES, TABLE_RETENTION, effective
+from coordinator.topic_configs import TABLE_FILE_BYTES
 from iceberg_export.files import FileUnreadable
 from iceberg_export.merge import Merge, MergedFile, merge, next_merge
 from iceberg_export.tables.columns import ColumnsChange
-from iceberg_export.tables.commit import Change
 from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.topic_files import FilesOutOfOrder
-from protocol.limits import LEVEL_INTERVAL_S, LEVEL_SPAN_SHARE
+from protocol.limits import LEVEL_INTERVAL_S
 from protocol.types import TopicId
 from storage.object_store import ObjectStore, StoreError
 
@@ -38,8 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class _Rules(NamedTuple):
-    """A table as it was looked at, and by what: how large files should become, 0 for no merges, and how far apart in
-    time what is merged may be, None for no bound."""
+    """A table as it was looked at, and by which `FileRules`."""
 
     metadata_key: str
     bytes_target: int
@@ -64,6 +62,7 @@ class Leveller:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake
+        self._commits = MergeCommits(metadata=metadata, writer=writer, lake=lake)
         self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
         self._clock = clock
         self._metrics = metrics
@@ -149,11 +148,11 @@ class Leveller:
         except FileUnreadable:
             self._kept.update(planned.keys)  # there are others to merge
             raise
-        async with self._lake.turn(topic_id):
-            if not await self._lake.complete(topic_id, name.session):
-                return None
-            command = await self._with_table(planned, merged)
-            outcome = None if command is None else await self._writer.submit(command)
+        columns = merged.columns
+        change = None if columns is None else ColumnsChange(before=columns.before, after=columns.columns)
+        outcome = await self._commits.commit(merged.command, merged.file, change)
+        if outcome is None:
+            return None
         if not isinstance(outcome, Done):
             self._metrics.level_merges.labels("refused").inc()
             log.info("a merge of files was refused", extra={"topic": planned.name, "outcome": str(outcome)})
@@ -169,31 +168,7 @@ class Leveller:
         return seen is None or seen.metadata_key != topic.table.metadata_key or TABLE_FILE_BYTES in topic.configs
 
     def _rules(self, topic: TopicState, metadata_key: str) -> _Rules:
-        configs = topic.configs, self._broker_configs
-        kept_ms = [int(effective(*configs, "retention.ms"))]
-        table_kept_ms = int(effective(*configs, TABLE_RETENTION))
-        if table_kept_ms != AS_THE_LOG:
-            kept_ms.append(table_kept_ms)
-        # A file stays while the log wants it, or the table.
-        span_ms_max = None if min(kept_ms) < 0 else max(kept_ms) // LEVEL_SPAN_SHARE
-        return _Rules(metadata_key, int(effective(*configs, TABLE_FILE_BYTES)), span_ms_max)
-
-    async def _with_table(self, planned: Merge, merged: MergedFile) -> ReplaceChunks | None:
-        """The merge's entry, which changes the table too; None: plan again."""
-        state = self._metadata.state
-        topic = state.topics.get(planned.topic_id)
-        if topic is None or topic.table is None:
-            return None
-        held, columns = topic.table.objects, merged.columns
-        change = Change(
-            added=(merged.file,) if merged.file.record_count else (),
-            columns=None if columns is None else ColumnsChange(before=columns.before, after=columns.columns),
-            dropped=frozenset(key for key in planned.keys if state.object_ids.get(key) in held),
-        )
-        if not change.makes_snapshot:
-            return merged.command  # nothing but aborted records: the table knows none of it
-        table = await self._lake.prepare(planned.topic_id, change, merged.command.object_session)
-        return None if table is None else replace(merged.command, table=table)
+        return _Rules(metadata_key, *file_rules(topic, self._broker_configs))
 
     def _count(self, planned: Merge, merged: MergedFile, seconds: float) -> None:
         self._metrics.level_merges.labels("done").inc()
