@@ -19,6 +19,7 @@ from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.http_server import HttpServer
 from agent.ids import Ids
+from agent.lake_rewrites import LakeRewrites
 from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.server import KafkaServer
@@ -192,6 +193,10 @@ class Agent:
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         return await self._broker.archive(topic_names)
+
+    @property
+    def rewrites(self) -> LakeRewrites:
+        return self._broker.rewrites
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
         return await self._broker.audit(is_repairing=is_repairing)

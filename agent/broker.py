@@ -28,6 +28,7 @@ from agent.group_coordinator import GroupCoordinator
 from agent.group_ledger import GroupLedger
 from agent.housekeeper import Housekeeper
 from agent.ids import Ids
+from agent.lake_rewrites import LakeRewrites
 from agent.lake_roles import LakeRoles
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -471,3 +472,8 @@ class Broker:
         """Archive these existing topics now; a report for each, as `agent.http_server.Agent.archive` says."""
         topic_ids = [self.state.topic_ids[name] for name in topic_names]
         return [(await self._lake.archiver.archive_topic(topic_id)).told() for topic_id in topic_ids]
+
+    @property
+    def rewrites(self) -> LakeRewrites:
+        """What Spark jobs ask for."""
+        return self._lake.rewrites

@@ -5,7 +5,8 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
 
     GET  /live  /ready  /metrics
     GET  /api/status   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
-    GET  /api/lake/NAME/index?after=&limit=
+    GET  /api/lake/NAME/index?after=&limit=   /api/lake/NAME/rewrites?purpose=rewrite|backfill
+    POST /api/lake/NAME/rewrites  `iceberg_export.rewrites.Rewritten`
     POST /api/archive  {"topics": ["orders"], "wait": true}
     GET  /api/state
     GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
@@ -31,13 +32,15 @@ from agent.catalog_parts import CatalogParts
 from agent.http_tokens import HttpTokens
 from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
+from agent.lake_rewrites import NoRewrite
 from agent.lake_views import index_page, lake_details, lake_rows
 from agent.registry_api import registry_mount
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.transaction_views import transaction_list
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
-from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX
+from iceberg_export.rewrites import Purpose, decode_rewritten, encode_plan
+from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, REWRITE_BODY_BYTES_MAX
 from storage.object_store import ObjectMissing, StoreError
 
 if TYPE_CHECKING:
@@ -74,6 +77,7 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
         Route("/api/lake", api.lake),
         Route("/api/lake/{name}", api.table),
         Route("/api/lake/{name}/index", api.archived_index),
+        Route("/api/lake/{name}/rewrites", api.rewrites, methods=["GET", "POST"]),
         Route("/api/archive", api.archive, methods=["POST"]),
         Route("/api/audit", api.audit, methods=["POST"]),
         Route("/api/inspect/state", api.inspect_state),
@@ -143,6 +147,23 @@ class _Api:
         topic = self._find(request.path_params["name"])
         return JSONResponse(index_page(self._agent.state, topic, after=after or 0, limit=limit))
 
+    async def rewrites(self, request: Request) -> Response:
+        """A plan of what is to be rewritten; a written file that is to come true."""
+        body = await _read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
+        await self._agent.barrier()
+        topic = self._find(request.path_params["name"])
+        try:
+            if request.method == "POST":
+                await self._agent.rewrites.commit(topic, decode_rewritten(body))
+                return JSONResponse({"done": True})
+            plan = await self._agent.rewrites.plan(topic, Purpose(_text(request, "purpose")))
+        except NoRewrite as error:
+            status, code = (409, "overtaken") if error.is_overtaken else (400, "bad_request")
+            raise ApiError(status, code, str(error), "ask for the plan again" if error.is_overtaken else "") from error
+        except ValueError as error:
+            raise ApiError(400, "bad_request", str(error), "use penstock lake rewrite or backfill") from error
+        return Response(encode_plan(plan), media_type="application/json")
+
     async def archive(self, request: Request) -> Response:
         body = await _json_body(request)
         names, is_awaited = body.get("topics"), body.get("wait", True)
@@ -204,15 +225,20 @@ class _Api:
         return state.topics[topic_id]
 
 
-async def _json_body(request: Request) -> dict[str, object]:
+async def _read_json(request: Request, bytes_max: int) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         # A page in somebody's browser cannot send this type to a port of the machine without asking first.
         raise ApiError(415, "bad_request", "the body must be JSON", "send Content-Type: application/json")
-    body = b""
+    body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > HTTP_BODY_BYTES_MAX:
-            raise ApiError(413, "too_large", f"the body exceeds {HTTP_BODY_BYTES_MAX} bytes", "name fewer topics")
+        if len(body) > bytes_max:
+            raise ApiError(413, "too_large", f"the body exceeds {bytes_max} bytes", "name fewer topics")
+    return bytes(body)
+
+
+async def _json_body(request: Request) -> dict[str, object]:
+    body = await _read_json(request, HTTP_BODY_BYTES_MAX)
     try:
         value = json.loads(body)
     except ValueError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from agent.addresses import HostPort
 from agent.catalog_parts import CatalogParts
+from agent.lake_rewrites import LakeRewrites
 from agent.metrics import Metrics
 from coordinator.commands import Command, Outcome
 from coordinator.log import Ledger
@@ -72,6 +73,11 @@ class Agent(Protocol):
         A report holds `topic`, `records`, `bytes` and `objects` (keys). A cancellation leaves the pass to finish or to
         be refused as a whole.
         """
+        ...
+
+    @property
+    def rewrites(self) -> LakeRewrites:
+        """Plans rewrites of files, and makes true what jobs wrote."""
         ...
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:

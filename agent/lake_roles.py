@@ -10,6 +10,7 @@ from agent.addresses import read_store_url, store_root
 from agent.archiver import Archiver
 from agent.clock import Clock
 from agent.lake import Lake
+from agent.lake_rewrites import LakeRewrites
 from agent.ledger_writer import LedgerWriter
 from agent.leveller import Leveller
 from agent.metadata_loop import MetadataLoop
@@ -64,6 +65,9 @@ class LakeRoles:
             clock=clock,
             metrics=metrics,
             broker_configs=broker_configs,
+        )
+        self.rewrites = LakeRewrites(
+            archive=archive, metadata=metadata, writer=writer, lake=lake, broker_configs=broker_configs
         )
         self._table_upkeep = TableUpkeep(
             metadata=metadata,

@@ -26,8 +26,11 @@ from protocol.types import TopicId
 if TYPE_CHECKING:
     from iceberg_export.columns import RecordRows
     from iceberg_export.kafka_rows import BatchRows
+    from iceberg_export.rewrites import ColumnsPlan
     from iceberg_export.typed.file_columns import FileColumns
-    from iceberg_export.typed.readers import Ready, SchemaData
+    from iceberg_export.typed.readers import Ready
+    from iceberg_export.typed.schema_data import SchemaData
+    from iceberg_export.typed.union import TypedColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +65,47 @@ class TypedColumnsOfTopics:
     async def of_merge(self, topic_id: TopicId) -> ColumnsOf | None:
         """Says the columns of a file that older ones are merged into: all that the table has, and what is wanted now;
         None where that is none. As `Lake.columns`; what it gives raises `SchemasGone`."""
+        wanted, _ = await self._of_table(topic_id)
+        return None if wanted is None else partial(self._columns, topic_id, wanted, is_new=False)
+
+    async def plan(self, topic_id: TopicId) -> "ColumnsPlan | None":
+        """The same for files that a Spark job makes: with all that it has to know. Raises as `of_merge`."""
+        wanted, before = await self._of_table(topic_id)
+        if wanted is None:
+            return None
+        await run_in_thread(_import)
+        from iceberg_export.rewrites import ColumnsPlan
+        from iceberg_export.typed.union import encode
+
+        registry = self._metadata.state.registry
+        sources: dict[int, _Source] = {}
+        schemas: dict[int, SchemaData | str] = {}
+        for schema_id in registry.schemas:
+            try:
+                sources[schema_id] = _source(registry, schema_id)
+            except (InvalidSchema, TextsMissing) as error:
+                schemas[schema_id] = str(error)
+        schemas |= await run_in_thread(_as_data, sources)
+        return ColumnsPlan(
+            before=None if before is None else encode(before),
+            sides=wanted,
+            schemas=schemas,
+            with_indexes=tuple(sorted(_with_indexes(registry))),
+            schema_id_next=registry.schema_id_next,
+        )
+
+    async def _of_table(self, topic_id: TopicId) -> "tuple[str | None, TypedColumns | None]":
+        """Of which sides a topic's table is to have columns, None for neither, and those that it has."""
         before = await self._lake.columns(topic_id)
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None:
-            return None
+            return None, before
         wanted = topic.configs.get(TABLE_COLUMNS, "raw")
         has_key = wanted in ("key", "both") or (before is not None and bool(before.key))
         has_value = wanted in ("value", "both") or (before is not None and bool(before.value))
         if not has_key and not has_value:
-            return None
-        wanted = "both" if has_key and has_value else "key" if has_key else "value"
-        return partial(self._columns, topic_id, wanted, is_new=False)
+            return None, before
+        return "both" if has_key and has_value else "key" if has_key else "value", before
 
     async def _columns(
         self,
@@ -90,9 +123,7 @@ class TypedColumnsOfTopics:
         sides = Sides(wanted)
         before = await self._lake.columns(topic_id)
         registry = self._metadata.state.registry
-        with_indexes = frozenset(
-            schema_id for schema_id, content in registry.schemas.items() if content.schema_type is SchemaType.PROTOBUF
-        )
+        with_indexes = _with_indexes(registry)
         seen = await run_in_thread(lambda: writers_of(parts(), sides, with_indexes))
         schema_ids = {writer.schema_id for writer in seen.key | seen.value}
         if not is_new:
@@ -129,6 +160,12 @@ def _import() -> None:
     import iceberg_export.typed.scan  # noqa: F401
 
 
+def _with_indexes(registry: Registry) -> frozenset[int]:
+    return frozenset(
+        schema_id for schema_id, content in registry.schemas.items() if content.schema_type is SchemaType.PROTOBUF
+    )
+
+
 def _check_kept(registry: Registry, schema_ids: Iterable[int]) -> None:
     """Raises `SchemasGone`. An id that was never given has no values to lose."""
     gone = sorted(each for each in schema_ids if each < registry.schema_id_next and each not in registry.schemas)
@@ -162,9 +199,20 @@ def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Ready]":
     return made
 
 
+def _as_data(sources: Mapping[int, _Source]) -> "dict[int, SchemaData | str]":
+    """CPU work for a thread. In the place of one that cannot be told, why."""
+    found: dict[int, SchemaData | str] = {}
+    for schema_id, source in sources.items():
+        try:
+            found[schema_id] = _data(source)
+        except InvalidSchema as error:
+            found[schema_id] = str(error)
+    return found
+
+
 def _data(source: _Source) -> "SchemaData":
     """With what is not told as text: Protobuf's descriptors. Raises `InvalidSchema`."""
-    from iceberg_export.typed.readers import SchemaData
+    from iceberg_export.typed.schema_data import SchemaData
 
     references = tuple((each.name, each.text) for each in source.references)
     match source.schema_type:

@@ -84,7 +84,7 @@ def _window(
     more will come."""
     is_closed = run.stop < len(files) and files[run.stop].object_bytes * 2 >= bytes_target
     for first in run:
-        end, is_full = _longest(files, range(first, run.stop), bytes_target, span_ms_max, chunks_max)
+        end, is_full = longest_merge(files, range(first, run.stop), bytes_target, span_ms_max, chunks_max)
         byte_count = sum(file.object_bytes for file in files[first:end])
         is_enough = byte_count >= enough.bytes or end - first >= enough.files
         # A merge that can read no more is worth it where it makes something much larger than the largest of its files.
@@ -96,10 +96,10 @@ def _window(
     return None
 
 
-def _longest(
+def longest_merge(
     files: Sequence[SizedFile], run: range, bytes_target: int, span_ms_max: int | None, chunks_max: int
 ) -> tuple[int, bool]:
-    """Where the longest merge ends that begins with a run's first file, and whether it can read no more."""
+    """Where the longest merge ends that begins with the first file of `run`, and whether it can read no more."""
     byte_count = chunk_count = 0
     first_ms = newest_ms = -1
     for index in run:

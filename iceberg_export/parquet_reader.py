@@ -8,7 +8,7 @@ the end is bridged by an empty control batch (safety rule S5).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -125,6 +125,12 @@ class ParquetReader:
 
         footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
         return describe_file(object_key, file_bytes, footer)
+
+    async def check_places(self, object_key: str, chunks: Iterable[ArchivedRows]) -> None:
+        """Raises `FileUnreadable` where a file has no such rows in those places, else `StoreError`."""
+        footer, _ = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        for chunk in chunks:
+            check_place(footer, chunk)
 
     async def typed_columns(self, object_key: str) -> TypedColumns | None:
         """The typed columns for which a file was made; None where it has none. Raises `StoreError`."""

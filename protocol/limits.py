@@ -461,6 +461,12 @@ LEVEL_FILES_MAX = 32
 """Files that one merge reads: the row group under way of each lies in memory, decoded."""
 LEVEL_CHUNKS_MAX = 8_192
 """Rows of the index that one merge replaces: its ledger entry names each."""
+REWRITE_CHUNKS_MAX = 32_768
+"""Rows of the index that a plan for a Spark job names, unless one file has more: what is left comes with the next."""
+REWRITE_BODY_BYTES_MAX = 8 * MIB
+"""Of a request that tells of a file that a job has written: it names `LEVEL_CHUNKS_MAX` rows and as many new ones."""
+REWRITE_PLANS_IN_VAIN_MAX = 5
+"""Of a job's one after the other, of which nothing came true."""
 LEVEL_SPAN_SHARE = 8
 """A merge brings together what is no further apart than that part of the topic's retention."""
 TABLE_FILE_BYTES_DEFAULT = 128 * MIB
@@ -715,8 +721,8 @@ VERIFY_FINDINGS_MAX = 20
 """Told of one file, or of one table: of what is wrong beyond it the number is told."""
 VERIFY_LOOKS_MAX = 5
 """At a topic whose table and log are not of one moment: each time it was changed meanwhile."""
-VERIFY_AGENT_SECONDS_MAX = 60.0
-"""For an answer of the agent that tells the log's index."""
+JOB_AGENT_SECONDS_MAX = 60.0
+"""For an answer of the agent that a Spark job asks."""
 
 # The command line.
 AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000

@@ -45,18 +45,26 @@ class LocalStore:
 
     `is_durable=False` leaves out every sync: faster, and a crash of the machine (not of the process) may lose objects
     that the ledger names. `is_writer=False` neither creates nor removes anything, for tools beside a running broker;
-    puts and deletes are refused. Raises `StoreMisconfigured` where `root` cannot be used.
+    puts and deletes are refused. `is_guest=True` lets such a tool put, under names of its own while they are not whole.
+    Raises `StoreMisconfigured` where `root` cannot be used.
     """
 
     def __init__(
-        self, root: Path, *, is_durable: bool = True, is_writer: bool = True, files: Files | None = None
+        self,
+        root: Path,
+        *,
+        is_durable: bool = True,
+        is_writer: bool = True,
+        is_guest: bool = False,
+        files: Files | None = None,
     ) -> None:
         self._root = os.path.abspath(root)
         self._is_durable = is_durable
         self._is_writer = is_writer
+        self._may_put = is_writer or is_guest
         self._files = Files() if files is None else files
-        self._serial = count()
-        self._durable_folders: set[str] = set()
+        self._serial = count(os.getpid() << 32 if is_guest else 0)
+        self._durable_folders: set[str] = set() if is_writer else {self._root}
         self._held = -1
         self._writers = ThreadPoolExecutor(WRITE_THREADS, "store-write")
         self._readers = ThreadPoolExecutor(READ_THREADS, "store-read")
@@ -66,7 +74,7 @@ class LocalStore:
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         """A cancelled put goes on in its thread: `parts` must not change until the store is closed."""
-        self._check_writer()
+        self._check_writer(may=self._may_put)
         check_key(key)
         await self._in_thread(self._writers, lambda: self._put(key, parts, if_absent=if_absent))
 
@@ -96,7 +104,7 @@ class LocalStore:
                 pending.extend(await self._in_thread(self._readers, self._scanner(step)))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        self._check_writer()
+        self._check_writer(may=self._is_writer)
         for key in keys:
             check_key(key)
         await self._in_thread(self._writers, lambda: self._delete(keys))
@@ -119,8 +127,8 @@ class LocalStore:
     async def _in_thread(self, pool: ThreadPoolExecutor, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
 
-    def _check_writer(self) -> None:
-        if not self._is_writer:
+    def _check_writer(self, *, may: bool) -> None:
+        if not may:
             raise StoreMisconfigured(f"{self._root} was opened for reading only")
 
     def _path(self, key: str) -> str:

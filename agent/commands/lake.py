@@ -10,6 +10,9 @@ from agent.commands.output import print_json, print_pairs, print_table
 from agent.commands.spark_jobs import run_job, store_of
 
 app = typer.Typer(no_args_is_help=True)
+StoreOption = Annotated[
+    str | None, typer.Option("--store", help="The bucket's URL; by default --server is asked for it.")
+]
 COLUMNS = ("topic", "version", "files", "bytes", "leaving", "waiting_bytes", "behind")
 
 
@@ -48,9 +51,7 @@ def status(
 def verify(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]")] = None,
     *,
-    store: Annotated[
-        str | None, typer.Option("--store", help="The bucket's URL; by default --server is asked for it.")
-    ] = None,
+    store: StoreOption = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,3 +61,31 @@ def verify(
     """
     arguments = [store or store_of(server), *(topics or ()), "--agent", server, *(["--json"] if as_json else [])]
     raise typer.Exit(run_job("verify", arguments))
+
+
+@app.command()
+def rewrite(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    *,
+    store: StoreOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+) -> None:
+    """Make a topic's small files as large as `penstock.table.file.bytes` says, all at once. Needs Spark.
+
+    Agents do the same by themselves, little by little. Exit status 1: some files were left as they are.
+    """
+    raise typer.Exit(run_job("rewrite", ["rewrite", store or store_of(server), topic, "--agent", server]))
+
+
+@app.command()
+def backfill(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    *,
+    store: StoreOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+) -> None:
+    """Give typed columns to what was archived before `penstock.table.columns` was set. Needs Spark.
+
+    Exit status 1: some files were left as they are.
+    """
+    raise typer.Exit(run_job("rewrite", ["backfill", store or store_of(server), topic, "--agent", server]))

@@ -20,17 +20,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import urlopen
 
+from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused
 from iceberg_export.jobs.coverage import LogBounds, not_covered, not_in_table, overlaps
 from iceberg_export.jobs.examine import FileReport, FileTask, IndexRow, Span, examine
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import Lake, TableMissing
 from iceberg_export.spark.options import OptionError
 from iceberg_export.tail_format import NO_KEY, TailTopic
-from protocol.limits import HTTP_ROWS_MAX, VERIFY_AGENT_SECONDS_MAX, VERIFY_FINDINGS_MAX, VERIFY_LOOKS_MAX
+from protocol.limits import HTTP_ROWS_MAX, VERIFY_FINDINGS_MAX, VERIFY_LOOKS_MAX
 from storage.object_store import ObjectMissing, StoreError
 
 if TYPE_CHECKING:
@@ -76,9 +75,9 @@ class TableReport:
 
 
 class Verification:
-    """Of the tables of one bucket. `agent`: HOST:PORT of an agent's HTTP listener, empty for none."""
+    """Of the tables of one bucket."""
 
-    def __init__(self, context: "SparkContext", store_url: str, *, agent: str = "") -> None:
+    def __init__(self, context: "SparkContext", store_url: str, *, agent: AgentAddress | None) -> None:
         self._context = context
         self._store_url = store_url
         self._agent = agent
@@ -92,7 +91,7 @@ class Verification:
         return [found[name] for name in dict.fromkeys(names)] if names else [found[name] for name in sorted(found)]
 
     def table(self, topic: TailTopic) -> TableReport:
-        """Verify one. Raises as `topics`."""
+        """Verify one. Raises as `topics`, and `NoAnswer` and `Refused` of the agent."""
         looks = 0
         while True:
             looks += 1
@@ -114,7 +113,7 @@ class Verification:
     def _look(self, topic: TailTopic) -> tuple[TableReport, bool]:
         """What is found, and whether files are missing, which may have been replaced meanwhile."""
         report = TableReport(topic=topic.name)
-        index = self._index(topic) if self._agent else None
+        index = None if self._agent is None else self._index(topic, self._agent)
         if index is None:
             report.not_checked.append("the log's index: name an agent")
         else:
@@ -150,13 +149,14 @@ class Verification:
             yield from self._context.parallelize(some, len(some)).map(work).collect()
             _say(f"{topic}: {first + len(some):,} of {len(tasks):,} files")
 
-    def _index(self, topic: TailTopic) -> Index:
-        """Of one moment. Raises `CannotVerify`."""
+    def _index(self, topic: TailTopic, agent: AgentAddress) -> Index:
+        """Of one moment. Raises `CannotVerify`, `NoAnswer`, `Refused`."""
+        path = f"/api/lake/{quote(topic.name, safe='')}/index"
         for _ in range(VERIFY_LOOKS_MAX):
             rows: defaultdict[str, list[IndexRow]] = defaultdict(list)
             after, moments = 0, set[str]()
             while True:
-                page = self._ask(f"/api/lake/{quote(topic.name, safe='')}/index?after={after}&limit={HTTP_ROWS_MAX}")
+                page: dict[str, Any] = json.loads(agent.get(f"{path}?after={after}&limit={HTTP_ROWS_MAX}"))
                 moments.add(page["moment"])
                 for partition, key, *numbers in page["rows"]:
                     rows[key].append(IndexRow(partition, *numbers))
@@ -167,16 +167,6 @@ class Verification:
                 log = {number: LogBounds(*bounds) for number, bounds in enumerate(page["partitions"])}
                 return Index(metadata_key=page["metadata"], log=log, rows=rows)
         raise CannotVerify(f"the index of {topic.name} changes faster than it is told: verify when less is archived")
-
-    def _ask(self, path: str) -> dict[str, Any]:
-        try:
-            with urlopen(f"http://{self._agent}{path}", timeout=VERIFY_AGENT_SECONDS_MAX) as answer:
-                found: dict[str, Any] = json.loads(answer.read())
-        except HTTPError as error:
-            raise CannotVerify(f"http://{self._agent}{path} answered {error.code}: {error.read()[:300]!r}") from error
-        except (URLError, OSError, ValueError) as error:
-            raise CannotVerify(f"no agent answers at http://{self._agent}: {error}") from error
-        return found
 
 
 def _examine(store_url: str, task: FileTask) -> FileReport:
@@ -223,11 +213,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     from iceberg_export.jobs.session import spark_context
 
+    agent = AgentAddress(options.agent) if options.agent else None
     try:
         with spark_context("penstock lake verify") as context:
-            verification = Verification(context, options.store, agent=options.agent)
+            verification = Verification(context, options.store, agent=agent)
             reports = [verification.table(topic) for topic in verification.topics(options.topics)]
-    except (CannotVerify, OptionError, StoreError, TableMissing) as error:
+    except (CannotVerify, NoAnswer, Refused, OptionError, StoreError, TableMissing) as error:
         _say(f"not verified: {error}")
         return 2
     text = json.dumps([report.told() for report in reports], indent=2) if options.json else as_text(reports)

@@ -15,7 +15,7 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 ENTRY: Final = "iceberg_export.spark.source"
-JOBS: Final = ("iceberg_export.jobs.verify",)
+JOBS: Final = ("iceberg_export.jobs.rewrite", "iceberg_export.jobs.verify")
 OF_DRIVERS: Final = "iceberg_export.spark.sink"
 """What drivers may import, too; its library is not one that executors have to have."""
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -4,28 +4,15 @@ Rule: pure. A schema that cannot be used is the reason why, in words: its record
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from iceberg_export.typed.avro_shapes import AvroReader
 from iceberg_export.typed.decode import Reader
 from iceberg_export.typed.framing import Writer
 from iceberg_export.typed.json_shapes import JsonReader
 from iceberg_export.typed.protobuf_shapes import ProtobufFiles
+from iceberg_export.typed.schema_data import SchemaData
 from iceberg_export.typed.shapes import SchemaUnusable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaData:
-    """A schema. `references`: name and text of what it refers to. `files`, `own`: Protobuf's descriptors, in whose
-    place there is no text."""
-
-    kind: Literal["AVRO", "JSON", "PROTOBUF"]
-    text: str = ""
-    references: tuple[tuple[str, str], ...] = ()
-    files: tuple[bytes, ...] = ()
-    own: bytes = b""
-
 
 Ready: TypeAlias = Reader | ProtobufFiles | str
 """What decodes records of a schema, one of each of its messages where it has several; or why nothing does."""

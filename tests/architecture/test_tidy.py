@@ -14,6 +14,7 @@ CATCHES_ALL = {
     ROOT / "agent" / "supervisor.py",
     ROOT / "agent" / "typed_columns.py",
     ROOT / "iceberg_export" / "followers" / "entries.py",
+    ROOT / "iceberg_export" / "jobs" / "rewrite.py",
     ROOT / "iceberg_export" / "typed" / "decode.py",
     ROOT / "iceberg_export" / "typed" / "file_columns.py",
     ROOT / "storage" / "one_thread.py",

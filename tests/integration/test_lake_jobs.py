@@ -1,4 +1,4 @@
-"""`penstock lake verify` beside a broker: a good table, and files that somebody changed in the bucket."""
+"""`penstock lake verify`, `rewrite` and `backfill` beside a broker, and what somebody changed in its bucket."""
 
 import io
 import json
@@ -11,6 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyiceberg.catalog.rest import RestCatalog
 
 from tests.services import PENSTOCK, Penstock, PenstockFactory
 
@@ -76,3 +83,47 @@ def test_what_cannot_be_verified_is_told(broker: Penstock, java: Path) -> None:
     done = run(broker, "lake", "verify", "absent", java=java)
     assert done.returncode == 2
     assert "not verified: there is no topic absent" in done.stderr
+
+
+FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": "string"}]
+SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
+
+
+def test_backfill_gives_columns_to_what_was_archived_before(penstock: PenstockFactory, java: Path) -> None:
+    broker = penstock(options=OPTIONS)
+    registry = SchemaRegistryClient({"url": f"http://{broker.http}/schema-registry"})
+    serialize = AvroSerializer(registry, SCHEMA)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for _ in range(3):
+        for number in range(50):
+            value = serialize({"id": number, "city": "Bern"}, SerializationContext("orders", MessageField.VALUE))
+            producer.produce("orders", value, partition=0)
+        assert producer.flush(30) == 0
+        assert run(broker, "archive", "orders", "--wait").returncode == 0
+    before = run(broker, "consume", "orders", "--from", "earliest").stdout
+
+    done = run(broker, "lake", "backfill", "orders", java=java)
+    assert done.returncode == 2
+    assert "set penstock.table.columns" in done.stderr
+
+    alter(broker, "orders", {"penstock.table.columns": "value"})
+    done = run(broker, "lake", "backfill", "orders", java=java)
+    assert done.returncode == 0, done.stderr
+    assert "3 files" in done.stdout
+    assert "became 1" in done.stdout
+    catalog = RestCatalog("penstock", uri=f"http://{broker.http}/iceberg")
+    rows = catalog.load_table("lake.orders").scan(selected_fields=("offset", "value_id", "value_city")).to_arrow()
+    assert rows.sort_by("offset")["value_id"].to_pylist() == [*range(50)] * 3
+    assert set(rows["value_city"].to_pylist()) == {"Bern"}
+    assert run(broker, "consume", "orders", "--from", "earliest").stdout == before
+    status, (report,) = verify(broker, java, "orders")
+    assert (status, report["findings"], report["rows"], report["files"]) == (0, [], 150, 1)
+
+
+def alter(broker: Penstock, topic: str, config: Mapping[str, str]) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    for name, value in config.items():
+        resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)

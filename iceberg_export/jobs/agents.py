@@ -1,0 +1,63 @@
+"""What jobs ask of an agent's HTTP port.
+
+Rule: an answer is JSON; what is no answer, and a refusal, is an error that says whose.
+"""
+
+import json
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+
+from protocol.limits import JOB_AGENT_SECONDS_MAX
+
+BAD_REQUEST = 400
+"""From here on answers are refusals."""
+
+
+class NoAnswer(Exception):
+    """The agent is away, or is none; the message says which one."""
+
+
+class Refused(Exception):
+    """The agent says why, in `message`; `status` is HTTP's."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class AgentAddress:
+    """An agent's HTTP listener, HOST:PORT."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def get(self, path: str) -> bytes:
+        """The body. Raises `NoAnswer`, `Refused`."""
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: bytes) -> bytes:
+        """As `get`; the body is JSON."""
+        return self._ask("POST", path, body)
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
+        connection = HTTPConnection(self._address, timeout=JOB_AGENT_SECONDS_MAX)
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+            answer = connection.getresponse()
+            found = answer.read()
+        except (OSError, HTTPException) as error:
+            raise NoAnswer(f"no agent answers at http://{self._address}: {error}") from error
+        finally:
+            connection.close()
+        if answer.status >= BAD_REQUEST:
+            raise Refused(answer.status, _words(found))
+        return found
+
+
+def _words(body: bytes) -> str:
+    """Of an error, in JSON."""
+    try:
+        found: dict[str, Any] = json.loads(body)
+        return "; ".join(filter(None, (found["error"]["message"], found["error"]["remedy"])))
+    except (ValueError, KeyError, TypeError):
+        return f"{body[:300]!r}"
