@@ -18,7 +18,8 @@ from agent.registry_texts import TextsMissing, referred_ids
 from agent.schemas.parsed import InvalidSchema, NamedText
 from coordinator.registry import Registry
 from coordinator.registry_commands import SchemaType
-from coordinator.topic_configs import TABLE_COLUMNS, TOPIC_CONFIGS
+from coordinator.state import TopicState
+from coordinator.topic_configs import NEEDED, TABLE_COLUMNS, TABLE_RAW_VALUES, TOPIC_CONFIGS
 from iceberg_export.archive_pass import ColumnsOf
 from protocol.limits import TYPED_READERS_CACHED_MAX
 from protocol.types import TopicId
@@ -60,13 +61,14 @@ class TypedColumnsOfTopics:
         wanted = None if topic is None else topic.configs.get(TABLE_COLUMNS, TOPIC_CONFIGS[TABLE_COLUMNS].default)
         if wanted is None or wanted == TOPIC_CONFIGS[TABLE_COLUMNS].default:
             return None
-        return partial(self._columns, topic_id, wanted, is_new=True)
+        return partial(self._columns, topic_id, wanted, is_new=True, leaves_out=_leaves_out(topic))
 
     async def of_merge(self, topic_id: TopicId) -> ColumnsOf | None:
         """Says the columns of a file that older ones are merged into: all that the table has, and what is wanted now;
         None where that is none. As `Lake.columns`; what it gives raises `SchemasGone`."""
         wanted, _ = await self._of_table(topic_id)
-        return None if wanted is None else partial(self._columns, topic_id, wanted, is_new=False)
+        leaves_out = _leaves_out(self._metadata.state.topics.get(topic_id))
+        return None if wanted is None else partial(self._columns, topic_id, wanted, is_new=False, leaves_out=leaves_out)
 
     async def plan(self, topic_id: TopicId) -> "ColumnsPlan | None":
         """The same for files that a Spark job makes: with all that it has to know. Raises as `of_merge`."""
@@ -89,6 +91,7 @@ class TypedColumnsOfTopics:
         return ColumnsPlan(
             before=None if before is None else encode(before),
             sides=wanted,
+            leaves_out=_leaves_out(self._metadata.state.topics.get(topic_id)),
             schemas=schemas,
             with_indexes=tuple(sorted(_with_indexes(registry))),
             schema_id_next=registry.schema_id_next,
@@ -114,6 +117,7 @@ class TypedColumnsOfTopics:
         parts: "Callable[[], Iterable[BatchRows | RecordRows]]",
         *,
         is_new: bool,
+        leaves_out: bool,
     ) -> "FileColumns":
         await run_in_thread(_import)
         from iceberg_export.typed.file_columns import plan_columns
@@ -129,7 +133,10 @@ class TypedColumnsOfTopics:
         if not is_new:
             _check_kept(registry, schema_ids)
         ready = await self._made_ready(schema_ids)
-        return await run_in_thread(plan_columns, before, seen, sides, readers(ready), with_indexes)
+        reader_of = readers(ready)
+        return await run_in_thread(
+            lambda: plan_columns(before, seen, sides, reader_of, with_indexes, leaves_out=leaves_out)
+        )
 
     async def _made_ready(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
         registry = self._metadata.state.registry
@@ -152,6 +159,11 @@ class TypedColumnsOfTopics:
         while len(self._ready) > TYPED_READERS_CACHED_MAX:
             self._ready.popitem(last=False)
         return {**found, **made}
+
+
+def _leaves_out(topic: TopicState | None) -> bool:
+    """Whether files of the topic do without the bytes of values that their columns give back."""
+    return topic is not None and topic.configs.get(TABLE_RAW_VALUES) == NEEDED
 
 
 def _import() -> None:

@@ -50,6 +50,10 @@ TIMESTAMP_TYPE: Final = "message.timestamp.type"
 TABLE_FILE_BYTES: Final = "penstock.table.file.bytes"
 """How large the files of a topic's table become by merging; a config that Kafka does not have."""
 TABLE_COLUMNS: Final = "penstock.table.columns"
+TABLE_RAW_VALUES: Final = "penstock.table.raw.values"
+"""Which records' values a topic's files have as bytes too; a config that Kafka does not have."""
+NEEDED: Final = "needed"
+"""Its value where those are left out that typed columns give back."""
 TABLE_RETENTION: Final = "penstock.table.retention.ms"
 """How long a topic's table keeps records: a config that Kafka does not have."""
 AS_THE_LOG: Final = -2
@@ -179,6 +183,15 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         effect=_HONOURED,
         low=0,
         high=TABLE_FILE_BYTES_MAX,
+    ),
+    ConfigSpec(
+        TABLE_RAW_VALUES,
+        _STRING,
+        "all",
+        "Which values the table's files have as bytes beside their typed columns: all, or only those that cannot be "
+        "made again, byte for byte, of these.",
+        effect=_HONOURED,
+        choices=("all", NEEDED),
     ),
     ConfigSpec(
         TABLE_RETENTION,

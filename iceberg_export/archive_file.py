@@ -18,7 +18,12 @@ from coordinator.commands import ArchivedChunk
 from iceberg_export.arrow_files import FileWriter
 from iceberg_export.columns import RecordRows
 from iceberg_export.files import RowGroupPlace
-from iceberg_export.schema import FILE_FORMAT_VERSION, FILE_METADATA_KEY, MICROSECONDS_PER_MILLISECOND
+from iceberg_export.schema import (
+    FILE_FORMAT_VERSION,
+    FILE_FORMAT_VERSION_LEFT_OUT,
+    FILE_METADATA_KEY,
+    MICROSECONDS_PER_MILLISECOND,
+)
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
@@ -50,6 +55,7 @@ class ArchiveFile:
     """None where it holds no rows."""
     null_keys: int
     null_values: int
+    """Of the table: values that the file leaves out are among them."""
     split_offsets: tuple[int, ...]
     """The first byte of each row group."""
     partitions: tuple[tuple[PartitionIndex, tuple[ArchivedChunk, ...]], ...]
@@ -79,6 +85,9 @@ class ArchiveFileWriter:
         self._topic_id = topic_id
         self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
         self._file = FileWriter(self._sink, typed)
+        self._version = FILE_FORMAT_VERSION
+        if typed is not None and typed.plans is not None:
+            self._version = FILE_FORMAT_VERSION_LEFT_OUT
         typed_count = 0 if typed is None else len(typed.columns.columns)
         self._rows_max = min(ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX // max(typed_count, 1))
         """Of a row group: rows without bytes would never fill one, and each is a value in every typed column."""
@@ -112,10 +121,9 @@ class ArchiveFileWriter:
             self._write_row_group(rows.part(first, min(first + self._rows_max, len(rows))))
 
     def _write_row_group(self, rows: RecordRows) -> None:
-        self._file.write_row_group(rows)
+        self._null_values += self._file.write_row_group(rows)
         self._bounds = _bounds(rows) if self._bounds is None else self._bounds.with_also(_bounds(rows))
         self._null_keys += rows.key.null_count
-        self._null_values += rows.value.null_count
         starts = np.flatnonzero(np.diff(rows.partition, prepend=-1))
         for first, end in pairwise([*starts.tolist(), len(rows)]):
             self._runs.setdefault(PartitionIndex(int(rows.partition[first])), []).append(
@@ -153,7 +161,7 @@ class ArchiveFileWriter:
         """What the file answers for, so that it can be understood without the ledger."""
         return json.dumps(
             {
-                "version": FILE_FORMAT_VERSION,
+                "version": self._version,
                 "topic_id": self._topic_id.hex(),
                 "partitions": [[partition, *offsets] for partition, offsets in self._ranges.items()],
             },

@@ -10,6 +10,7 @@ for offsets and timestamps, page index, one bloom filter on the key.
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -29,6 +30,7 @@ from storage.object_store import Buffer
 
 if TYPE_CHECKING:
     from iceberg_export.typed.file_columns import FileColumns  # who reads files does without what it needs
+    from iceberg_export.typed.value_plans import ValuePlans
 
 BLOOM_VALUES_MIN, BLOOM_VALUES_MAX = 64, 1 << 17
 BLOOM_FALSE_POSITIVES = 0.05
@@ -77,14 +79,15 @@ class FileWriter:
         self._writer: Arrow = None
         self._footer: list[Arrow] = []
 
-    def write_row_group(self, rows: RecordRows) -> None:
-        """Append the rows as one row group."""
+    def write_row_group(self, rows: RecordRows) -> int:
+        """Append the rows as one row group. Returns how many values are null in the file, left-out ones included."""
         batch = to_arrow(rows)
         if self._typed is not None:
             batch = self._typed.batch(batch, rows)
         if self._writer is None:
             self._writer = _open_writer(self._sink, batch, self._footer, self._typed)
         self._writer.write_batch(batch, row_group_size=len(rows))
+        return int(batch.column(schema.COLUMNS.index(schema.VALUE)).null_count)
 
     def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupPlace, ...]:
         """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
@@ -93,7 +96,7 @@ class FileWriter:
         typed = {} if self._typed is None else self._typed.metadata()
         self._writer.add_key_value_metadata({**metadata, **typed})
         self._writer.close()
-        return _places(self._footer[0])
+        return _places(self._footer[0], is_whole=self._typed is not None and self._typed.plans is not None)
 
 
 def _open_writer(sink: IO[bytes], first: Arrow | None, footer: list[Arrow], typed: "FileColumns | None") -> Arrow:
@@ -169,21 +172,52 @@ def read_footer(tail: Buffer) -> Footer:
     except (pa.ArrowException, OSError) as error:
         raise FileUnreadable(f"the footer cannot be read: {error}") from error
     pairs: Mapping[bytes, bytes] = file_metadata.metadata or {}
+    metadata = {key.decode(): value.decode() for key, value in pairs.items()}
+    _check_version(metadata)
+    plans = _plans(metadata)
     return Footer(
-        row_groups=_places(file_metadata),
-        metadata={key.decode(): value.decode() for key, value in pairs.items()},
+        row_groups=_places(file_metadata, is_whole=plans is not None),
+        metadata=metadata,
         parsed=file_metadata,
+        plans=plans,
     )
 
 
-def _places(file_metadata: Arrow) -> tuple[RowGroupPlace, ...]:
-    return tuple(_place(file_metadata.row_group(index)) for index in range(file_metadata.num_row_groups))
+def _check_version(metadata: Mapping[str, str]) -> None:
+    """Raises `FileUnreadable` where the file may mean something else by its columns than this program knows of."""
+    told = metadata.get(schema.FILE_METADATA_KEY)
+    version: int = schema.FILE_FORMAT_VERSION if told is None else json.loads(told)["version"]
+    if version > schema.FILE_FORMAT_VERSION_LEFT_OUT:
+        raise FileUnreadable(
+            f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_LEFT_OUT} at most: upgrade"
+        )
 
 
-def _place(row_group: Arrow) -> RowGroupPlace:
-    """Where the raw columns lie: one stretch, in front of the typed ones."""
+def _plans(metadata: Mapping[str, str]) -> "ValuePlans | None":
+    text = metadata.get(schema.PLANS_METADATA_KEY)
+    if text is None:
+        return None
+    from iceberg_export.typed.value_plans import decode_plans  # brings a kernel, which other files do not need
+
+    try:
+        return decode_plans(text)
+    except ValueError as error:
+        raise FileUnreadable(f"how left-out values are made cannot be read, upgrade this program: {error}") from error
+
+
+def _places(file_metadata: Arrow, *, is_whole: bool) -> tuple[RowGroupPlace, ...]:
+    groups = (file_metadata.row_group(index) for index in range(file_metadata.num_row_groups))
+    return tuple(_place(group, is_whole=is_whole) for group in groups)
+
+
+def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupPlace:
+    """Where the raw columns lie: one stretch, in front of the typed ones.
+
+    `is_whole`: with these, for values are made of them. A program that does not know of this finds another stretch than
+    the index names, and refuses.
+    """
     every = (row_group.column(index) for index in range(row_group.num_columns))
-    columns = [each for each in every if each.path_in_schema.partition(".")[0] in schema.COLUMNS]
+    columns = [each for each in every if is_whole or each.path_in_schema.partition(".")[0] in schema.COLUMNS]
     firsts = [
         column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
         for column in columns
@@ -274,15 +308,47 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     window = _Window(data, place.byte_first, place.byte_first + place.byte_count)
     try:
         file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=True)
-        table = file.read_row_group(row_group, columns=list(schema.COLUMNS), use_threads=False)
+        table = file.read_row_group(row_group, columns=columns_in_file(footer, schema.COLUMNS), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise FileUnreadable(f"row group {row_group} cannot be read: {error}") from error
-    return _from_arrow(table.combine_chunks())
+    table = table.combine_chunks()
+    return _from_arrow(table, _values(footer, table))
 
 
-def _from_arrow(table: Arrow) -> RecordRows:
-    columns: Sequence[Arrow] = [_one_array(table.column(name)) for name in schema.COLUMNS]
-    partition, offset, timestamp, timestamp_type, key, value, headers = columns
+def columns_in_file(footer: Footer, columns: Sequence[str]) -> list[str]:
+    """What has to be read of the file for these of the raw columns: of those that values are made of, too."""
+    if footer.plans is None or schema.VALUE not in columns:
+        return list(columns)
+    others = (name for name in columns if name != schema.VALUE)
+    return [*others, schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.plans.columns]
+
+
+def with_values(footer: Footer, table: Arrow, columns: Sequence[str]) -> Arrow:
+    """A table that was read as `columns_in_file` says, with these of the raw columns alone. Raises `FileUnreadable`."""
+    if footer.plans is None or schema.VALUE not in columns:
+        return table
+    values = _to_binary(_values(footer, table), pa.binary())
+    others = table.drop_columns([schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.plans.columns])
+    return others.append_column(arrow_schema().field(schema.VALUE), values)
+
+
+def _values(footer: Footer, table: Arrow) -> BinaryColumn:
+    """The values, also those that the file leaves out."""
+    if footer.plans is None:
+        return _from_binary(_one_array(table.column(schema.VALUE)))
+    missing = {schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.plans.columns} - set(table.column_names)
+    if missing:
+        raise FileUnreadable(f"values are left out, and the file has no columns {sorted(missing)} to give them back")
+    from iceberg_export.typed.restored import restored_values  # brings kernels, which other files do not need
+
+    arrays = {name: _one_array(table.column(name)) for name in footer.plans.columns}
+    kept = _from_binary(_one_array(table.column(schema.KEPT_VALUE)))
+    return restored_values(footer.plans, kept, _one_array(table.column(schema.SCHEMA_ID)), arrays)
+
+
+def _from_arrow(table: Arrow, values: BinaryColumn) -> RecordRows:
+    columns = [_one_array(table.column(name)) for name in schema.COLUMNS if name != schema.VALUE]
+    partition, offset, timestamp, timestamp_type, key, headers = columns
     elements = headers.values
     return RecordRows(
         partition=_numbers(partition),
@@ -290,7 +356,7 @@ def _from_arrow(table: Arrow) -> RecordRows:
         timestamp_ms=_numbers(timestamp.view(pa.int64())) // schema.MICROSECONDS_PER_MILLISECOND,
         timestamp_type=_numbers(timestamp_type),
         key=_from_binary(key),
-        value=_from_binary(value),
+        value=values,
         header_ends=_ends(headers),
         header_key=_from_binary(elements.field(0)),
         header_value=_from_binary(elements.field(1)),

@@ -6,8 +6,12 @@ Specification: Apache Parquet's format, "File format".
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from storage.object_store import Buffer, StoreError
+
+if TYPE_CHECKING:
+    from iceberg_export.typed.value_plans import ValuePlans
 
 MAGIC = b"PAR1"
 FOOTER_TAIL_BYTES = 8
@@ -21,7 +25,7 @@ class FileUnreadable(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroupPlace:
-    """Where a row group's columns lie in the file, and its rows."""
+    """Where a row group's columns lie in the file, as far as Kafka's records are made of them, and its rows."""
 
     byte_first: int
     byte_count: int
@@ -36,6 +40,8 @@ class Footer:
     metadata: Mapping[str, str]
     parsed: object
     """The form in which `arrow_files` wants it back for decoding."""
+    plans: "ValuePlans | None" = None
+    """How values that the file leaves out are made again; None where it has the bytes of all."""
 
 
 def footer_bytes(tail: Buffer) -> int:

@@ -40,6 +40,8 @@ class ColumnsPlan:
 
     before: str | None
     sides: str
+    leaves_out: bool
+    """Whether files do without the bytes of values that their columns give back."""
     schemas: dict[int, SchemaData | str]
     """All of the registry; in the place of one that cannot be used, why."""
     with_indexes: tuple[int, ...]

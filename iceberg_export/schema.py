@@ -45,6 +45,13 @@ HEADER_KEY_PATH: Final = "headers.list.element.key"
 ERROR: Final = "error"
 """Why a record is null in all typed columns; stands before them, in tables that have any."""
 ERROR_FIELD_ID: Final = 11
+SCHEMA_ID: Final = "schema_id"
+"""Which schema gives a record's value back, of files that leave values out; null where the file has the bytes, or the
+value is null. Stands behind `error`, in tables that have had such files."""
+SCHEMA_ID_FIELD_ID: Final = 12
+KEPT_VALUE: Final = "kept_value"
+"""What the column `value` is called in a file that leaves values out: so nobody takes it for them who goes by names.
+Readers of tables go by ids, and find the column."""
 
 COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS)
 SORT_COLUMNS: Final = (PARTITION, OFFSET)
@@ -59,5 +66,9 @@ MICROSECONDS_PER_MILLISECOND: Final = 1000
 FILE_METADATA_KEY: Final = "penstock.archive"
 """Key of the JSON in the file's footer that says which topic and offsets the file answers for."""
 FILE_FORMAT_VERSION: Final = 1
+FILE_FORMAT_VERSION_LEFT_OUT: Final = 2
+"""Of files that leave values out, and the newest that this program reads."""
 TYPED_METADATA_KEY: Final = "penstock.typed-columns"
 """Key of the JSON of `typed.union.TypedColumns` in the footer of a file that has some, and in a table's properties."""
+PLANS_METADATA_KEY: Final = "penstock.value-plans"
+"""Key of the JSON of `typed.value_plans.ValuePlans` in the footer of a file that leaves values out."""

@@ -411,6 +411,10 @@ TYPED_ROWS_AT_ONCE = 16_384
 """Records whose values are Python's at a time: these take much more memory than their bytes."""
 TYPED_BYTES_AT_ONCE = 256 * KIB
 """And bytes of them: a list of small items takes hundreds of times its own."""
+TYPED_CELLS_WRITTEN_AT_ONCE = 1_000_000
+"""Values of typed columns that become bytes again at a time: each takes 13 bytes of memory meanwhile."""
+VALUE_PLANS_BYTES_MAX = 256 * KIB
+"""What a file's footer says of how left-out values are made again; values of further schemas keep their bytes."""
 TYPED_NULL_FIELDS_MAX = 16
 """Fields of a list's items that take no bytes: a few bytes would become many values."""
 ARCHIVE_PASS_CHUNKS_MAX = 4_096

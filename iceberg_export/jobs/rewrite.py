@@ -200,7 +200,7 @@ def _columns(plan: ColumnsPlan, parts: "Callable[[], Iterable[RecordRows]]") -> 
         except Exception as error:  # whatever its library raises: its records get it as their error
             ready[schema_id] = f"{type(error).__name__}: {error}"
     before = None if plan.before is None else decode(plan.before)
-    return plan_columns(before, seen, sides, readers(ready), with_indexes)
+    return plan_columns(before, seen, sides, readers(ready), with_indexes, leaves_out=plan.leaves_out)
 
 
 # The job.

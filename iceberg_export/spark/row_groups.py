@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from iceberg_export import schema
-from iceberg_export.arrow_files import read_footer
+from iceberg_export.arrow_files import columns_in_file, read_footer, with_values
 from iceberg_export.files import FileUnreadable, Footer, footer_bytes
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.conditions import Conditions
@@ -109,6 +109,7 @@ def read_groups(
     bucket: Bucket, key: str, footer: Footer, groups: Sequence[WantedGroup], *, columns: Sequence[str]
 ) -> Iterator[tuple[WantedGroup, Arrow]]:
     """The groups with their columns, each an Arrow table. Of one that is not whole the columns to choose rows by too.
+    Values that the file leaves out are made of its typed columns.
 
     Raises `StoreError`.
     """
@@ -122,7 +123,7 @@ def read_groups(
             window.add(planned.read.byte_first, future.result())
         file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=False)
         for group in run.groups:
-            yield group, _decode(file, key, group, columns)
+            yield group, _decode(file, key, footer, group, columns)
 
 
 def choose_rows(
@@ -169,7 +170,8 @@ def _runs(footer: Footer, groups: Sequence[WantedGroup], columns: Sequence[str])
     wanted: list[tuple[int, int]] = []
     byte_count = 0
     for group in groups:
-        places = _column_places(footer.parsed, group.number, _columns_of(group, columns))
+        names = columns_in_file(footer, _columns_of(group, columns))
+        places = _column_places(footer.parsed, group.number, names)
         size = sum(count for _, count in places)
         if taken and byte_count + size > SPARK_FILE_RUN_BYTES:
             yield _Run(groups=tuple(taken), wanted=tuple(wanted))
@@ -189,11 +191,13 @@ def _begin(bucket: Bucket, key: str, run: _Run) -> "list[tuple[PlannedRead, Futu
     ]
 
 
-def _decode(file: Arrow, key: str, group: WantedGroup, columns: Sequence[str]) -> Arrow:
+def _decode(file: Arrow, key: str, footer: Footer, group: WantedGroup, columns: Sequence[str]) -> Arrow:
+    names = _columns_of(group, columns)
     try:
-        return file.read_row_group(group.number, columns=_columns_of(group, columns), use_threads=False)
+        table = file.read_row_group(group.number, columns=columns_in_file(footer, names), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise FileUnreadable(f"row group {group.number} of {key} cannot be read: {error}") from error
+    return with_values(footer, table, names)
 
 
 def _numbers(table: Arrow, name: str) -> NDArray[np.int64]:

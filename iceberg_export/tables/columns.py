@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from iceberg_export.schema import ERROR, ERROR_FIELD_ID, TYPED_METADATA_KEY
+from iceberg_export.schema import ERROR, ERROR_FIELD_ID, SCHEMA_ID, SCHEMA_ID_FIELD_ID, TYPED_METADATA_KEY
 from iceberg_export.tables.metadata import RAW_FIELDS, TableMetadata, TableUnreadable
 from iceberg_export.typed.union import TypedColumns, decode, encode, iceberg_fields
 from storage.object_store import StoreError
@@ -80,5 +80,7 @@ def with_columns(metadata: TableMetadata, change: ColumnsChange) -> TableMetadat
 
 def _schema_json(schema_id: int, columns: TypedColumns) -> bytes:
     error = {"id": ERROR_FIELD_ID, "name": ERROR, "required": False, "type": "string"}
-    fields = [*RAW_FIELDS, error, *iceberg_fields(columns.columns)]
+    schema_of_left_out = {"id": SCHEMA_ID_FIELD_ID, "name": SCHEMA_ID, "required": False, "type": "int"}
+    more = [schema_of_left_out] if columns.has_schema_id else []
+    fields = [*RAW_FIELDS, error, *more, *iceberg_fields(columns.columns)]
     return msgspec.json.encode({"type": "struct", "schema-id": schema_id, "fields": fields})

@@ -1,7 +1,8 @@
 """The typed columns of one file: which there are, and their values for each of its row groups.
 
 Rule: they stand behind the raw ones, so that who wants those alone reads one stretch of a row group, as before; the
-first of them is `error`. The columns are in the file's footer too, so that a table can be made of files alone.
+first of them is `error`. The columns are in the file's footer too, so that a table can be made of files alone. Where
+they give values back, a file may leave the bytes of these out (`left_out`).
 """
 # Without stubs, pyright does not see functions made at import.
 # pyright: reportAttributeAccessIssue=false
@@ -10,10 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from iceberg_export.columns import BinaryColumn, RecordRows
-from iceberg_export.schema import ERROR, ERROR_FIELD_ID, TYPED_METADATA_KEY
+from iceberg_export.schema import (
+    COLUMNS,
+    ERROR,
+    ERROR_FIELD_ID,
+    KEPT_VALUE,
+    PLANS_METADATA_KEY,
+    SCHEMA_ID,
+    SCHEMA_ID_FIELD_ID,
+    TYPED_METADATA_KEY,
+    VALUE,
+)
 from iceberg_export.typed.arrays import Arrow, arrow_field
 from iceberg_export.typed.decode import Decoded, Reader, Readers, decode_column
 from iceberg_export.typed.framing import Writer
@@ -27,7 +40,9 @@ from iceberg_export.typed.union import (
     encode,
     merge_key,
     merge_value,
+    with_schema_id,
 )
+from iceberg_export.typed.value_plans import ValuePlans, encode_plans
 
 
 class ReaderOf(Protocol):
@@ -45,13 +60,17 @@ class FileColumns:
     sides: Sides
     key: Readers
     value: Readers
+    plans: ValuePlans | None = None
+    """How values are made again whose bytes are left out; None where all bytes are kept."""
 
     def schema(self, raw: Arrow) -> Arrow:
         """The file's schema: that of the raw columns, and the typed ones."""
-        error = pa.field(
-            ERROR, pa.string(), nullable=True, metadata={b"PARQUET:field_id": str(ERROR_FIELD_ID).encode()}
-        )
-        return pa.schema([*raw, error, *map(arrow_field, self.columns.columns)])
+        error = _field(ERROR, pa.string(), ERROR_FIELD_ID)
+        typed = map(arrow_field, self.columns.columns)
+        if self.plans is None:
+            return pa.schema([*raw, error, *typed])
+        kept = [each.with_name(KEPT_VALUE) if each.name == VALUE else each for each in raw]
+        return pa.schema([*kept, error, _field(SCHEMA_ID, pa.int32(), SCHEMA_ID_FIELD_ID), *typed])
 
     def batch(self, raw: Arrow, rows: RecordRows) -> Arrow:
         """The rows with their typed columns; `raw` are the rows without."""
@@ -61,18 +80,35 @@ class FileColumns:
             None if not (of_key or of_value) else "; ".join(_told(of_key, of_value))
             for of_key, of_value in zip(key.errors, value.errors, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(
-            [*raw.columns, pa.array(errors, type=pa.string()), *key.arrays, *value.arrays],
-            schema=self.schema(raw.schema),
-        )
+        first = [*raw.columns, pa.array(errors, type=pa.string())]
+        if self.plans is not None:
+            first = self._without_left_out(first, rows.value, value)
+        return pa.RecordBatch.from_arrays([*first, *key.arrays, *value.arrays], schema=self.schema(raw.schema))
+
+    def _without_left_out(self, first: list[Arrow], values: BinaryColumn, decoded: Decoded) -> list[Arrow]:
+        """The columns in front of the typed ones, and behind them which schemas give values back that were left out."""
+        from iceberg_export.typed.left_out import KEPT, left_out_by  # brings its kernels
+
+        assert self.plans is not None, "there is a way back"
+        arrays = dict(zip((each.name for each in self.columns.value), decoded.arrays, strict=True))
+        ids = left_out_by(values, self.plans, arrays, decoded.errors)
+        is_kept = ids == KEPT
+        place = COLUMNS.index(VALUE)
+        kept = pc.if_else(pa.array(is_kept), first[place], pa.scalar(None, pa.binary()))
+        return [*first[:place], kept, *first[place + 1 :], pa.array(ids.astype(np.int32), mask=is_kept)]
 
     def metadata(self) -> Mapping[str, str]:
         """What the file's footer says of them."""
-        return {TYPED_METADATA_KEY: encode(self.columns)}
+        told = {TYPED_METADATA_KEY: encode(self.columns)}
+        return told if self.plans is None else {**told, PLANS_METADATA_KEY: encode_plans(self.plans)}
 
     def with_statistics(self) -> list[str]:
         """Columns whose lowest and highest value each row group tells: those that engines choose by."""
         return [each.name for each in self.columns.columns if isinstance(each.type, ScalarType)]
+
+
+def _field(name: str, kind: Arrow, field_id: int) -> Arrow:
+    return pa.field(name, kind, nullable=True, metadata={b"PARQUET:field_id": str(field_id).encode()})
 
 
 def _told(of_key: str | None, of_value: str | None) -> list[str]:
@@ -88,20 +124,34 @@ def _side(column: BinaryColumn, columns: tuple[Column, ...], readers: Readers, *
 
 
 def plan_columns(
-    before: TypedColumns | None, seen: Seen, sides: Sides, reader_of: ReaderOf, with_indexes: frozenset[int]
+    before: TypedColumns | None,
+    seen: Seen,
+    sides: Sides,
+    reader_of: ReaderOf,
+    with_indexes: frozenset[int],
+    *,
+    leaves_out: bool = False,
 ) -> FileColumns:
     """The columns of a file whose records were written with what was seen: the table's, and what new schemas ask for.
 
-    Schemas are taken in the order of their ids. CPU work.
+    `leaves_out`: whether the file does without the bytes of values that its columns give back. Schemas are taken in
+    the order of their ids. CPU work.
     """
     columns, key = _merged(before or NO_COLUMNS, seen.key, reader_of, merge_key)
     columns, value = _merged(columns, seen.value, reader_of, merge_value)
+    plans = None
+    if leaves_out:
+        from iceberg_export.typed.left_out import plan_values  # brings its kernels
+
+        plans = plan_values(columns.value, value)
+        columns = columns if plans is None else with_schema_id(columns)
     return FileColumns(
         before=before,
         columns=columns,
         sides=sides,
         key=Readers(by_writer=key, with_indexes=with_indexes),
         value=Readers(by_writer=value, with_indexes=with_indexes),
+        plans=plans,
     )
 
 

@@ -65,12 +65,13 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 class TypedColumns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The columns of a table beside the raw ones. `version` counts the changes; of two of one table the one with the
-    higher version holds all that the other does."""
+    higher version holds all that the other does. `has_schema_id`: a file of the table has left values out."""
 
     version: int
     field_id_next: int
     key: tuple[Column, ...] = ()
     value: tuple[Column, ...] = ()
+    has_schema_id: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -123,7 +124,12 @@ def _next(before: TypedColumns, ids: _Ids, *, key: tuple[Column, ...], value: tu
         return before
     if sum(1 for _ in every_column((*key, *value))) > TYPED_COLUMNS_MAX:
         raise SchemaUnusable(f"the table would have more than {TYPED_COLUMNS_MAX} typed columns")
-    return TypedColumns(version=before.version + 1, field_id_next=ids.field_id_next, key=key, value=value)
+    return replace(before, version=before.version + 1, field_id_next=ids.field_id_next, key=key, value=value)
+
+
+def with_schema_id(columns: TypedColumns) -> TypedColumns:
+    """The columns of a table that has files which leave values out."""
+    return columns if columns.has_schema_id else replace(columns, version=columns.version + 1, has_schema_id=True)
 
 
 def every_column(columns: Iterable[Column]) -> Iterator[Column]:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,13 @@ SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
 
 def test_backfill_gives_columns_to_what_was_archived_before(penstock: PenstockFactory, java: Path) -> None:
     broker = penstock(options=OPTIONS)
-    registry = SchemaRegistryClient({"url": f"http://{broker.http}/schema-registry"})
-    serialize = AvroSerializer(registry, SCHEMA)
+    with SchemaRegistryClient({"url": f"http://{broker.http}/schema-registry"}) as registry:
+        serialize = AvroSerializer(registry, SCHEMA)
+        place = SerializationContext("orders", MessageField.VALUE)
+        values = [serialize({"id": number, "city": "Bern"}, place) for number in range(50)]
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for _ in range(3):
-        for number in range(50):
-            value = serialize({"id": number, "city": "Bern"}, SerializationContext("orders", MessageField.VALUE))
+        for value in values:
             producer.produce("orders", value, partition=0)
         assert producer.flush(30) == 0
         assert run(broker, "archive", "orders", "--wait").returncode == 0
@@ -111,8 +113,9 @@ def test_backfill_gives_columns_to_what_was_archived_before(penstock: PenstockFa
     assert done.returncode == 0, done.stderr
     assert "3 files" in done.stdout
     assert "became 1" in done.stdout
-    catalog = RestCatalog("penstock", uri=f"http://{broker.http}/iceberg")
-    rows = catalog.load_table("lake.orders").scan(selected_fields=("offset", "value_id", "value_city")).to_arrow()
+    with closing(RestCatalog("penstock", uri=f"http://{broker.http}/iceberg")) as catalog:
+        table = catalog.load_table("lake.orders")
+        rows = table.scan(selected_fields=("offset", "value_id", "value_city")).to_arrow()
     assert rows.sort_by("offset")["value_id"].to_pylist() == [*range(50)] * 3
     assert set(rows["value_city"].to_pylist()) == {"Bern"}
     assert run(broker, "consume", "orders", "--from", "earliest").stdout == before

@@ -1,0 +1,171 @@
+"""Values as Kafka has them out of typed columns, for plans of flat Avro records: what `flat_avro` reads, written again.
+
+Rule: it works from the columns as a file stores them, and is the same for who leaves bytes out and for who wants them
+back. What it cannot write is said row by row; a column that is none of the plan's raises. CPU work.
+"""
+# Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from iceberg_export.typed.flat_avro_kernel import Op
+from iceberg_export.typed.flat_avro_writer_kernel import measure_rows, write_rows
+from iceberg_export.typed.value_plans import FieldPlan, SchemaPlan
+from protocol.limits import TYPED_CELLS_WRITTEN_AT_ONCE, TYPED_ROWS_AT_ONCE
+
+Arrow: TypeAlias = Any
+"""An object of pyarrow's."""
+Bytes: TypeAlias = NDArray[np.uint8]
+Int64s: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+_MICROSECONDS_PER_MILLISECOND = 1000
+_NOTHING = np.zeros(0, dtype=np.uint8)
+
+
+class PlanUnusable(ValueError):
+    """The columns are not those that the plan was made for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Values back to back: row i is `data[ends[i]:ends[i + 1]]`; `ends` begins with 0. Those of bad rows are empty."""
+
+    data: Bytes
+    ends: Int64s
+    bad: Bools
+
+
+def parts_of(plan: SchemaPlan, rows: Int64s) -> Iterator[Int64s]:
+    """The rows, as many at a time as are written at once."""
+    count = max(1, min(TYPED_ROWS_AT_ONCE, TYPED_CELLS_WRITTEN_AT_ONCE // max(len(plan.fields), 1)))
+    for first in range(0, len(rows), count):
+        yield rows[first : first + count]
+
+
+def write_values(plan: SchemaPlan, arrays: Mapping[str, Arrow], rows: Int64s) -> Written:
+    """The values of these rows, ascending, one at least, of the columns, given by name. Raises `PlanUnusable`."""
+    fields, count = len(plan.fields), len(rows)
+    numbers = np.zeros((fields, count), dtype=np.int64)
+    lengths = np.zeros((fields, count), dtype=np.int32)
+    nulls = np.zeros((fields, count), dtype=np.bool_)
+    bad = np.zeros(count, dtype=np.bool_)
+    texts = _Texts()
+    for place, field in enumerate(plan.fields):
+        if field.column not in arrays:
+            raise PlanUnusable(
+                f"there is no column {field.column}, of which values of schema {plan.schema_id} are made"
+            )
+        array = _rows_of(arrays[field.column], rows)
+        if array.null_count:
+            nulls[place] = array.is_null().to_numpy(zero_copy_only=False)
+            if array.null_count == count:
+                continue
+        if field.op in (Op.BYTES, Op.FIXED):
+            numbers[place], lengths[place] = texts.add(field, array)
+        else:
+            numbers[place], wrong = _numbers(field, array)
+            if wrong is not None:
+                bad |= wrong & ~nulls[place]
+    program = np.array([_program(field) for field in plan.fields], dtype=np.int64).reshape(fields, 3)
+    sizes = np.zeros(count, dtype=np.int64)
+    measure_rows(program, numbers, lengths, nulls, bad, sizes)
+    ends = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    data = np.empty(int(ends[-1]), dtype=np.uint8)
+    write_rows(plan.schema_id, program, numbers, lengths, nulls, bad, texts.joined(), ends, data)
+    return Written(data=data, ends=ends, bad=bad)
+
+
+def _program(field: FieldPlan) -> tuple[int, int, int]:
+    return int(field.op), field.null, len(field.symbols) if field.op is Op.ENUM else field.size
+
+
+def _rows_of(array: Arrow, rows: Int64s) -> Arrow:
+    first, count = int(rows[0]), len(rows)
+    if int(rows[-1]) - first + 1 == count:
+        return array.slice(first, count)
+    return array.take(pa.array(rows))
+
+
+class _Texts:
+    """The bytes of several columns, one behind the other."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Bytes] = []
+        self._end = 0
+
+    def add(self, field: FieldPlan, array: Arrow) -> tuple[Int64s, Int64s]:
+        """Where each of the column's values begins among all bytes, and its length."""
+        if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
+            raise _unfit(field, array)
+        _, ends_buffer, data = array.buffers()
+        ends = np.frombuffer(ends_buffer, dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        if data is not None:
+            self._pieces.append(np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]])
+        first = ends[:-1] - ends[0] + self._end
+        self._end += int(ends[-1] - ends[0])
+        return first, np.diff(ends)
+
+    def joined(self) -> Bytes:
+        """The bytes."""
+        if not self._pieces:
+            return _NOTHING
+        return self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
+
+
+def _numbers(field: FieldPlan, array: Arrow) -> tuple[Int64s, Bools | None]:
+    """The kernel's numbers of values, whatever stands for nulls, and which cannot be written; None where all can."""
+    kind = array.type
+    match field.op:
+        case Op.BOOLEAN if pa.types.is_boolean(kind):
+            return pc.cast(array, pa.uint8()).fill_null(0).to_numpy().astype(np.int64), None
+        case Op.INT if kind in (pa.int32(), pa.date32(), pa.int64()):
+            return _fixed_width(array, np.int32 if kind != pa.int64() else np.int64), None
+        case Op.LONG if kind == pa.int64() or pa.types.is_timestamp(kind):
+            micros = _fixed_width(array, np.int64)
+            if not field.is_milliseconds:
+                return micros, None
+            milliseconds = micros // _MICROSECONDS_PER_MILLISECOND
+            return milliseconds, milliseconds * _MICROSECONDS_PER_MILLISECOND != micros
+        case Op.FLOAT if pa.types.is_float32(kind):
+            return _fixed_width(array, np.uint32), None
+        case Op.FLOAT if pa.types.is_float64(kind):
+            return _narrowed(_buffer(array, np.float64))
+        case Op.DOUBLE if pa.types.is_float64(kind):
+            return _fixed_width(array, np.int64), None
+        case Op.ENUM if pa.types.is_string(kind):
+            found = pc.index_in(array, value_set=pa.array(field.symbols, type=pa.string()))
+            return found.fill_null(-1).to_numpy().astype(np.int64), None
+        case Op.DECIMAL if pa.types.is_decimal128(kind):
+            halves = np.frombuffer(array.buffers()[1], dtype=np.int64)
+            halves = halves[2 * array.offset : 2 * (array.offset + len(array))]
+            return halves[::2], halves[1::2] != halves[::2] >> 63
+        case _:
+            raise _unfit(field, array)
+
+
+def _narrowed(values: NDArray[np.float64]) -> tuple[Int64s, Bools]:
+    """Bits of floats that their column has as doubles. What becomes of a NaN's bits on the way is the processor's
+    affair, so those are not written."""
+    with np.errstate(all="ignore"):
+        bits = values.astype(np.float32).view(np.uint32).astype(np.int64)
+    return bits, np.isnan(values)
+
+
+def _fixed_width(array: Arrow, kind: Any) -> Int64s:  # noqa: ANN401
+    return _buffer(array, kind).astype(np.int64)
+
+
+def _buffer(array: Arrow, kind: Any) -> NDArray[Any]:  # noqa: ANN401
+    return np.frombuffer(array.buffers()[1], dtype=kind)[array.offset : array.offset + len(array)]
+
+
+def _unfit(field: FieldPlan, array: Arrow) -> PlanUnusable:
+    return PlanUnusable(f"the column {field.column} is {array.type}, of which no {field.op.name} can be made")

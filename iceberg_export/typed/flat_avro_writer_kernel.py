@@ -1,0 +1,202 @@
+"""Values of flat Avro records, written by compiled kernels that free the GIL: the way back of `flat_avro_kernel`.
+
+Rule: each value has one encoding here, the shortest; whoever sent another gets none of it, for records are compared
+with what was sent. A record that cannot be written is marked. Nothing outside an array is read or written. Importing
+this compiles the kernels, or loads them from numba's cache.
+Specification: Apache Avro 1.12, "Binary Encoding"; the frame is `framing`'s.
+"""
+
+from collections.abc import Callable, MutableSequence
+from typing import Any
+
+from numba import njit, types
+
+from iceberg_export.typed.flat_avro_kernel import Op
+from iceberg_export.typed.framing import FRAME_BYTES
+from protocol.copy_kernel import copy_bytes
+
+Numbers = MutableSequence[int]
+Table = Any
+"""An array of fields and rows."""
+_BOOLEAN, _FLOAT, _DOUBLE, _FIXED = int(Op.BOOLEAN), int(Op.FLOAT), int(Op.DOUBLE), int(Op.FIXED)
+_INT, _ENUM, _BYTES, _DECIMAL = int(Op.INT), int(Op.ENUM), int(Op.BYTES), int(Op.DECIMAL)
+_FRAME = FRAME_BYTES
+
+
+@njit(nogil=True, inline="always")
+def _zigzag(number: int) -> int:
+    return (number << 1) ^ (number >> 63)
+
+
+@njit(nogil=True, inline="always")
+def _varint_size(number: int) -> int:
+    left, size = _zigzag(number), 1
+    while left < 0 or left > 0x7F:
+        left = (left >> 7) & 0x01FFFFFFFFFFFFFF
+        size += 1
+    return size
+
+
+@njit(nogil=True, inline="always")
+def _write_varint(out: Numbers, position: int, number: int) -> int:
+    left = _zigzag(number)
+    while left < 0 or left > 0x7F:
+        out[position] = (left & 0x7F) | 0x80
+        left = (left >> 7) & 0x01FFFFFFFFFFFFFF
+        position += 1
+    out[position] = left
+    return position + 1
+
+
+@njit(nogil=True, inline="always")
+def _big_endian_size(number: int) -> int:
+    """Bytes of the shortest two's complement."""
+    left, size = number, 1
+    while left < -128 or left > 127:
+        left >>= 8
+        size += 1
+    return size
+
+
+@njit(nogil=True, inline="always")
+def _size(op: int, number: int, length: int) -> int:
+    """Bytes of a value that is not null."""
+    if op == _BOOLEAN:
+        return 1
+    if op == _FLOAT:
+        return 4
+    if op == _DOUBLE:
+        return 8
+    if op == _FIXED:
+        return length
+    if op == _BYTES:
+        return _varint_size(length) + length
+    if op == _DECIMAL:
+        return 1 + _big_endian_size(number)
+    return _varint_size(number)
+
+
+@njit(nogil=True, inline="always")
+def _is_bad(op: int, size: int, number: int, length: int) -> bool:
+    if op == _FIXED:
+        return length != size
+    if op == _ENUM:
+        return number < 0 or number >= size
+    return op == _INT and (number < -(2**31) or number >= 2**31)
+
+
+def _measure_rows(program: Table, numbers: Table, lengths: Table, nulls: Table, bad: Numbers, sizes: Numbers) -> None:
+    """Add up each row's bytes in `sizes`, frame included; mark rows that cannot be written, whose size is 0 then."""
+    rows = len(sizes)
+    for row in range(rows):
+        sizes[row] = _FRAME
+    for field in range(program.shape[0]):
+        op, null, size = program[field, 0], program[field, 1], program[field, 2]
+        for row in range(rows):
+            if null >= 0:
+                sizes[row] += 1
+            if nulls[field, row]:
+                if null < 0:
+                    bad[row] = True
+            elif _is_bad(op, size, numbers[field, row], lengths[field, row]):
+                bad[row] = True
+            else:
+                sizes[row] += _size(op, numbers[field, row], lengths[field, row])
+    for row in range(rows):
+        if bad[row]:
+            sizes[row] = 0
+
+
+@njit(nogil=True, inline="always")
+def _write_value(out: Numbers, position: int, texts: Numbers, op: int, number: int, length: int) -> int:
+    """Returns where the value ends."""
+    if op == _BOOLEAN:
+        out[position] = number
+        return position + 1
+    if op < _FIXED:
+        size = 4 if op == _FLOAT else 8
+        for index in range(size):
+            out[position + index] = (number >> (8 * index)) & 0xFF
+        return position + size
+    if op == _BYTES:
+        position = _write_varint(out, position, length)
+    if op in (_BYTES, _FIXED):
+        copy_bytes(out, position, texts, number, length)
+        return position + length
+    if op == _DECIMAL:
+        size = _big_endian_size(number)
+        position = _write_varint(out, position, size)
+        for index in range(size):
+            out[position + index] = (number >> (8 * (size - 1 - index))) & 0xFF
+        return position + size
+    return _write_varint(out, position, number)
+
+
+def _write_rows(
+    schema_id: int,
+    program: Table,
+    numbers: Table,
+    lengths: Table,
+    nulls: Table,
+    bad: Numbers,
+    texts: Numbers,
+    first: Numbers,
+    out: Numbers,
+) -> None:
+    """Write each row that is not bad from `first` on, where `_measure_rows` found that it fits."""
+    for row in range(len(bad)):
+        if bad[row]:
+            continue
+        position = first[row]
+        out[position] = 0
+        for index in range(4):
+            out[position + 1 + index] = (schema_id >> (8 * (3 - index))) & 0xFF
+        position += _FRAME
+        for field in range(program.shape[0]):
+            null = program[field, 1]
+            is_null = nulls[field, row]
+            if null >= 0:
+                out[position] = 2 * null if is_null else 2 * (1 - null)
+                position += 1
+            if not is_null:
+                number, length = numbers[field, row], lengths[field, row]
+                position = _write_value(out, position, texts, program[field, 0], number, length)
+
+
+def _compare_rows(
+    out: Numbers, out_ends: Numbers, data: Numbers, first: Numbers, end: Numbers, is_same: Numbers
+) -> None:
+    """Whether row i of `out`, up to `out_ends[i + 1]`, is `data[first[i]:end[i]]`."""
+    for row in range(len(first)):
+        begin, size = out_ends[row], out_ends[row + 1] - out_ends[row]
+        if size != end[row] - first[row]:
+            is_same[row] = False
+            continue
+        differing = 0
+        for index in range(size):
+            differing |= out[begin + index] ^ data[first[row] + index]
+        is_same[row] = differing == 0
+
+
+_TABLES = (
+    types.Array(types.int64, 2, "C"),
+    types.Array(types.int64, 2, "C"),
+    types.Array(types.int32, 2, "C"),
+    types.Array(types.boolean, 2, "C"),
+    types.Array(types.boolean, 1, "C"),
+)
+_BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
+_BYTES_OUT = types.Array(types.uint8, 1, "C")
+_PLACES = types.Array(types.int64, 1, "C")
+_SIGNATURES = (
+    types.void(*_TABLES, _PLACES),
+    types.void(types.int64, *_TABLES, _BYTES_IN, _PLACES, _BYTES_OUT),
+    types.void(_BYTES_IN, _PLACES, _BYTES_IN, _PLACES, _PLACES, types.Array(types.boolean, 1, "C")),
+)
+_FUNCTIONS = (_measure_rows, _write_rows, _compare_rows)
+_compiled: list[Callable[..., None]]
+try:
+    _compiled = [njit(one, nogil=True, cache=True)(each) for one, each in zip(_SIGNATURES, _FUNCTIONS, strict=True)]
+except RuntimeError:  # numba finds no folder for its cache that it may write
+    _compiled = [njit(one, nogil=True)(each) for one, each in zip(_SIGNATURES, _FUNCTIONS, strict=True)]
+measure_rows, write_rows, compare_rows = _compiled

@@ -1,0 +1,87 @@
+"""Which values a file leaves the bytes out of, for its typed columns give them back.
+
+Rule: only what was written again, of the very columns that go into the file, and is the same byte for byte is left out;
+of any other value the file has the bytes. CPU work.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iceberg_export.columns import BinaryColumn
+from iceberg_export.typed.decode import Reader
+from iceberg_export.typed.flat_avro import FlatAvro
+from iceberg_export.typed.flat_avro_kernel import Op
+from iceberg_export.typed.flat_avro_writer import Arrow, PlanUnusable, parts_of, write_values
+from iceberg_export.typed.flat_avro_writer_kernel import compare_rows
+from iceberg_export.typed.framing import Writer, column_schema_ids
+from iceberg_export.typed.shapes import Form, Scalar
+from iceberg_export.typed.union import Column, matched
+from iceberg_export.typed.value_plans import FieldPlan, SchemaPlan, ValuePlans, plan_bytes
+from protocol.limits import VALUE_PLANS_BYTES_MAX
+
+KEPT = -1
+"""In the place of a schema's id: the file has the value's bytes, or the value is null."""
+_SCHEMA_ID_MAX = 2**31 - 1
+
+
+def plan_values(columns: Sequence[Column], readers: Mapping[Writer, Reader | str]) -> ValuePlans | None:
+    """Plans of the schemas whose values such columns may give back, by the order of their ids; None where there are
+    none."""
+    plans: list[SchemaPlan] = []
+    left = VALUE_PLANS_BYTES_MAX
+    for writer in sorted(readers, key=lambda each: each.schema_id):
+        reader = readers[writer]
+        if isinstance(reader, str) or reader.flat is None or writer.schema_id > _SCHEMA_ID_MAX:
+            continue
+        plan = _plan(writer.schema_id, reader.flat, columns)
+        left -= plan_bytes(plan)
+        if left < 0:
+            break
+        plans.append(plan)
+    return ValuePlans(schemas=tuple(plans)) if plans else None
+
+
+def _plan(schema_id: int, flat: FlatAvro, columns: Sequence[Column]) -> SchemaPlan:
+    fields: list[FieldPlan] = []
+    found = matched(columns, flat.shape.fields)
+    for place, (index, (op, null, size)) in enumerate(zip(found, flat.program.tolist(), strict=True)):
+        assert index is not None, "the schema was merged into the columns before"
+        shape = flat.shape.fields[place].shape
+        fields.append(
+            FieldPlan(
+                column=columns[index].name,
+                op=Op(op),
+                null=null,
+                size=size if op == Op.FIXED else 0,
+                symbols=flat.symbols.get(place, ()),
+                is_milliseconds=isinstance(shape, Scalar) and shape.form is Form.MILLISECONDS,
+            )
+        )
+    return SchemaPlan(schema_id=schema_id, fields=tuple(fields))
+
+
+def left_out_by(
+    column: BinaryColumn, plans: ValuePlans, arrays: Mapping[str, Arrow], errors: Sequence[str | None]
+) -> NDArray[np.int64]:
+    """For each value the id of the schema that gives it back; `KEPT` where none does.
+
+    `arrays`: typed columns by name, as they go into the file. `errors`: of the values; one that has any keeps its
+    bytes.
+    """
+    found = np.full(len(column), KEPT, dtype=np.int64)
+    ids = column_schema_ids(column)
+    if any(errors):
+        ids[[index for index, error in enumerate(errors) if error]] = KEPT
+    ends = column.ends.astype(np.int64)
+    for plan in plans.schemas:
+        for rows in parts_of(plan, np.flatnonzero(ids == plan.schema_id)):
+            try:
+                written = write_values(plan, arrays, rows)
+            except PlanUnusable:  # pragma: no cover  # plans are made of these columns
+                break
+            is_same = np.zeros(len(rows), dtype=np.bool_)
+            compare_rows(written.data, written.ends, column.data, ends[rows], ends[rows + 1], is_same)
+            found[rows[is_same & ~written.bad]] = plan.schema_id
+    return found
