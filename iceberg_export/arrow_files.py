@@ -189,7 +189,8 @@ def _check_version(metadata: Mapping[str, str]) -> None:
     version: int = schema.FILE_FORMAT_VERSION if told is None else json.loads(told)["version"]
     if version > schema.FILE_FORMAT_VERSION_LEFT_OUT:
         raise FileUnreadable(
-            f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_LEFT_OUT} at most: upgrade"
+            f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_LEFT_OUT} at most: "
+            "upgrade it"
         )
 
 

@@ -115,7 +115,9 @@ class TypedTable(MadeTable):
     columns: TypedColumns | None = None
     count = 0
 
-    async def add(self, schema: dict[str, Any] | None, value: dict[str, Any] | None) -> None:
+    async def add(
+        self, schema: dict[str, Any] | None, value: dict[str, Any] | None, *, leaves_out: bool = False
+    ) -> None:
         """Commit a file with one record; without a schema that of one that is not registered."""
         number = self.count
         self.count += 1
@@ -135,7 +137,7 @@ class TypedTable(MadeTable):
             return readers[writer.schema_id]
 
         seen = writers_of(decode_chunk(chunk), Sides.VALUE, frozenset())
-        planned = plan_columns(self.columns, seen, Sides.VALUE, reader_of, frozenset())
+        planned = plan_columns(self.columns, seen, Sides.VALUE, reader_of, frozenset(), leaves_out=leaves_out)
         with ArchiveWriter(topic_id=TOPIC, typed=planned) as writer:
             writer.add(chunk)
             file = writer.finish()
