@@ -178,25 +178,27 @@ def _compare_rows(
         is_same[row] = differing == 0
 
 
+_BOOLEANS = types.Array(types.boolean, 1, "C")
 _TABLES = (
     types.Array(types.int64, 2, "C"),
     types.Array(types.int64, 2, "C"),
     types.Array(types.int32, 2, "C"),
     types.Array(types.boolean, 2, "C"),
-    types.Array(types.boolean, 1, "C"),
+    _BOOLEANS,
 )
 _BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
 _BYTES_OUT = types.Array(types.uint8, 1, "C")
 _PLACES = types.Array(types.int64, 1, "C")
-_SIGNATURES = (
-    types.void(*_TABLES, _PLACES),
-    types.void(types.int64, *_TABLES, _BYTES_IN, _PLACES, _BYTES_OUT),
-    types.void(_BYTES_IN, _PLACES, _BYTES_IN, _PLACES, _PLACES, types.Array(types.boolean, 1, "C")),
-)
-_FUNCTIONS = (_measure_rows, _write_rows, _compare_rows)
-_compiled: list[Callable[..., None]]
-try:
-    _compiled = [njit(one, nogil=True, cache=True)(each) for one, each in zip(_SIGNATURES, _FUNCTIONS, strict=True)]
-except RuntimeError:  # numba finds no folder for its cache that it may write
-    _compiled = [njit(one, nogil=True)(each) for one, each in zip(_SIGNATURES, _FUNCTIONS, strict=True)]
-measure_rows, write_rows, compare_rows = _compiled
+
+
+def _compiled(function: Callable[..., None], *arguments: object) -> Callable[..., None]:
+    try:
+        made: Callable[..., None] = njit(types.void(*arguments), nogil=True, cache=True)(function)
+    except RuntimeError:  # numba finds no folder for its cache that it may write
+        made = njit(types.void(*arguments), nogil=True)(function)
+    return made
+
+
+measure_rows = _compiled(_measure_rows, *_TABLES, _PLACES)
+write_rows = _compiled(_write_rows, types.int64, *_TABLES, _BYTES_IN, _PLACES, _BYTES_OUT)
+compare_rows = _compiled(_compare_rows, _BYTES_IN, _PLACES, _BYTES_IN, _PLACES, _PLACES, _BOOLEANS)

@@ -23,7 +23,7 @@ from protocol.limits import VALUE_PLANS_BYTES_MAX
 
 KEPT = -1
 """In the place of a schema's id: the file has the value's bytes, or the value is null."""
-_SCHEMA_ID_MAX = 2**31 - 1
+_INT32_MAX = 2**31 - 1
 
 
 def plan_values(columns: Sequence[Column], readers: Mapping[Writer, Reader | str]) -> ValuePlans | None:
@@ -33,7 +33,7 @@ def plan_values(columns: Sequence[Column], readers: Mapping[Writer, Reader | str
     left = VALUE_PLANS_BYTES_MAX
     for writer in sorted(readers, key=lambda each: each.schema_id):
         reader = readers[writer]
-        if isinstance(reader, str) or reader.flat is None or writer.schema_id > _SCHEMA_ID_MAX:
+        if isinstance(reader, str) or reader.flat is None or writer.schema_id > _INT32_MAX:
             continue
         plan = _plan(writer.schema_id, reader.flat, columns)
         left -= plan_bytes(plan)

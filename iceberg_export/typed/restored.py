@@ -17,7 +17,7 @@ from iceberg_export.gather import gather
 from iceberg_export.typed.flat_avro_writer import Arrow, Bytes, PlanUnusable, parts_of, write_values
 from iceberg_export.typed.value_plans import ValuePlans
 
-_BYTES_MAX = 2**31 - 1
+_INT32_MAX = 2**31 - 1
 
 
 def restored_values(
@@ -63,7 +63,7 @@ def restored_values(
     is_null = is_null & ~is_left_out
     ends = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(length, out=ends[1:])
-    if ends[-1] > _BYTES_MAX:
+    if ends[-1] > _INT32_MAX:
         raise FileUnreadable(f"the values of one row group have {ends[-1]} bytes")
     data = np.empty(int(ends[-1]), dtype=np.uint8)
     gather(np.concatenate(pieces), first, length.astype(np.int32), data, 0)

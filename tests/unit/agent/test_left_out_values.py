@@ -20,7 +20,7 @@ from tests.unit.agent.test_typed_columns import names_of, register
 
 ORDER = record("Order", ("id", "int"), ("note", ["null", "string"]))
 WIDER = record("Order", ("note", ["null", "string"]), ("id", "long"))
-LEFT_OUT = {"penstock_table_columns": "value", "penstock_table_raw_values": NEEDED}
+LEFT_OUT = create(penstock_table_columns="value", penstock_table_raw_values=NEEDED)
 
 
 def order(schema_id: int, number: int) -> bytes:
@@ -80,7 +80,7 @@ async def test_a_topic_whose_values_are_no_columns_keeps_them() -> None:
 async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(**LEFT_OUT))
+        await parts.writer.submit(LEFT_OUT)
         lake = lake_of(parts, store)
         narrow = await register(parts, json.dumps(ORDER))
         wide = await register(parts, json.dumps(WIDER), subject="wider")
@@ -117,7 +117,7 @@ async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
 async def test_a_merge_without_typed_columns_to_make_keeps_what_the_table_has() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(**LEFT_OUT))
+        await parts.writer.submit(LEFT_OUT)
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         sent = [order(schema_id, number) for number in range(FILES)]
@@ -135,7 +135,7 @@ async def test_a_merge_without_typed_columns_to_make_keeps_what_the_table_has() 
 async def test_consumers_get_values_of_schemas_that_were_deleted() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(**LEFT_OUT))
+        await parts.writer.submit(LEFT_OUT)
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         sent = [order(schema_id, number) for number in range(FILES)]
