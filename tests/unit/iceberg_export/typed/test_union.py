@@ -16,6 +16,7 @@ from iceberg_export.typed.union import (
     iceberg_fields,
     merge_key,
     merge_value,
+    with_schema_id,
 )
 from protocol.limits import TYPED_COLUMNS_MAX
 from tests.made_typed import NOTHING, avro_reader, merged, protobuf_files, record
@@ -170,6 +171,17 @@ def test_columns_are_the_same_from_their_text() -> None:
     assert encode(decode(encode(columns))) == encode(columns)
     with pytest.raises(msgspec.MsgspecError):
         decode('{"version":1,"field_id_next":100,"more":1}')
+
+
+def test_a_table_that_had_left_out_values_keeps_their_column() -> None:
+    before = merged(shape(("a", "int")))
+    columns = with_schema_id(before)
+    assert (columns.version, columns.has_schema_id, columns.value) == (before.version + 1, True, before.value)
+    assert with_schema_id(columns) is columns
+    later = merge_value(columns, shape(("b", "int")))
+    assert (later.version, later.has_schema_id) == (columns.version + 1, True)
+    assert decode(encode(later)) == later
+    assert "has_schema_id" not in encode(before), "older agents read tables that never had any"
 
 
 def test_a_schema_that_wants_too_many_columns_gets_none() -> None:
