@@ -186,7 +186,10 @@ def read_footer(tail: Buffer) -> Footer:
 def _check_version(metadata: Mapping[str, str]) -> None:
     """Raises `FileUnreadable` where the file may mean something else by its columns than this program knows of."""
     told = metadata.get(schema.FILE_METADATA_KEY)
-    version: int = schema.FILE_FORMAT_VERSION if told is None else json.loads(told)["version"]
+    try:
+        version = schema.FILE_FORMAT_VERSION if told is None else int(json.loads(told)["version"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise FileUnreadable(f"the footer does not say of which format the file is: {told!r}") from error
     if version > schema.FILE_FORMAT_VERSION_LEFT_OUT:
         raise FileUnreadable(
             f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_LEFT_OUT} at most: "
