@@ -29,6 +29,14 @@ rows = [row for partition in reader.partitions() for batch in reader.read(partit
 told = [[row["partition"], row["offset"], (row["value"] or b"").decode()] for row in rows]
 print(json.dumps({"from": iceberg_export.__file__, "rows": sorted(told), "schema": source.schema()}))
 """
+IMPORTS = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+import iceberg_export.jobs.rewrite, iceberg_export.jobs.session, iceberg_export.jobs.verify
+import iceberg_export.merge_writer, iceberg_export.typed.left_out, iceberg_export.typed.readers
+print(iceberg_export.jobs.rewrite.__file__)
+"""
+"""What the jobs need when they run, too."""
 
 
 async def make(root: Path) -> MadeLake:
@@ -75,11 +83,28 @@ def test_the_archive_holds_what_is_imported_and_no_more(tmp_path: Path) -> None:
         names = found.namelist()
     assert "iceberg_export/spark/source.py" in names
     assert "protocol/record_kernels.py" in names
-    assert not [name for name in names if name.startswith(("agent/", "coordinator/"))]
+    assert "iceberg_export/jobs/rewrite.py" in names
+    assert not [name for name in names if name.startswith(("agent/", "coordinator/apply"))]
     before = archive.read_bytes()
     write_archive(archive)
     assert archive.read_bytes() == before
     assert {"numpy", "obstore", "pyarrow"} <= set(libraries())
+
+
+def test_the_archive_is_enough_for_jobs(tmp_path: Path) -> None:
+    archive = tmp_path / "penstock-spark.zip"
+    write_archive(archive)
+    site_packages = Path(pyarrow.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", IMPORTS, archive, site_packages],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(archive))
 
 
 def test_a_wrong_call_says_how_it_is_called() -> None:

@@ -1,0 +1,161 @@
+"""A job's files come true where they hold what they stand for, and are refused otherwise."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from agent.cpu import run_in_thread
+from agent.lake import Lake
+from agent.lake_rewrites import LakeRewrites, NoRewrite
+from coordinator.commands import ArchivedChunk, NewObject, PartitionReplacement, ReplaceChunks, TableCommit
+from coordinator.invariants import check
+from coordinator.state import TopicState
+from iceberg_export.merge import merge
+from iceberg_export.parquet_reader import ParquetReader
+from iceberg_export.rewrites import (
+    Purpose,
+    RewriteTask,
+    Rewritten,
+    decode_plan,
+    decode_rewritten,
+    encode_plan,
+    encode_rewritten,
+)
+from iceberg_export.tables.snapshots import REPLACE
+from protocol.types import Offset, SessionId, TopicId
+from storage.memory_store import MemoryStore
+from tests.made_commands import TOPIC, create
+from tests.unit.agent.ledger_parts import Parts, lake_of, running_parts
+from tests.unit.agent.test_lake import live_files
+from tests.unit.agent.test_leveller import archived, leveller, operations, served
+
+FILES = 3
+
+
+def rewrites(parts: Parts, store: MemoryStore, lake: Lake) -> LakeRewrites:
+    return LakeRewrites(
+        archive=ParquetReader(store=store, run_in_thread=run_in_thread),
+        metadata=parts.metadata,
+        writer=parts.writer,
+        lake=lake,
+        broker_configs={},
+    )
+
+
+def topic_of(parts: Parts) -> TopicState:
+    return parts.metadata.state.topics[TOPIC]
+
+
+async def written(task: RewriteTask, store: MemoryStore) -> Rewritten:
+    """What a job makes of a task, over the wire and back."""
+    made = await merge(
+        task.merge, store=store, session=task.session, number=task.number, run_in_thread=run_in_thread, columns_of=None
+    )
+    return decode_rewritten(encode_rewritten(Rewritten(command=made.command)))
+
+
+async def planned(made: LakeRewrites, parts: Parts) -> RewriteTask:
+    plan = decode_plan(encode_plan(await made.plan(topic_of(parts), Purpose.REWRITE)))
+    (task,) = plan.tasks
+    assert plan.columns is None
+    return task
+
+
+async def test_files_become_one_with_the_same_records() -> None:
+    store = MemoryStore()
+    async with archived(store, count=FILES) as (parts, lake):
+        before = await served(parts, store)
+        made = rewrites(parts, store, lake)
+        task = await planned(made, parts)
+        assert len(task.merge.keys) == FILES
+        rewritten = await written(task, store)
+        await made.commit(topic_of(parts), rewritten)
+        assert await served(parts, store) == before
+        assert [live.file.key for live in await live_files(parts, store)] == [rewritten.command.object_key]
+        assert (await operations(parts, store))[-1] == REPLACE
+        assert check(parts.metadata.state) == []
+        assert (await made.plan(topic_of(parts), Purpose.REWRITE)).tasks == (), "there is one file"
+
+
+async def test_what_was_overtaken_is_planned_again() -> None:
+    store = MemoryStore()
+    async with archived(store, count=8) as (parts, lake):
+        made = rewrites(parts, store, lake)
+        rewritten = await written(await planned(made, parts), store)
+        assert await leveller(parts, store, lake).level(TOPIC) is not None
+        before, files = await served(parts, store), await live_files(parts, store)
+        with pytest.raises(NoRewrite) as refused:
+            await made.commit(topic_of(parts), rewritten)
+        assert refused.value.is_overtaken
+        assert (await served(parts, store), await live_files(parts, store)) == (before, files)
+
+
+Forge = Callable[[ReplaceChunks], ReplaceChunks]
+
+
+def with_chunks(command: ReplaceChunks, change: Callable[[ArchivedChunk], ArchivedChunk]) -> ReplaceChunks:
+    def changed(swap: PartitionReplacement) -> PartitionReplacement:
+        return replace(swap, archived=tuple(map(change, swap.archived)))
+
+    return replace(command, partitions=tuple(map(changed, command.partitions)))
+
+
+FORGERIES: list[tuple[str, Forge]] = [
+    ("no file of topic", lambda command: replace(command, topic_id=TopicId(bytes(16)))),
+    (
+        "no file of topic",
+        lambda command: replace(
+            command,
+            table=TableCommit(
+                replaces="", metadata=NewObject(key="x", object_bytes=1), added=(), data_files=(), released=()
+            ),
+        ),
+    ),
+    ("another agent's", lambda command: replace(command, object_session=SessionId(command.object_session + 1))),
+    ("no name that this agent has given", lambda command: replace(command, object_key="lake/other/data/1.parquet")),
+    ("not what was said", lambda command: replace(command, object_key=command.object_key[:-9] + "9.parquet")),
+    ("rows and", lambda command: replace(command, object_bytes=command.object_bytes + 1)),
+    ("rows there by now", lambda c: with_chunks(c, lambda chunk: replace(chunk, row_count=chunk.row_count - 1))),
+    ("not what was said", lambda c: with_chunks(c, lambda chunk: replace(chunk, row_first=chunk.row_first + 1))),
+    ("not what was said", lambda c: with_chunks(c, lambda chunk: replace(chunk, row_group=7))),
+    (
+        "moved on",
+        lambda c: with_chunks(c, lambda chunk: replace(chunk, offset_end=Offset(chunk.offset_end + 1))),
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "forge"), FORGERIES)
+async def test_what_is_not_as_it_was_said_is_refused(told: str, forge: Forge) -> None:
+    store = MemoryStore()
+    async with archived(store, count=FILES) as (parts, lake):
+        before, files = await served(parts, store), await live_files(parts, store)
+        made = rewrites(parts, store, lake)
+        rewritten = await written(await planned(made, parts), store)
+        with pytest.raises(NoRewrite, match=told):
+            await made.commit(topic_of(parts), Rewritten(command=forge(rewritten.command)))
+        assert (await served(parts, store), await live_files(parts, store)) == (before, files)
+        await made.commit(topic_of(parts), rewritten)
+
+
+async def test_a_file_that_lacks_a_record_is_refused() -> None:
+    store = MemoryStore()
+    async with archived(store, count=FILES) as (parts, lake):
+        made = rewrites(parts, store, lake)
+        task = await planned(made, parts)
+        rewritten = await written(task, store)
+        fewer = replace(task.merge, chunks=task.merge.chunks[:-1])
+        await merge(fewer, store=store, session=task.session, number=task.number, run_in_thread=run_in_thread)
+        with pytest.raises(NoRewrite, match=r"is not what was said of it|rows and"):
+            await made.commit(topic_of(parts), rewritten)
+        assert len(await live_files(parts, store)) == FILES
+
+
+async def test_columns_are_filled_in_only_where_some_are_wanted() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        with pytest.raises(NoRewrite, match=r"set penstock\.table\.columns"):
+            await rewrites(parts, store, lake_of(parts, store)).plan(topic_of(parts), Purpose.BACKFILL)
+        assert TopicId(TOPIC) in parts.metadata.state.topics
