@@ -27,6 +27,7 @@ from agent.settings import Settings
 from agent.supervisor import Run, Supervisor
 from agent.version import VERSION
 from coordinator.commands import Command, Endpoint, Outcome
+from coordinator.config_entries import Layers
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerError, LedgerIdentity
 from coordinator.state import ClusterState
@@ -166,6 +167,10 @@ class Agent:
     @property
     def state(self) -> ClusterState:
         return self._broker.state
+
+    @property
+    def config_layers(self) -> Layers:
+        return self._broker.services.broker_configs.layers
 
     def status(self) -> Mapping[str, object]:
         return {

@@ -13,8 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agent.addresses import MemoryUrl, read_store_url
-from agent.option_sources import InvalidSettings, Value, nearest
+from agent.option_sources import InvalidSettings, Value
 from protocol.limits import FOLLOWERS_MAX
+from protocol.near_words import nearest
 
 NAMESPACE_DEFAULT = "lake"
 _NEEDED = {"glue": "boto3", "hive": "thrift", "rest": "requests", "sql": "sqlalchemy"}

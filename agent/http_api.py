@@ -127,7 +127,8 @@ class _Api:
 
     async def topic(self, request: Request) -> Response:
         await self._agent.barrier()
-        return JSONResponse(topic_details(self._find(request.path_params["name"])))
+        topic = self._find(request.path_params["name"])
+        return JSONResponse(topic_details(topic, self._agent.config_layers))
 
     async def lake(self, request: Request) -> Response:
         limit = _limit(request)

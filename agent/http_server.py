@@ -15,6 +15,7 @@ from agent.catalog_parts import CatalogParts
 from agent.lake_rewrites import LakeRewrites
 from agent.metrics import Metrics
 from coordinator.commands import Command, Outcome
+from coordinator.config_entries import Layers
 from coordinator.log import Ledger
 from coordinator.state import ClusterState
 from protocol.limits import HTTP_CONNECTIONS_MAX, HTTP_IDLE_SECONDS_MAX, HTTP_STOP_SECONDS_MAX
@@ -46,6 +47,11 @@ class Agent(Protocol):
 
     @property
     def metrics(self) -> Metrics: ...
+
+    @property
+    def config_layers(self) -> Layers:
+        """The agent's broker configs, which give topics their defaults."""
+        ...
 
     def status(self) -> Mapping[str, object]:
         """Values for JSON: `name`, `version`, `cluster_id`, `node_id`, `session`, `kafka` (a list of "NAME://HOST:PORT",

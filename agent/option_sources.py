@@ -4,14 +4,14 @@ Rule: a value is read into its option's type where it is found, so that an error
 knows is an error that names the nearest known thing, never ignored.
 """
 
-import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from agent.options import OPTIONS, OPTIONS_BY_NAME, Kind, Option
 from protocol.limits import KIB, MIB
+from protocol.near_words import nearest
 
 GIB = 1024 * MIB
 _BYTE_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
@@ -57,12 +57,6 @@ def gather(
         if pairs:
             values["set"] = pairs
     return values
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: `; did you mean X?`, or nothing where no known word is like it."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def read_bytes(text: str) -> int:

@@ -28,7 +28,7 @@ from agent.addresses import (
 from agent.catalog_access import CatalogAccess, catalog_access
 from agent.follower_settings import FollowerSettings, follower_settings
 from agent.ledger_access import LedgerAccess, ledger_access
-from agent.option_sources import InvalidSettings, Value, gather, nearest
+from agent.option_sources import InvalidSettings, Value, gather
 from agent.options import OPTIONS_BY_NAME
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
@@ -38,6 +38,7 @@ from protocol.limits import (
     SNAPSHOT_ENTRIES_INTERVAL,
     TAIL_INTERVAL_MS_DEFAULT,
 )
+from protocol.near_words import nearest
 
 __all__ = ["Command", "InvalidSettings", "Listener", "Settings", "load_settings"]
 

@@ -10,8 +10,10 @@ from agent.ids import uuid_text
 from agent.metrics import StateFigures
 from agent.transaction_views import transaction_figures
 from coordinator.chunk_index import ChunkIndex, ChunkRef
+from coordinator.config_entries import Layers, topic_entry
 from coordinator.snapshot import digest
 from coordinator.state import ClusterState, ObjectState, TopicState
+from coordinator.topic_configs import TOPIC_CONFIGS
 from protocol.types import ObjectId
 
 View = dict[str, object]
@@ -34,13 +36,18 @@ def topic_rows(state: ClusterState) -> list[View]:
     return [topic_row(topic) for topic in sorted(state.topics.values(), key=lambda topic: topic.name)]
 
 
-def topic_details(topic: TopicState) -> View:
+def topic_details(topic: TopicState, layers: Layers) -> View:
     """A topic with its configs and partitions. `archived_end` is the end of the archived prefix; read_committed ends at
-    `last_stable`."""
+    `last_stable`. `configs` are its own overrides; `config_list` has all that hold for it, with where each is from by
+    Kafka's names (`layers`: the agent's broker configs)."""
     return {
         **topic_row(topic),
         "created_ms": topic.created_ms,
         "configs": dict(topic.configs),
+        "config_list": [
+            {"config": entry.spec.name, "value": entry.value, "source": entry.source.name}
+            for entry in (topic_entry(topic.configs, layers, name) for name in TOPIC_CONFIGS)
+        ],
         "partition_list": [
             {
                 "partition": number,

@@ -28,6 +28,7 @@ from protocol.limits import (
     TABLE_FILE_BYTES_DEFAULT,
     TABLE_FILE_BYTES_MAX,
 )
+from protocol.near_words import nearest
 
 __all__ = [
     "BROKER_CONFIGS",
@@ -312,7 +313,7 @@ def validate_topic_config(name: str, value: str) -> None:
     """Raise `InvalidConfig` for an unknown name or a value that it does not take."""
     spec = TOPIC_CONFIGS.get(name)
     if spec is None:
-        raise InvalidConfig(f"Unknown topic config name: {shorten(name)}")
+        raise InvalidConfig(f"Unknown topic config name: {shorten(name)}{nearest(name, TOPIC_CONFIGS)}")
     if len(value) > CONFIG_VALUE_CHARS_MAX:
         raise InvalidConfig(f"The value of {name} has {len(value)} characters, {CONFIG_VALUE_CHARS_MAX} is the most.")
     spec.validate(value)

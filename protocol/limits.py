@@ -51,6 +51,8 @@ ROWS_PER_TURN = 500
 """Partitions or topics of one request that are gone through before others have their turn."""
 CREATIONS_PER_TURN = 20
 """The same for topics that are to be created: all their configs are worked out."""
+NEAR_WORD_CHARS_MAX = 64
+"""A longer word gets no suggestion: to compare one with every known name costs up to 1 ms."""
 GROUPS_PER_TURN = 100
 """The same for groups: whose they are is worked out, in about 0.1 ms each."""
 GROUPS_ASKED_MAX = 10_000

@@ -17,6 +17,8 @@ from kio.schema.delete_topics.v6 import request as delete_topics
 from kio.schema.delete_topics.v6 import response as delete_topics_response
 from kio.schema.fetch.v12 import request as fetch
 from kio.schema.fetch.v12 import response as fetch_response
+from kio.schema.incremental_alter_configs.v1 import request as alter_configs
+from kio.schema.incremental_alter_configs.v1 import response as alter_configs_response
 from kio.schema.list_offsets.v7 import request as list_offsets
 from kio.schema.list_offsets.v7 import response as list_offsets_response
 from kio.schema.metadata.v12 import request as metadata
@@ -38,6 +40,9 @@ from protocol.record_batch import encode_varint, pack_header, walk_batches
 EARLIEST = -2
 LATEST = -1
 """Kafka's special timestamps."""
+TOPIC_RESOURCE = i8(2)
+SET_CONFIG, DELETE_CONFIG = i8(0), i8(1)
+"""Of IncrementalAlterConfigs: org.apache.kafka.common.config.ConfigResource, AlterConfigOp.OpType."""
 CLIENT_ID = "penstock-cli"
 ERRORS_OF_AN_OUTAGE = (
     ErrorCode.not_leader_or_follower,
@@ -115,7 +120,7 @@ class KafkaClient:
         )
         found = answer.topics[0]
         if found.error_code is ErrorCode.unknown_topic_or_partition:
-            raise CommandFailed(f"there is no topic {topic!r}; list topics with penstock topics list")
+            raise _no_topic(topic)
         _check(found.error_code, f"topic {topic}")
         return len(found.partitions)
 
@@ -206,6 +211,26 @@ class KafkaClient:
             create_topics_response.CreateTopicsResponse,
         )
         result = answer.topics[0]
+        _check(result.error_code, f"topic {topic}", result.error_message)
+
+    async def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> None:
+        """Set configs of a topic, and delete those that are None; others stay as they are."""
+        operations = tuple(
+            alter_configs.AlterableConfig(
+                name=name, config_operation=DELETE_CONFIG if value is None else SET_CONFIG, value=value
+            )
+            for name, value in configs.items()
+        )
+        resource = alter_configs.AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configs=operations
+        )
+        answer = await self._ask(
+            alter_configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False),
+            alter_configs_response.IncrementalAlterConfigsResponse,
+        )
+        result = answer.responses[0]
+        if result.error_code is ErrorCode.unknown_topic_or_partition:
+            raise _no_topic(topic)
         _check(result.error_code, f"topic {topic}", result.error_message)
 
     async def delete_topic(self, topic: str) -> None:
@@ -302,6 +327,10 @@ def next_offset(fetched: Fetched, position: int) -> int:
     for header in walk_batches(fetched.batches):
         position = max(position, header.base_offset + header.last_offset_delta + 1)
     return position
+
+
+def _no_topic(topic: str) -> CommandFailed:
+    return CommandFailed(f"there is no topic {topic!r}; list topics with penstock topics list")
 
 
 def _nullable(data: bytes | None) -> bytes:

@@ -38,7 +38,9 @@ def test_a_topic_from_its_creation_to_its_archive_and_its_end(penstock: Penstock
     ask("produce", "orders", "--key-separator", "=", "--header", "from=test", stdin="a=1\nb=ü\nc=\n")
     assert sorted(ask("consume", "orders", "--keys").splitlines()) == ["a\t1", "b\tü", "c\t"]
     assert json.loads(ask("topics", "list", "--json"))[0]["records"] == 3
-    assert "compression.type=producer" in ask("topics", "describe", "orders")
+    assert ["compression.type", "producer", "DYNAMIC_TOPIC"] in [
+        line.split() for line in ask("topics", "describe", "orders").splitlines()
+    ]
     before = sorted(ask("consume", "orders", "--json").splitlines())
     (done,) = json.loads(ask("archive", "orders", "--wait", "--json"))["passes"]
     assert (done["topic"], done["records"]) == ("orders", 3)
@@ -52,6 +54,40 @@ def test_a_topic_from_its_creation_to_its_archive_and_its_end(penstock: Penstock
     assert ask("consume", "orders", "--from", "2099-01-01") == ""
     ask("topics", "delete", "orders", "--yes")
     assert json.loads(ask("topics", "list", "--json")) == []
+
+
+def test_a_topics_configs_are_altered_and_shown_with_their_source(penstock: PenstockFactory) -> None:
+    server = penstock(settings={"log.retention.hours": "2"}).http
+
+    def configs(*arguments: str) -> dict[str, tuple[str, str]]:
+        shown = run("topics", "describe", "orders", *arguments, server=server).partition("partition  log start")[0]
+        lines = [line.split() for line in shown.partition("config ")[2].splitlines()[1:]]
+        return {name: ("".join(value), source) for name, *value, source in lines}  # a value may be empty
+
+    run("topics", "create", "orders", "--config", "penstock.table.columns=value", server=server)
+    run("topics", "alter", "orders", "--config", "retention.ms=5", "--config", "max.message.bytes=9000", server=server)
+    columns = ("value", "DYNAMIC_TOPIC")
+    assert configs() == {
+        "max.message.bytes": ("9000", "DYNAMIC_TOPIC"),
+        "retention.ms": ("5", "DYNAMIC_TOPIC"),
+        "penstock.table.columns": columns,
+    }
+    back = ("--delete-config", "retention.ms", "--delete-config", "max.message.bytes")
+    run("topics", "alter", "orders", *back, server=server)
+    assert configs() == {"retention.ms": ("7200000", "STATIC_BROKER"), "penstock.table.columns": columns}
+    assert configs("--all")["segment.ms"] == ("604800000", "DEFAULT")
+
+    def refusal(*arguments: str) -> str:
+        done = pipe("topics", "alter", *arguments, server=server)
+        assert done.returncode == 1
+        return done.stderr.decode()
+
+    told = "penstock: Unknown topic config name: {}; did you mean {}? (invalid_config)\n"
+    mistyped = refusal("orders", "--config", "retention.ms=7", "--config", "penstock.table.column=key")
+    assert mistyped == told.format("penstock.table.column", "penstock.table.columns")
+    assert refusal("orders", "--config", "retention.mz=7") == told.format("retention.mz", "retention.ms")
+    assert "there is no topic 'order'; list topics" in refusal("order", "--config", "retention.ms=7")
+    assert configs()["retention.ms"] == ("7200000", "STATIC_BROKER")
 
 
 def pipe(

@@ -7,6 +7,8 @@ from agent.state_views import state_figures
 from coordinator.apply import apply_proposal
 from coordinator.command_codec import decode, encode
 from coordinator.commands import Command, Endpoint, Outcome, Proposal, ReportTime
+from coordinator.config_entries import Layers
+from coordinator.config_types import ConfigSource
 from coordinator.log import Entry
 from coordinator.memory_log import MemoryLedger
 from coordinator.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
@@ -89,6 +91,10 @@ class SmallAgent:
             await self.ledger.append(session, [Entry(number=number, payload=payload)])
         await self.store.put(INTAKE_KEY, [intake_object()])
         await self.store.put("ledger/snapshots/1", [b"junk"])
+
+    @property
+    def config_layers(self) -> Layers:
+        return ((ConfigSource.STATIC_BROKER, {"log.retention.ms": "5"}),)
 
     def status(self) -> Mapping[str, object]:
         return {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"]}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.option_sources import InvalidSettings, gather, nearest, read_bytes
+from agent.option_sources import InvalidSettings, gather, read_bytes
 from agent.options import OPTIONS
 from protocol.limits import MIB
 
@@ -154,10 +154,6 @@ def test_bytes_have_units(text: str, count: int) -> None:
 def test_what_is_no_broker_config_tells_what_to_set_instead(pair: str, told: str) -> None:
     with pytest.raises(InvalidSettings, match=f"--set {re.escape(pair.partition('=')[0])}: .*{re.escape(told)}"):
         gather({"set": [pair]}, {}, None)
-
-
-def test_a_word_like_none_has_no_nearest() -> None:
-    assert nearest("zzzz", ["listen"]) == ""
 
 
 def test_names_are_unique_and_every_bound_is_a_range() -> None:

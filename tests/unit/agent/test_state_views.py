@@ -10,6 +10,7 @@ from agent.state_views import (
     topic_rows,
 )
 from coordinator.chunk_index import MarkerRow, marker_row
+from coordinator.config_types import ConfigSource
 from protocol.types import Milliseconds, ProducerEpoch, ProducerId
 from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, made_state, rows_of
 
@@ -28,11 +29,20 @@ def test_a_topic_is_counted_over_its_partitions() -> None:
 
 
 def test_a_partition_says_how_far_it_is_archived() -> None:
-    details = topic_details(made_state().topics[TOPIC_ID])
+    details = topic_details(made_state().topics[TOPIC_ID], ())
     assert details["configs"] == {"cleanup.policy": "delete"}
     first, second = rows_of(details, "partition_list")
     assert (first["log_end"], first["archived_end"], first["chunks"]) == (15, 10, 2)
     assert (second["log_end"], second["archived_end"], second["chunks"]) == (0, 0, 0)
+
+
+def test_a_config_says_where_it_is_from() -> None:
+    layers = ((ConfigSource.STATIC_BROKER, {"log.retention.ms": "5"}),)
+    shown = rows_of(topic_details(made_state().topics[TOPIC_ID], layers), "config_list")
+    found = {row["config"]: (row["value"], row["source"]) for row in shown}
+    assert found["cleanup.policy"] == ("delete", "DYNAMIC_TOPIC")
+    assert found["retention.ms"] == ("5", "STATIC_BROKER")
+    assert found["penstock.table.columns"] == ("raw", "DEFAULT")
 
 
 def test_a_chunk_names_its_object_and_what_it_is_of_it() -> None:

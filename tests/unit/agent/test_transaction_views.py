@@ -63,7 +63,7 @@ def test_a_topic_lags_by_what_read_committed_does_not_show_in_its_worst_partitio
 
 def test_a_topic_and_the_summary_tell_of_open_transactions() -> None:
     state = busy().state
-    partitions = topic_details(state.topics[TOPIC])["partition_list"]
+    partitions = topic_details(state.topics[TOPIC], ())["partition_list"]
     assert isinstance(partitions, list)
     assert [(row["last_stable"], row["log_end"], row["open_transactions"]) for row in partitions] == [
         (0, 2, 1),

@@ -121,6 +121,8 @@ class TestValidation:
             validate_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
         with pytest.raises(InvalidConfig, match="Unknown"):
             validate_topic_configs({"no.such.config": "6"})
+        with pytest.raises(InvalidConfig, match=r"name: penstock\.columns; did you mean penstock\.table\.columns\?"):
+            validate_topic_configs({"penstock.columns": "key"})
 
 
 def test_what_is_not_honoured_says_so() -> None:
