@@ -34,6 +34,7 @@ from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.lake_rewrites import NoRewrite
 from agent.lake_views import index_page, lake_details, lake_rows
+from agent.misplaced_requests import CATALOG_PREFIX, answer_to_misplaced
 from agent.registry_api import registry_mount
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.transaction_views import transaction_list
@@ -89,7 +90,7 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
         registry_mount(agent, HttpTokens() if catalog is None else catalog.tokens),
     ]
     if catalog is not None:
-        routes.append(Mount("/iceberg", app=build_catalog(agent, catalog)))
+        routes.append(Mount(CATALOG_PREFIX, app=build_catalog(agent, catalog)))
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
         ApiError: _on_api_error,
         HTTPException: _on_http_exception,
@@ -283,6 +284,9 @@ def _on_api_error(_: Request, error: Exception) -> Response:
 
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    misplaced = answer_to_misplaced(request) if error.status_code == 404 else None
+    if misplaced is not None:
+        return misplaced
     remedy = (
         "paths are /live /ready /metrics /api/status /api/state /api/topics /api/lake /api/archive /api/audit "
         "/api/inspect/... /iceberg/v1/... /schema-registry/..."

@@ -365,7 +365,8 @@ def _on_catalog_error(_: Request, error: Exception) -> Response:
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = "NotFoundException" if error.status_code == 404 else "UnsupportedOperationException"
-    message = f"{request.method} {request.url.path}: {error.detail}; this catalog reads: GET /iceberg/v1/config"
+    hint = "the catalog's URI ends with /iceberg, so that clients ask for /iceberg/v1/config"
+    message = f"{request.method} {request.url.path}: {error.detail}; {hint}"
     return error_response(CatalogError(error.status_code, kind, message))
 
 

@@ -117,11 +117,11 @@ class _Api:
             handler, names = self._find(request)
             answer = await handler(request, names)
         except RegistryFailure as failure:
-            return _failed(failure.code, str(failure))
+            return failed(failure.code, str(failure))
         except OutcomeUnknown:
-            return _failed(TIMED_OUT, "The ledger did not tell whether it was done: look, and try again.")
+            return failed(TIMED_OUT, "The ledger did not tell whether it was done: look, and try again.")
         except LedgerError as error:
-            return _failed(TIMED_OUT, f"The ledger is away, try again: {error}")
+            return failed(TIMED_OUT, f"The ledger is away, try again: {error}")
         if isinstance(answer, Response):
             return answer
         return Response(_json(answer), media_type=MEDIA_TYPE)
@@ -354,7 +354,8 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _failed(code: int, message: str) -> Response:
+def failed(code: int, message: str) -> Response:
+    """An error in the API's form; of a code above 1000 the first three digits are the status."""
     status = code if code < 1000 else code // 100
     body = _json({"error_code": code, "message": message.encode(errors="replace").decode()})
     return Response(body, status_code=status, media_type=MEDIA_TYPE)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
+from protocol.near_words import nearest
+
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """Those of the Kafka source, in its order."""
 HEADERS: Final = "headers"
@@ -28,28 +30,30 @@ _CLIENT_OPTIONS: Final = (
     "groupidprefix",
 )
 """Of the Kafka client and its consumers: taken, and without meaning here."""
-_KNOWN: Final = frozenset(
-    {
-        "path",
-        "penstock.store",
-        "subscribe",
-        "subscribepattern",
-        "assign",
-        "startingoffsets",
-        "endingoffsets",
-        "startingoffsetsbytimestamp",
-        "endingoffsetsbytimestamp",
-        "startingtimestamp",
-        "endingtimestamp",
-        "startingoffsetsbytimestampstrategy",
-        "maxoffsetspertrigger",
-        "minpartitions",
-        "failondataloss",
-        "includeheaders",
-        "read",
-        "columns",
-    }
+_NAMES: Final = (
+    "path",
+    "penstock.store",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "failOnDataLoss",
+    "includeHeaders",
+    "read",
+    "columns",
 )
+_KNOWN: Final = frozenset(name.lower() for name in _NAMES)
+"""As Spark tells them."""
+_UNSUPPORTED: Final = ("minoffsetspertrigger", "maxtriggerdelay", "maxrecordsperpartition")
+"""The Kafka source's that are not there: meant as they are, so nothing else is suggested."""
 _ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -170,7 +174,10 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
             raise OptionError(f"kafka.isolation.level={value}: the bucket is always read as read_committed")
         if lower in _KNOWN or lower.startswith(("aws_", *_CLIENT_OPTIONS)):
             continue
-        raise OptionError(f"unknown option {name!r}; known are those of docs/SPARK.md: {', '.join(sorted(_KNOWN))}")
+        if lower in _UNSUPPORTED:
+            raise OptionError(f"unknown option {name!r}: the Kafka source has it, this one does not; leave it out")
+        hint = nearest(lower, _NAMES) or f"; known are {', '.join(_NAMES)}"
+        raise OptionError(f"unknown option {name!r}{hint}")
 
 
 def _store_url(options: Mapping[str, str], environment: Mapping[str, str]) -> str:

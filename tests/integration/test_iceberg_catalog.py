@@ -12,6 +12,7 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchTableError,
     OAuthError,
+    RESTError,
     TableAlreadyExistsError,
     UnauthorizedError,
 )
@@ -54,6 +55,16 @@ def catalog(topic: LakeTopic) -> Iterator[RestCatalog]:
     catalog = RestCatalog("penstock", uri=topic.catalog, token=TOKEN, warehouse="anything")
     yield catalog
     catalog.close()
+
+
+def test_a_client_without_the_path_is_told_it(penstock: PenstockFactory) -> None:
+    http = penstock().http
+    for path, told in (
+        ("", "the URI http://HOST:PORT/iceberg"),
+        ("/iceberg/v1", "the catalog's URI ends with /iceberg"),
+    ):
+        with pytest.raises(RESTError, match=told):
+            RestCatalog("penstock", uri=f"http://{http}{path}")
 
 
 def rows_by_every_reader(table: Table) -> list[list[tuple[int, int, bytes | None, bytes | None]]]:

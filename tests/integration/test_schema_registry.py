@@ -29,6 +29,13 @@ def client_of(http: str) -> Iterator[SchemaRegistryClient]:
         yield client
 
 
+def test_a_client_without_the_path_is_told_it(penstock: PenstockFactory) -> None:
+    with SchemaRegistryClient({"url": f"http://{penstock().http}", "max.retries": 0}) as client:
+        with pytest.raises(SchemaRegistryError, match="the URL http://HOST:PORT/schema-registry") as caught:
+            client.register_schema("orders-value", record('{"name": "x", "type": "int"}'))
+        assert caught.value.http_status_code == 404
+
+
 def record(*fields: str) -> Schema:
     return Schema(f'{{"type": "record", "name": "Order", "fields": [{", ".join(fields)}]}}', "AVRO")
 

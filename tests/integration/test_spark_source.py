@@ -137,8 +137,10 @@ def test_a_batch_has_the_columns_and_the_rows_of_the_topic(source: "SparkSession
 
 def test_options_that_cannot_be_meant_are_refused_with_their_names(source: "SparkSession", folder: LakeFolder) -> None:
     folder.bucket.run(fill(folder.lake))
-    with pytest.raises(Exception, match="unknown option 'subscribed'"):
+    with pytest.raises(Exception, match="unknown option 'subscribed'; did you mean subscribe"):
         load(source, folder.url, subscribed="orders")
+    with pytest.raises(Exception, match="unknown option 'startingofset'; did you mean startingOffsets"):
+        load(source, folder.url, subscribe="orders", startingOfset="earliest")
     with pytest.raises(Exception, match="no topic payments"):
         load(source, folder.url, subscribe="payments").count()
 

@@ -125,6 +125,22 @@ async def test_an_unknown_path_says_which_there_are(client: Client) -> None:
     assert error_of(await client.get("/api/archive"))[:2] == (405, "http")
 
 
+@pytest.mark.parametrize("path", ["/v1/config", "/v1/namespaces/lake/tables", "/api/v1/config", "/catalog/v1/config"])
+async def test_a_client_of_the_catalog_at_another_path_is_told_the_right_one(client: Client, path: str) -> None:
+    status, body = await client.get(path)
+    error = json.loads(body)["error"]
+    assert (status, error["code"], error["type"]) == (404, 404, "NotFoundException")
+    assert error["message"].endswith("give the client the URI http://HOST:PORT/iceberg")
+
+
+@pytest.mark.parametrize("path", ["/subjects", "/subjects/a/versions", "/registry/schemas/ids/1", "/config", "/mode/a"])
+async def test_a_client_of_the_registry_at_another_path_is_told_the_right_one(client: Client, path: str) -> None:
+    status, body = await client.get(path)
+    error = json.loads(body)
+    assert (status, error["error_code"]) == (404, 404)
+    assert error["message"].endswith("give the client the URL http://HOST:PORT/schema-registry")
+
+
 async def test_archive_answers_with_the_passes(agent: SmallAgent, client: Client) -> None:
     status, body = await client.archive({"topics": ["orders"]})
     assert status == 200
