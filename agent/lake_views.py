@@ -26,19 +26,23 @@ NO_TABLE = TableState(metadata_key="", version=0, objects=set())
 def lake_row(state: ClusterState, topic: TopicState) -> View:
     """One line of a list of tables.
 
-    `files` and `bytes` are data files that the table's snapshots need, `leaving` those of them that left the log.
-    `waiting_bytes` could be archived now; `behind` is how many offsets the table ends before the log does.
+    `files` and `bytes` are the table's data files that the log needs. `older_files` and `older_bytes` are those that it
+    let go of, as they were merged or their records dropped: older snapshots hold them, and where records were dropped
+    the newest one until the next commit; they go with the last snapshot that holds them. `waiting_bytes` could be
+    archived now; `behind` is how many offsets the table ends before the log does.
     """
     table = topic.table or NO_TABLE
     held = [state.objects[object_id] for object_id in table.objects]
-    data = [one for one in held if one.kind is ObjectKind.PARQUET]
+    data_bytes = sum(one.object_bytes for one in held if one.kind is ObjectKind.PARQUET)
+    older_bytes = sum(state.objects[object_id].object_bytes for object_id in table.unneeded)
     return {
         "topic": topic.name,
         "version": table.version,
-        "files": len(data),
-        "bytes": sum(one.object_bytes for one in data),
-        "metadata_bytes": sum(one.object_bytes for one in held) - sum(one.object_bytes for one in data),
-        "leaving": len(table.unneeded),
+        "files": _files(state, table),
+        "bytes": data_bytes - older_bytes,
+        "older_files": len(table.unneeded),
+        "older_bytes": older_bytes,
+        "metadata_bytes": sum(one.object_bytes for one in held) - data_bytes,
         "waiting_bytes": intake_bytes(state, topic.topic_id),
         "behind": sum(
             partition.log_end - first
@@ -85,6 +89,7 @@ def _archived_rows(state: ClusterState, topic: TopicState) -> Iterator[list[obje
 async def lake_details(agent: "Agent", name: str) -> View | None:
     """A topic's table with its last snapshot, and what the next pass would take; None where there is no such topic.
 
+    `leaving`: files that the last snapshot holds and the log does not need; the next commits drop them.
     Raises `LedgerError`, `StoreError`.
     """
     for _ in range(LAKE_DETAILS_ATTEMPTS_MAX):
@@ -96,10 +101,11 @@ async def lake_details(agent: "Agent", name: str) -> View | None:
         topic = state.topics[topic_id]
         shown = {**lake_row(state, topic), "folder": topic_folder(name, topic_id), **_next_pass(state, topic)}
         if topic.table is None:
-            return {**shown, "metadata": None, "snapshots": 0, "records": 0}
+            return {**shown, "metadata": None, "snapshots": 0, "records": 0, "leaving": 0}
         key = topic.table.metadata_key
         try:
-            return {**shown, "metadata": key, **_snapshot_view(decode(await agent.store.get(key)))}
+            metadata = decode(await agent.store.get(key))
+            return {**shown, "metadata": key, **_snapshot_view(metadata, files=_files(state, topic.table))}
         except ObjectMissing:
             continue  # the table moved on
     raise StoreUnavailable(f"the metadata of table {name} is not in the bucket: try again, else penstock audit")
@@ -115,10 +121,17 @@ def _next_pass(state: ClusterState, topic: TopicState) -> View:
     }
 
 
-def _snapshot_view(metadata: TableMetadata) -> View:
+def _files(state: ClusterState, table: TableState) -> int:
+    """How many data files of the table the log needs: all of them are in the last snapshot."""
+    all_files = sum(state.objects[object_id].kind is ObjectKind.PARQUET for object_id in table.objects)
+    return all_files - len(table.unneeded)
+
+
+def _snapshot_view(metadata: TableMetadata, *, files: int) -> View:
     current = metadata.current()
     summary = {} if current is None else current.summary
     return {
+        "leaving": int(summary.get("total-data-files", "0")) - files,
         "snapshots": len(metadata.snapshots),
         "records": int(summary.get("total-records", "0")),
         "last_commit_ms": metadata.last_updated_ms,

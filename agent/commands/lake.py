@@ -13,7 +13,7 @@ app = typer.Typer(no_args_is_help=True)
 StoreOption = Annotated[
     str | None, typer.Option("--store", help="The bucket's URL; by default --server is asked for it.")
 ]
-COLUMNS = ("topic", "version", "files", "bytes", "leaving", "waiting_bytes", "behind")
+COLUMNS = ("topic", "version", "files", "bytes", "older_files", "older_bytes", "waiting_bytes", "behind")
 
 
 @app.callback()
@@ -28,7 +28,8 @@ def status(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Each topic's table: its files, what waits for the next archive pass, and how far it is behind the log.
+    """Each topic's table: its files, what only older snapshots hold, what waits for the next archive pass, and how far
+    it is behind the log.
 
     With a topic: its last snapshot too, and what the next pass would take.
     """

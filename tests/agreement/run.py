@@ -264,7 +264,7 @@ class Run:
         except FileNotFoundError as error:
             return {str(error)}  # it went meanwhile
         tables = world.tables()
-        is_settled = not any(table["leaving"] for table in tables)
+        is_settled = not any(table["older_files"] for table in tables)
         return set() if is_settled and len(files) == sum(table["files"] for table in tables) else files
 
     def _row_count(self, bucket: Bucket, key: str) -> int:

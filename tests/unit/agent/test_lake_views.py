@@ -1,5 +1,7 @@
 """What people are shown of topics as tables."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent.lake_views import lake_details, lake_rows
@@ -34,13 +36,24 @@ def test_a_list_tells_files_and_lag_of_each_table(agent: SmallAgent) -> None:
             "version": 4,
             "files": 1,
             "bytes": 500,
+            "older_files": 0,
+            "older_bytes": 0,
             "metadata_bytes": 70,
-            "leaving": 0,
             "waiting_bytes": 100,
             "behind": 5,
         }
     ]
     assert lake_rows(agent.state, 0) == []
+
+
+def test_what_the_log_let_go_of_is_told_apart(agent: SmallAgent) -> None:
+    table = agent.state.topics[TOPIC_ID].table
+    assert table is not None
+    agent.state.objects[ObjectId(4)] = replace(agent.state.objects[ObjectId(1)], object_bytes=30, references=1)
+    table.objects.add(ObjectId(4))
+    table.unneeded.add(ObjectId(4))
+    (row,) = lake_rows(agent.state, 10)
+    assert [row[name] for name in ("files", "bytes", "older_files", "older_bytes")] == [1, 500, 1, 30]
 
 
 async def test_details_tell_the_last_snapshot_and_what_the_next_pass_takes(agent: SmallAgent) -> None:
@@ -49,6 +62,7 @@ async def test_details_tell_the_last_snapshot_and_what_the_next_pass_takes(agent
     shown = await lake_details(agent, "orders")
     assert shown is not None
     assert (shown["records"], shown["snapshots"], shown["last_operation"]) == (20, 1, "append")
+    assert (shown["files"], shown["leaving"]) == (1, 1), "the log needs one of the snapshot's two files"
     assert (shown["next_pass_chunks"], shown["next_pass_bytes"]) == (1, 100)
     assert shown["metadata"] == METADATA_KEY
 

@@ -7,6 +7,7 @@ import pytest
 
 from agent.cpu import run_in_thread
 from agent.lake import Lake
+from agent.lake_views import lake_rows
 from agent.leveller import Leveller
 from coordinator.commands import DeleteTopic
 from coordinator.invariants import check
@@ -127,6 +128,17 @@ async def test_a_topic_may_want_its_files_as_they_are() -> None:
         lake = lake_of(parts, store)
         await small_files(parts, store, lake)
         assert await leveller(parts, store, lake).level(TOPIC) is None
+
+
+async def test_what_was_merged_is_shown_as_what_older_snapshots_hold() -> None:
+    store = MemoryStore()
+    async with archived(store) as (parts, lake):
+        (before,) = lake_rows(parts.metadata.state, 1)
+        merged = await leveller(parts, store, lake).level(TOPIC)
+        assert merged is not None
+        (row,) = lake_rows(parts.metadata.state, 1)
+        assert (row["files"], row["bytes"]) == (1, merged.file.object_bytes)
+        assert (row["older_files"], row["older_bytes"]) == (FILES, before["bytes"])
 
 
 async def test_what_was_merged_goes_once_no_snapshot_that_stays_needs_it() -> None:
