@@ -13,7 +13,7 @@ from typing import Self
 
 from agent.addresses import Listener
 from agent.broker import Broker
-from agent.catalog_followers import catalog_followers
+from agent.catalog_followers import CatalogFollower, catalog_followers
 from agent.catalog_parts import catalog_parts
 from agent.clock import Clock
 from agent.cpu import run_in_thread
@@ -24,7 +24,7 @@ from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.server import KafkaServer
 from agent.settings import Settings
-from agent.supervisor import Run, Supervisor
+from agent.supervisor import Supervisor
 from agent.version import VERSION
 from coordinator.commands import Command, Endpoint, Outcome
 from coordinator.config_entries import Layers
@@ -75,8 +75,8 @@ class Agent:
         self.ledger = ledger
         self.store = store
         self.metrics = metrics
-        self._followers: Mapping[str, Run] = {}
-        """Tasks by name, which end before the session does."""
+        self._followers: Mapping[str, CatalogFollower] = {}
+        """By the names of their tasks, which end before the session does."""
         self.is_ready = False
         self.bound: list[Listener] = []
         self.advertised: list[Listener] = []
@@ -119,8 +119,8 @@ class Agent:
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]
         )
         self._followers = catalog_followers(self._settings, self._broker.services)
-        for name, run in self._followers.items():
-            self._supervisor.start(name, run)
+        for name, follower in self._followers.items():
+            self._supervisor.start(name, follower.run)
         self._supervisor.start("http", http_server.run, is_restarted=False)
         self._supervisor.start("kernels", lambda: run_in_thread(warm_kernels))
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
@@ -185,6 +185,9 @@ class Agent:
             "position": self.state.position,
             "intake_bytes_held": self._broker.bytes_held,
         }
+
+    def followers(self) -> Sequence[Mapping[str, object]]:
+        return [follower.view() for follower in self._followers.values()]
 
     def checked_time(self) -> Milliseconds | None:
         return self._broker.services.checked_time()

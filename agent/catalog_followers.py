@@ -26,7 +26,6 @@ from agent.metrics import Metrics
 from agent.outages import Outage, OutageWords
 from agent.services import Services
 from agent.settings import Settings
-from agent.supervisor import Run
 from coordinator.rendezvous import owner_of, owners_of, staying
 from coordinator.state import TopicState
 from iceberg_export.followers.entries import CatalogFailed, Entries, asked, open_entries
@@ -83,13 +82,13 @@ def open_with_pyiceberg(settings: FollowerSettings, root: str) -> Entries:
     )
 
 
-def catalog_followers(settings: Settings, services: Services) -> Mapping[str, Run]:
-    """The background work of an agent with these settings, by the names of its tasks."""
+def catalog_followers(settings: Settings, services: Services) -> Mapping[str, "CatalogFollower"]:
+    """Those of an agent with these settings, by the names of the tasks that they are to run in."""
     root = store_root(read_store_url(settings.store_url))
     file_io = bucket_properties(settings) if settings.catalog_followers else {}
-    runs: dict[str, Run] = {}
+    followers: dict[str, CatalogFollower] = {}
     for one in settings.catalog_followers:
-        follower = CatalogFollower(
+        followers[f"catalog {one.name}"] = CatalogFollower(
             settings=replace(one, properties={**file_io, **one.properties}),
             root=root,
             metadata=services.metadata,
@@ -97,8 +96,7 @@ def catalog_followers(settings: Settings, services: Services) -> Mapping[str, Ru
             clock=services.clock,
             metrics=services.metrics,
         )
-        runs[f"catalog {one.name}"] = follower.run
-    return runs
+    return followers
 
 
 def bucket_properties(settings: Settings) -> Mapping[str, str]:
@@ -140,6 +138,11 @@ class CatalogFollower:
         self._pauses: dict[TopicId, _Pause] = {}
         self._refused: dict[TopicId, str] = {}
         """Why entries are not touched."""
+        self._last_error: str | None = None
+        self._failed_s = 0.0
+        """When that was."""
+        self._wanted: dict[TopicId, bool] = {}
+        """Whether a topic's name is one of those that follow."""
         self._seen_topics: set[TopicId] = set()
         self._members: frozenset[SessionId] = frozenset()
         self._not_mine: set[TopicId] = set()
@@ -178,6 +181,22 @@ class CatalogFollower:
         finally:
             self._tell()
 
+    def view(self) -> Mapping[str, object]:
+        """How it stands with this agent's topics, as of the last look. `last_error` stays when it is over."""
+        ago_s = None if self._last_error is None else round(self._clock.monotonic_s() - self._failed_s, 1)
+        lag_s, commits = self._behind()
+        return {
+            "catalog": self._settings.name,
+            "type": self._settings.properties["type"],
+            "namespace": ".".join(self._settings.namespace),
+            "tables": len(self._known),
+            "tables_refused": len(self._refused),
+            "commits_behind": commits,
+            "lag_s": round(lag_s, 1),
+            "last_error": self._last_error,
+            "last_error_s_ago": ago_s,
+        }
+
     async def _work(self, due: list[TopicId]) -> None:
         is_sweep_due = self._sweep_s is None or self._clock.monotonic_s() >= self._sweep_s
         if not due and not is_sweep_due:
@@ -194,7 +213,7 @@ class CatalogFollower:
                 self._sweep_s = self._clock.monotonic_s() + again_s
             self._outage.answered(LIST)
         except CatalogFailed as error:
-            self._outage.failed(LIST, str(error))
+            self._failed(LIST, str(error))
             self._is_suspect = True
             self._pause.begin(self._clock.monotonic_s())
 
@@ -216,7 +235,7 @@ class CatalogFollower:
             try:
                 await self._follow(entries, topic_id)
             except CatalogFailed as error:
-                self._outage.failed(operation, str(error))
+                self._failed(operation, str(error))
                 self._put_off(topic_id)
                 failures += 1
                 if failures >= FOLLOWER_FAILURES_IN_A_ROW_MAX:
@@ -225,6 +244,7 @@ class CatalogFollower:
                 continue
             except NotOurs as error:
                 self._put_off(topic_id)
+                self._last_error, self._failed_s = f"{operation}: {error}", self._clock.monotonic_s()
                 if self._refused.get(topic_id) != str(error):
                     self._refused[topic_id] = str(error)
                     log.error(
@@ -325,18 +345,29 @@ class CatalogFollower:
             self._failures.inc()
             raise
 
+    def _failed(self, operation: str, reason: str) -> None:
+        self._outage.failed(operation, reason)
+        self._last_error, self._failed_s = f"{operation}: {reason}", self._clock.monotonic_s()
+
     def _due(self) -> list[TopicId]:
         """Topics of this agent whose entries are not right, or have not been looked at for long."""
         state, now_s = self._metadata.state, self._clock.monotonic_s()
         if self._seen_topics - state.topics.keys():
             self._sweep_s = None
-        self._seen_topics = set(state.topics)
+        if self._seen_topics != state.topics.keys():
+            self._seen_topics = set(state.topics)
+            self._wanted = {
+                topic.topic_id: self._settings.topics.fullmatch(topic.name) is not None
+                for topic in state.topics.values()
+            }
         if (members := frozenset(staying(state.sessions))) != self._members:
             self._members, self._not_mine = members, set()
         asked_of = [
             topic.topic_id
             for topic in state.topics.values()
-            if topic.topic_id not in self._not_mine and (self._is_ahead(topic) or self._is_old(topic))
+            if topic.topic_id not in self._not_mine
+            and self._wanted[topic.topic_id]
+            and (self._is_ahead(topic) or self._is_old(topic))
         ]
         owners = owners_of(asked_of, state.sessions)
         mine = {topic_id for topic_id, owner in zip(asked_of, owners, strict=True) if owner == self._writer.session}
@@ -380,15 +411,21 @@ class CatalogFollower:
 
     def _tell(self) -> None:
         """The figures of this agent's topics."""
+        lag_s, commits = self._behind()
+        self._lag.set(lag_s)
+        self._commits_behind.set(commits)
+        self._tables_refused.set(len(self._refused))
+
+    def _behind(self) -> tuple[float, int]:
+        """For how long the entry that is behind for longest has been, and how many commits all of them are behind."""
         state, now_s = self._metadata.state, self._clock.monotonic_s()
         behind = [
             (topic, since_s)
             for topic_id, since_s in self._behind_s.items()
             if (topic := state.topics.get(topic_id)) is not None and self._is_ahead(topic)
         ]
-        self._lag.set(max((now_s - since_s for _, since_s in behind), default=0.0))
-        self._commits_behind.set(sum(self._commits(topic) for topic, _ in behind))
-        self._tables_refused.set(len(self._refused))
+        lag_s = max((now_s - since_s for _, since_s in behind), default=0.0)
+        return lag_s, sum(self._commits(topic) for topic, _ in behind)
 
     def _commits(self, topic: TopicState) -> int:
         """How many commits an entry is behind; 1 where it is not known which one it names."""

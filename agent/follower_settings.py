@@ -28,6 +28,7 @@ _PACKAGES = {
     "thrift": "pyiceberg[hive]",
 }
 """What brings a module, where Penstock's own extra does not."""
+EVERY_TOPIC = re.compile(".*")
 _WITH_URI = ("hive", "rest", "sql")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SECRET = re.compile(r"token|credential|secret|password|access-key|header", re.IGNORECASE)
@@ -42,6 +43,8 @@ class FollowerSettings:
 
     name: str
     namespace: tuple[str, ...] = (NAMESPACE_DEFAULT,)
+    topics: re.Pattern[str] = EVERY_TOPIC
+    """Topics follow whose whole names match."""
     properties: Mapping[str, str] = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts that are not to be shown."""
@@ -81,6 +84,10 @@ def _follower(path: Path, name: str, table: object, environment: Mapping[str, st
     namespace = tuple(properties.pop("namespace", NAMESPACE_DEFAULT).split("."))
     if not all(namespace):
         raise InvalidSettings(f"{place} namespace: levels are separated by single dots, as in raw.kafka")
+    try:
+        topics = re.compile(properties.pop("topics", EVERY_TOPIC.pattern))
+    except re.error as error:
+        raise InvalidSettings(f"{place} topics is no regular expression of Python's: {error}") from error
     kind = properties.get("type")
     if kind is None or kind not in _NEEDED:
         found = "is missing" if kind is None else f"{kind!r} is no catalog that can follow"
@@ -96,6 +103,7 @@ def _follower(path: Path, name: str, table: object, environment: Mapping[str, st
     return FollowerSettings(
         name=name,
         namespace=namespace,
+        topics=topics,
         properties={**_DEFAULTS.get(kind, {}), **properties},
         secrets=tuple(dict.fromkeys([*filter(None, secrets), *_passwords(uri)])),
     )

@@ -58,6 +58,10 @@ class Agent(Protocol):
         the first one is what `penstock produce` and `consume` connect to) and whatever else helps."""
         ...
 
+    def followers(self) -> Sequence[Mapping[str, object]]:
+        """The catalogs of others that this agent has follow, as `CatalogFollower.view` says."""
+        ...
+
     def checked_time(self) -> Milliseconds | None:
         """The wall clock's time, None while it is not to be believed (safety rule S2)."""
         ...

@@ -1,6 +1,7 @@
 """`penstock lake`: topics as tables."""
 
 import datetime
+import sys
 from typing import Annotated
 
 import typer
@@ -14,6 +15,18 @@ StoreOption = Annotated[
     str | None, typer.Option("--store", help="The bucket's URL; by default --server is asked for it.")
 ]
 COLUMNS = ("topic", "version", "files", "bytes", "older_files", "older_bytes", "waiting_bytes", "behind")
+
+FOLLOWER_COLUMNS = (
+    "catalog",
+    "type",
+    "namespace",
+    "tables",
+    "tables_refused",
+    "commits_behind",
+    "lag_s",
+    "last_error_s_ago",
+    "last_error",
+)
 
 
 @app.callback()
@@ -31,7 +44,7 @@ def status(
     """Each topic's table: its files, what only older snapshots hold, what waits for the next archive pass, and how far
     it is behind the log.
 
-    With a topic: its last snapshot too, and what the next pass would take.
+    Below them catalogs of others that follow. With a topic: its last snapshot too, and what the next pass would take.
     """
     answer = get(server, "/api/lake" if topic is None else f"/api/lake/{path_part(topic)}")
     if as_json:
@@ -40,6 +53,11 @@ def status(
         rows = answer["tables"]
         assert isinstance(rows, list)
         print_table(rows, COLUMNS, empty="There are no topics yet.")
+        followers = answer["followers"]
+        assert isinstance(followers, list)
+        if followers:
+            sys.stdout.write("\nCatalogs that follow, with the topics of this agent:\n")
+            print_table(followers, FOLLOWER_COLUMNS, empty="")
     else:
         last_ms = answer.pop("last_commit_ms", None)
         if isinstance(last_ms, int):

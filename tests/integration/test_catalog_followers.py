@@ -1,5 +1,6 @@
 """A catalog of others follows the topics of a real agent, which is killed meanwhile."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from tests.archiving import archive_by_http
 from tests.postgres_service import Postgres
-from tests.services import Penstock, PenstockFactory
+from tests.services import PENSTOCK, Penstock, PenstockFactory
 
 SECONDS_MAX = 60.0
 TABLE = ("raw", "kafka", "orders.eu")
@@ -40,6 +41,18 @@ def wait_for(broker: Penstock, catalog: SqlCatalog, expected: list[bytes] | None
     broker.process.wait_until(lambda: values(catalog) == expected, "the catalog", seconds_max=SECONDS_MAX)
 
 
+def lake_status(broker: Penstock) -> list[list[str]]:
+    """The lines that the command prints."""
+    done = subprocess.run(
+        [PENSTOCK, "lake", "status", "--server", broker.http],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=SECONDS_MAX,
+    )
+    return [line.split() for line in done.stdout.splitlines()]
+
+
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     catalog = SqlCatalog("others", uri=f"sqlite:///{tmp_path}/catalog.sqlite")
@@ -59,6 +72,7 @@ def test_a_catalog_follows_an_agent_over_its_death(
     admin.create_topics([NewTopic(TABLE[-1], 1, 1)])[TABLE[-1]].result(SECONDS_MAX)
     produce(broker, 0, 50)
     wait_for(broker, catalog, [b"v%d" % number for number in range(50)])
+    assert ["others", "sql", "raw.kafka", "1", "0", "0", "0.0", "-", "-"] in lake_status(broker)
     broker.process.kill()
 
     broker = penstock(data=broker.data, options=options, env=environment, start_seconds_max=SECONDS_MAX)

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,48 @@ async def test_an_entry_follows_each_commit(place: Place) -> None:
         asked = len(place.trouble.asked)
         await follower.look()
         assert len(place.trouble.asked) == asked
+
+
+async def test_topics_follow_whose_whole_names_match(place: Place) -> None:
+    place.settings = replace(place.settings, topics=re.compile("t"))
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await parts.writer.submit(create("t2", topic_id=OTHER))
+        location = await place.commit(parts)
+        await place.commit(parts, name="t2", topic_id=OTHER)
+        follower = place.follower(parts)
+        await follower.look()
+        assert (place.entry(), place.entry("t2")) == (location, None)
+        assert follower.view()["commits_behind"] == 0
+        await parts.writer.submit(DeleteTopic(topic_id=OTHER))
+        await follower.look()
+        assert place.entry() == location
+
+
+async def test_it_says_how_far_it_is_and_what_failed_last(place: Place) -> None:
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await place.commit(parts)
+        follower = place.follower(parts)
+        await follower.look()
+        assert follower.view() == {
+            "catalog": "others",
+            "type": "sql",
+            "namespace": "lake",
+            "tables": 1,
+            "tables_refused": 0,
+            "commits_behind": 0,
+            "lag_s": 0.0,
+            "last_error": None,
+            "last_error_s_ago": None,
+        }
+        place.trouble.is_away = True
+        await place.commit(parts)
+        await follower.look()
+        await later(parts, 5)
+        view = follower.view()
+        assert (view["commits_behind"], view["lag_s"], view["last_error_s_ago"]) == (1, 5.0, 5.0)
+        assert view["last_error"] == "t: ConnectionRefusedError: nobody is there"
 
 
 async def test_where_the_catalog_compares_a_commit_costs_one_call(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the file of catalogs that follow may say, and what is wrong in one is told at the start."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def test_catalogs_have_their_names_and_the_properties_of_pyiceberg(tmp_path: Pat
         type = "rest"
         uri = "https://catalog.example"
         namespace = "raw.kafka"
+        topics = "orders-.*"
         warehouse = "main"
         "rest.sigv4-enabled" = true
         "s3.connect-timeout" = 5
@@ -44,6 +46,7 @@ def test_catalogs_have_their_names_and_the_properties_of_pyiceberg(tmp_path: Pat
         FollowerSettings(
             name="shared-1",
             namespace=("raw", "kafka"),
+            topics=re.compile("orders-.*"),
             properties={
                 "type": "rest",
                 "uri": "https://catalog.example",
@@ -101,6 +104,7 @@ def test_secrets_come_from_the_environment_or_a_file_and_are_not_shown(tmp_path:
         ('[a]\ntype = "dynamodb"', "'dynamodb' is no catalog that can follow"),
         ('[a]\ntype = "rest"', "uri is missing"),
         ('[a]\ntype = "rest"\nuri = "http://x"\nnamespace = "a..b"', "separated by single dots"),
+        ('[a]\ntype = "rest"\nuri = "http://x"\ntopics = "("', r"\[a\] topics is no regular expression"),
         ('[a]\ntype = "rest"\nuri = { env = "NOT_THERE" }', "the environment has no NOT_THERE"),
         ('[a]\ntype = "rest"\nuri = { file = "/not/there" }', "/not/there cannot be read"),
         ('[a]\ntype = "rest"\nuri = { file = "/dev/null" }', "first line of /dev/null is the value, and it is empty"),

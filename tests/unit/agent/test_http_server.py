@@ -116,6 +116,12 @@ async def test_topics_are_listed_and_described(client: Client) -> None:
     assert (await client.get_json("/api/topics/orders"))["partitions"] == 2
 
 
+async def test_the_lake_is_told_with_the_catalogs_that_follow(client: Client) -> None:
+    told = await client.get_json("/api/lake")
+    assert [row["topic"] for row in rows_of(told, "tables")] == ["orders"]
+    assert told["followers"] == [{"catalog": "others", "lag_s": 0.0}]
+
+
 async def test_an_unknown_topic_is_not_found(client: Client) -> None:
     assert error_of(await client.get("/api/topics/none")) == (404, "unknown_topic", "there is no topic 'none'")
 
