@@ -216,6 +216,11 @@ class Metrics:
             "tail_age_seconds", "How old what the tail manifest says may be; 0 where another agent keeps house."
         )
         self.tail_bytes = self._gauge("tail_bytes", "Size of the tail manifest that this agent wrote last.")
+        self.tail_partitions_cut = self._gauge(
+            "tail_partitions_cut",
+            "Partitions that wait to be archived with more chunks than the tail manifest names; 0 where another agent "
+            "keeps house.",
+        )
         self.tail_topics = self._gauge("tail_topics", "Topics in the tail manifest that this agent wrote last.")
         self.tail_seconds = self._histogram("tail_seconds", "Duration of making a tail manifest.")
         self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")

@@ -32,7 +32,13 @@ from iceberg_export.tail_format import (
     encode_changed,
 )
 from iceberg_export.tail_plan import chunks_each, tail_topic, waiting_chunks
-from protocol.limits import ROWS_PER_TURN, TAIL_BUSY_SHARE_MAX, TAIL_CHECK_SECONDS, TAIL_PUT_SECONDS_MAX
+from protocol.limits import (
+    ROWS_PER_TURN,
+    TAIL_BUSY_SHARE_MAX,
+    TAIL_CHECK_SECONDS,
+    TAIL_CHUNKS_PER_PARTITION_MAX,
+    TAIL_PUT_SECONDS_MAX,
+)
 from protocol.types import Position
 from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
 from storage.refs import TAIL_KEY
@@ -101,8 +107,9 @@ class TailManifests:
         clock: Clock,
         metrics: Metrics,
         interval_ms: int,
+        chunks_each_max: int = TAIL_CHUNKS_PER_PARTITION_MAX,
     ) -> None:
-        """`interval_ms`: 0 writes none."""
+        """`interval_ms`: 0 writes none. `chunks_each_max`: of one partition, at most."""
         self._store = store
         self._metadata = metadata
         self._writer = writer
@@ -111,6 +118,7 @@ class TailManifests:
         self._metrics = metrics
         self._interval_s = interval_ms / 1000
         self._work = _Work(clock)
+        self._chunks_each_max = chunks_each_max
         self._written: _Written | None = None
         self._true_s = 0.0
         metrics.tail_age.set_function(self._age_s)
@@ -134,6 +142,7 @@ class TailManifests:
         """
         if not self._housekeeper.is_mine:
             self._written, self._work = None, _Work(self._clock)
+            self._metrics.tail_partitions_cut.set(0)
             return False
         if self._written is None or self._written.epoch != self._housekeeper.epoch:
             self._written, self._true_s = _Written(epoch=self._housekeeper.epoch), self._clock.monotonic_s()
@@ -162,7 +171,8 @@ class TailManifests:
             counts = waiting_chunks(self._metadata.state, topic_id)
             waiting += counts
             turn = await work.others(turn + 1 + len(counts))
-        each_max = chunks_each(waiting)
+        each_max = chunks_each(waiting, each_max=self._chunks_each_max)
+        self._metrics.tail_partitions_cut.set(sum(count > each_max for count in waiting))
         topics: list[TailTopic] = []
         for topic_id in topic_ids:
             topic = tail_topic(self._metadata.state, topic_id, each_max=each_max)

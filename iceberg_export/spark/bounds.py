@@ -76,8 +76,9 @@ class Extent:
         if self.committed_end > self.end:
             raise TailIncomplete(
                 f"{self.topic.name}-{self.partition} is committed up to offset {self.committed_end}, and the tail "
-                f"manifest names what waits to be archived only up to {self.end}: wait for the archive passes, which "
-                "are behind (`penstock lake status`), name endingOffsets, or read what is archived by read=archive"
+                f"manifest names what waits to be archived only up to {self.end}. Have it archived (`penstock archive "
+                f"{self.topic.name} --wait`), or wait for the next pass (the agents' archive-interval-s, 30 s by "
+                "default), and ask again; or name endingOffsets, or read what is archived alone by read=archive"
             )
 
     @property

@@ -11,13 +11,18 @@ from agent.tail_manifest import TailManifests
 from coordinator.commands import ReportTime, StartDrain
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from iceberg_export.tail_format import TailManifest, decode_manifest, encode_manifest
-from protocol.limits import LEDGER_SESSION_SECONDS, TAIL_BUSY_SHARE_MAX, TAIL_CHECK_SECONDS
+from protocol.limits import (
+    LEDGER_SESSION_SECONDS,
+    TAIL_BUSY_SHARE_MAX,
+    TAIL_CHECK_SECONDS,
+    TAIL_CHUNKS_PER_PARTITION_MAX,
+)
 from protocol.types import ObjectNumber, Position
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing, StoreUnavailable
 from storage.refs import TAIL_KEY
-from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
+from tests.made_commands import TOPIC, Batch, Chunk, commit, create, delete_before, start
 from tests.unit.agent.ledger_parts import Parts, running_parts, until
 
 INTERVAL_MS = 1_000
@@ -40,7 +45,9 @@ class Watched(FailingStore):
         return await super().get(key)
 
 
-def manifests(parts: Parts, *, interval_ms: int = INTERVAL_MS) -> TailManifests:
+def manifests(
+    parts: Parts, *, interval_ms: int = INTERVAL_MS, chunks_each_max: int = TAIL_CHUNKS_PER_PARTITION_MAX
+) -> TailManifests:
     return TailManifests(
         store=parts.store,
         metadata=parts.metadata,
@@ -49,6 +56,7 @@ def manifests(parts: Parts, *, interval_ms: int = INTERVAL_MS) -> TailManifests:
         clock=parts.clock,
         metrics=parts.metrics,
         interval_ms=interval_ms,
+        chunks_each_max=chunks_each_max,
     )
 
 
@@ -97,6 +105,31 @@ async def test_what_is_new_is_written_and_nothing_else() -> None:
         assert not await writing.look()
         assert await found(store) == second
         assert store.asked == ["put", "put"]
+
+
+async def test_partitions_with_more_chunks_than_it_names_are_counted_by_who_keeps_house() -> None:
+    async with keeping_house() as (parts, store):
+        writing = manifests(parts, chunks_each_max=2)
+
+        def cut() -> float | None:
+            return parts.metrics.registry.get_sample_value("penstock_tail_partitions_cut")
+
+        for number, expected in enumerate((0, 0, 1)):
+            await produce(parts, number)
+            await writing.look()
+            assert cut() == expected
+        partition = (await found(store)).topics[0].partitions[0]
+        assert (partition.readable_end, partition.last_stable) == (2, 3)
+        await parts.writer.submit(delete_before(3))
+        await writing.look()
+        assert cut() == 0, "nothing waits any more"
+        for number in range(3, 6):
+            await produce(parts, number)
+        await writing.look()
+        assert cut() == 1
+        await parts.writer.submit(StartDrain(session=parts.writer.session))
+        await writing.look()
+        assert cut() == 0, "another agent's business"
 
 
 async def test_only_who_keeps_house_writes_and_who_takes_over_writes_at_once() -> None:

@@ -313,7 +313,7 @@ def test_what_the_manifest_has_no_room_for_is_not_left_out_in_silence(bucket: Bu
         {"endingOffsets": f'{{"orders": {{"0": {end + 1}}}}}'},
         {"startingTimestamp": f"{NOON * 2}"},
     ):
-        with pytest.raises(TailIncomplete, match=f"committed up to offset {end + 10}"):
+        with pytest.raises(TailIncomplete, match=rf"committed up to offset {end + 10}.*`penstock archive \w+ --wait`"):
             read(bucket, assign='{"orders": [0]}', offsets=beyond)
     whole = read(bucket, assign='{"orders": [0]}', endingOffsets=f'{{"orders": {{"0": {end}}}}}')
     assert whole
