@@ -246,8 +246,8 @@ OPTIONS: tuple[Option, ...] = (
         default=str(ARCHIVE_AGE_MS_DEFAULT // 1000),
         minimum=1,
         maximum=DAY_SECONDS,
-        help="Seconds between two archive passes of a topic that has new records. What waited before an agent began is "
-        "archived at once.",
+        help="Seconds between two archive passes of a topic that has new records. What waited before an agent began "
+        "counts as having waited for a quarter of an hour.",
     ),
     Option(
         name="archive-bytes",

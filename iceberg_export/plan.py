@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
+    ARCHIVE_AGE_UNSEEN_MS,
     ARCHIVE_BYTES_DEFAULT,
     ARCHIVE_PASS_BYTES_MAX,
     ARCHIVE_PASS_CHUNKS_MAX,
@@ -97,8 +98,8 @@ class ArchiveSchedule:
     """Remembers since when each topic has had something to archive.
 
     Times come from one monotonic clock of the caller. Nobody knows how long those topics have waited that wait already
-    when it is asked for the first time, so they are due at once: agents that end and start again more often than a
-    topic is archived let no table fall behind.
+    when it is asked for the first time: it counts as `ARCHIVE_AGE_UNSEEN_MS`, so that with all but long intervals they
+    are due at once, and agents that end and start again more often than a topic is archived let no table fall behind.
     """
 
     def __init__(self, policy: ArchivePolicy) -> None:
@@ -109,7 +110,7 @@ class ArchiveSchedule:
         """Which of all topics, given with their intake bytes, should be archived now; longest waiting first."""
         before, unseen_ms = self._since, now_ms
         if before is None:
-            before, unseen_ms = {}, Milliseconds(now_ms - self._policy.age_ms)
+            before, unseen_ms = {}, Milliseconds(now_ms - ARCHIVE_AGE_UNSEEN_MS)
         seen: dict[TopicId, Milliseconds] = {}
         due: list[TopicId] = []
         for topic_id, intake_bytes in topics:

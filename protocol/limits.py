@@ -422,6 +422,9 @@ TYPED_NULL_FIELDS_MAX = 16
 ARCHIVE_PASS_CHUNKS_MAX = 4_096
 """A pass names every chunk that it replaces in one ledger entry."""
 ARCHIVE_AGE_MS_DEFAULT = 30_000
+ARCHIVE_AGE_UNSEEN_MS = 900_000
+"""How long what waits for the archive when an agent begins counts as having waited: nobody knows. Where the archive's
+interval is longer, as for files that are written once a day, agents that start anew cut none of them short."""
 ARCHIVE_BYTES_DEFAULT = 64 * MIB
 ARCHIVE_CHECK_INTERVAL_S = 1.0
 """How often an agent looks for topics that are due."""

@@ -1,8 +1,9 @@
 """Judges topics' tables at the end of a world: what a reader finds behind each pointer.
 
 Rule: read from the bucket alone, by Penstock's own decoders (PyIceberg holds those to account elsewhere). A table holds
-each file of the log that has rows, once; any other file that it holds is one which the log let go of, and which upkeep
-will drop. All that any kept snapshot needs is in the bucket, and is what the ledger counts.
+each file of the log that has rows, once; any other file that it holds is one of which the log kept only offsets without
+rows, or which it let go of, and which upkeep will drop. All that any kept snapshot needs is in the bucket, and is what
+the ledger counts.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ def table_faults(state: ClusterState, objects: Mapping[str, bytes], root: str) -
     for topic in state.topics.values():
         held = None if topic.table is None else topic.table
         if held is None:
-            if _files_of_log(state, topic):
+            if any(_files_of_log(state, topic).values()):
                 yield f"{topic.name} has archived files and no table"
             continue
         try:
@@ -33,10 +34,11 @@ def _faults(state: ClusterState, topic: TopicState, table: TableState, reader: "
     twice = [key for key, count in live.items() if count > 1]
     if twice:
         yield f"the table of {topic.name} holds {twice[0]} twice"
-    lacking = sorted(_files_of_log(state, topic) - live.keys())
+    of_log = _files_of_log(state, topic)
+    lacking = sorted(key for key, rows in of_log.items() if rows and key not in live)
     if lacking:
         yield f"the table of {topic.name} lacks {lacking[0]}"
-    surplus = sorted(live.keys() - _files_of_log(state, topic) - {state.objects[one].key for one in table.unneeded})
+    surplus = sorted(live.keys() - of_log.keys() - {state.objects[one].key for one in table.unneeded})
     if surplus:
         yield f"the table of {topic.name} holds {surplus[0]}, which the log has not"
     needed = {table.metadata_key}
@@ -50,14 +52,14 @@ def _faults(state: ClusterState, topic: TopicState, table: TableState, reader: "
         yield f"the table of {topic.name} refers to {gone[0]}, which is not in the bucket"
 
 
-def _files_of_log(state: ClusterState, topic: TopicState) -> set[str]:
-    """Keys of the data files in which the topic's log has rows."""
-    return {
-        state.objects[chunk.object_id].key
-        for partition in topic.partitions
-        for chunk in partition.index.rows_from(partition.index.first)
-        if chunk.is_archived and chunk.row_count
-    }
+def _files_of_log(state: ClusterState, topic: TopicState) -> Counter[str]:
+    """How many rows the topic's log has in each data file, by key: 0 where nothing but offsets without rows is left."""
+    rows = Counter[str]()
+    for partition in topic.partitions:
+        for chunk in partition.index.rows_from(partition.index.first):
+            if chunk.is_archived:
+                rows[state.objects[chunk.object_id].key] += chunk.row_count
+    return rows
 
 
 class _Reader:

@@ -67,6 +67,13 @@ class TestSchedule:
         assert schedule.due([(TOPIC, 1), (OTHER, 1)], at(104)) == []
         assert schedule.due([(TOPIC, 1), (OTHER, 1)], at(105)) == [TOPIC]
 
+    def test_what_waits_already_counts_as_waiting_for_a_quarter_of_an_hour_where_the_interval_is_longer(self) -> None:
+        hour_ms, quarter_ms = 3_600_000, 900_000
+        schedule = ArchiveSchedule(ArchivePolicy(age_ms=hour_ms))
+        assert schedule.due([(TOPIC, 1)], at(5)) == []
+        assert schedule.due([(TOPIC, 1)], at(4 + hour_ms - quarter_ms)) == []
+        assert schedule.due([(TOPIC, 1)], at(5 + hour_ms - quarter_ms)) == [TOPIC]
+
     def test_it_stays_due_until_a_pass_takes_it(self) -> None:
         schedule = ArchiveSchedule(POLICY)
         schedule.due([(TOPIC, 1)], at(5))
