@@ -33,7 +33,7 @@ from coordinator.log import Ledger, LedgerError, LedgerIdentity
 from coordinator.state import ClusterState
 from protocol.limits import DRAIN_MOVE_SECONDS_MAX, LEDGER_WAIT_SECONDS_MAX, STOP_SECONDS_MAX
 from protocol.records import warm_kernels
-from protocol.types import Milliseconds
+from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -205,6 +205,9 @@ class Agent:
     @property
     def rewrites(self) -> LakeRewrites:
         return self._broker.rewrites
+
+    async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
+        return await self._broker.rebuild_table(topic_id)
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
         return await self._broker.audit(is_repairing=is_repairing)

@@ -97,7 +97,8 @@ class Archiver:
                     # One damaged topic must not keep the others waiting; it is tried again when it is due again.
                     self._metrics.archive_passes.labels("failed").inc()
                     log.error(
-                        "a topic cannot be archived: what it is made of is damaged; its records are still served",
+                        "a topic cannot be archived: what it is made of is damaged; its records are still served. If "
+                        'it is the table: docs/RUNBOOK.md, "A table\'s metadata is damaged"',
                         extra={"topic_id": topic_id.hex(), "reason": str(error)},
                     )
             await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)

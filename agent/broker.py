@@ -63,7 +63,7 @@ from coordinator.state import ClusterState
 from coordinator.topic_configs import effective
 from iceberg_export.parquet_reader import ParquetReader
 from protocol.limits import FETCH_READS_BYTES_MAX, READ_AHEAD_SHARE_OF_CACHE_MAX
-from protocol.types import SessionId
+from protocol.types import SessionId, TopicId
 from storage.object_store import ObjectStore
 from storage.refs import topic_of_parquet_key
 
@@ -477,3 +477,7 @@ class Broker:
     def rewrites(self) -> LakeRewrites:
         """What Spark jobs ask for."""
         return self._lake.rewrites
+
+    async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
+        """Begin a topic's table anew, as `agent.http_server.Agent.rebuild_table` says."""
+        return (await self._lake.table_rebuild.rebuild(topic_id)).told()

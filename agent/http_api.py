@@ -8,6 +8,7 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     GET  /api/lake/NAME/index?after=&limit=   /api/lake/NAME/rewrites?purpose=rewrite|backfill
     POST /api/lake/NAME/rewrites  `iceberg_export.rewrites.Rewritten`
     POST /api/archive  {"topics": ["orders"], "wait": true}
+    POST /api/lake/NAME/rebuild  {}
     GET  /api/state
     GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
     GET  /api/inspect/chunks?topic=&partition=&limit=     /api/inspect/object?key=
@@ -33,10 +34,12 @@ from agent.http_tokens import HttpTokens
 from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.lake_rewrites import NoRewrite
-from agent.lake_views import index_page, lake_details, lake_rows
+from agent.lake_views import TableDamaged, index_page, lake_details, lake_rows
+from agent.ledger_writer import OutcomeUnknown
 from agent.misplaced_requests import CATALOG_PREFIX, answer_to_misplaced
 from agent.registry_api import registry_mount
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
+from agent.table_rebuild import FileLost, NothingToRebuild
 from agent.transaction_views import transaction_list
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 NUMBER_DIGITS = 18
 """A longer number is no number here: Python refuses thousands of digits by another error."""
 SHOWN_CHARS_MAX = 40
+REBUILD_REMEDY = 'penstock lake rebuild begins it anew: docs/RUNBOOK.md, "A table\'s metadata is damaged"'
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -79,6 +83,7 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
         Route("/api/lake/{name}", api.table),
         Route("/api/lake/{name}/index", api.archived_index),
         Route("/api/lake/{name}/rewrites", api.rewrites, methods=["GET", "POST"]),
+        Route("/api/lake/{name}/rebuild", api.rebuild, methods=["POST"]),
         Route("/api/archive", api.archive, methods=["POST"]),
         Route("/api/audit", api.audit, methods=["POST"]),
         Route("/api/inspect/state", api.inspect_state),
@@ -138,7 +143,10 @@ class _Api:
 
     async def table(self, request: Request) -> Response:
         name = request.path_params["name"]
-        details = await lake_details(self._agent, name)
+        try:
+            details = await lake_details(self._agent, name)
+        except TableDamaged as error:
+            raise ApiError(422, "table_damaged", str(error), REBUILD_REMEDY) from error
         if details is None:
             self._find(name)
         return JSONResponse(details)
@@ -165,6 +173,20 @@ class _Api:
         except ValueError as error:
             raise ApiError(400, "bad_request", str(error), "use penstock lake rewrite or backfill") from error
         return Response(encode_plan(plan), media_type="application/json")
+
+    async def rebuild(self, request: Request) -> Response:
+        await _json_body(request)
+        await self._agent.barrier()
+        topic = self._find(request.path_params["name"])
+        try:
+            return JSONResponse(await self._agent.rebuild_table(topic.topic_id))
+        except NothingToRebuild as error:
+            remedy = "a topic has a table from its first archive pass on: penstock archive TOPIC"
+            raise ApiError(409, "no_table", str(error), remedy) from error
+        except FileLost as error:
+            raise ApiError(422, "file_lost", str(error), 'docs/RUNBOOK.md, "Objects are missing"') from error
+        except OutcomeUnknown as error:
+            raise ApiError(503, "outcome_unknown", f"it may have been done: {error}", "ask again") from error
 
     async def archive(self, request: Request) -> Response:
         body = await _json_body(request)

@@ -19,7 +19,7 @@ from coordinator.config_entries import Layers
 from coordinator.log import Ledger
 from coordinator.state import ClusterState
 from protocol.limits import HTTP_CONNECTIONS_MAX, HTTP_IDLE_SECONDS_MAX, HTTP_STOP_SECONDS_MAX
-from protocol.types import Milliseconds
+from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -88,6 +88,13 @@ class Agent(Protocol):
     @property
     def rewrites(self) -> LakeRewrites:
         """Plans rewrites of files, and makes true what jobs wrote."""
+        ...
+
+    async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
+        """Begin a topic's table anew from the files of its log; return what `agent.table_rebuild.Rebuilt.told` says.
+
+        Raises `NothingToRebuild`, `FileLost`, `StoreError`, `LedgerError` and `OutcomeUnknown`.
+        """
         ...
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:

@@ -22,7 +22,9 @@ from coordinator.state import TopicState
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.tables.columns import ColumnsChange, newest
 from iceberg_export.tables.commit import Change, TableBefore, commit, typed_columns, upkeep
+from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import TableUnreadable
+from iceberg_export.tables.rebuild import rebuild
 from iceberg_export.tables.table_reader import TableCache
 from iceberg_export.typed.union import TypedColumns
 from protocol.limits import TABLE_FILES_PER_COMMIT_MAX
@@ -101,6 +103,37 @@ class Lake:
                 run_in_thread=run_in_thread,
             )
         return prepared.table
+
+    async def prepare_anew(
+        self,
+        topic_id: TopicId,
+        files: Sequence[DataFile],
+        *,
+        columns: TypedColumns | None,
+        released: tuple[str, ...],
+        session: SessionId,
+    ) -> TableCommit | None:
+        """As `prepare`, a version of the topic's table that holds these files, and nothing of the versions before it,
+        which are not read."""
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None or self._writer.session != session:
+            return None
+        self._completed.discard(topic_id)
+        return await rebuild(
+            self._before(topic),
+            files,
+            columns=columns,
+            released=released,
+            store=self._store,
+            next_key=self._next_key(topic, session),
+            now_ms=self._now_ms(topic),
+            cache=self._cache,
+            run_in_thread=run_in_thread,
+        )
+
+    async def describe(self, key: str) -> tuple[DataFile, TypedColumns | None]:
+        """What a table has to know of a data file of the log, and its typed columns. Raises `StoreError`."""
+        return await self._archive.describe(key), await self._archive.typed_columns(key)
 
     async def complete(self, topic_id: TopicId, session: SessionId) -> bool:
         """Have every file of the topic's log in its table; False where that must be tried again.

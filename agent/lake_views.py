@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agent.state_views import View
 from coordinator.state import ClusterState, TableState, TopicState
 from iceberg_export.plan import plan_pass
-from iceberg_export.tables.metadata import TableMetadata, decode
+from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, decode
 from iceberg_export.topic_intake import intake_bytes, intake_first, topic_intake
 from protocol.limits import LAKE_DETAILS_ATTEMPTS_MAX
 from storage.object_store import ObjectMissing, StoreUnavailable
@@ -19,6 +19,11 @@ from storage.refs import ObjectKind, topic_folder
 
 if TYPE_CHECKING:
     from agent.http_server import Agent
+
+
+class TableDamaged(Exception):
+    """The table's metadata is there and cannot be read. The message says why."""
+
 
 NO_TABLE = TableState(metadata_key="", version=0, objects=set())
 
@@ -90,7 +95,7 @@ async def lake_details(agent: "Agent", name: str) -> View | None:
     """A topic's table with its last snapshot, and what the next pass would take; None where there is no such topic.
 
     `leaving`: files that the last snapshot holds and the log does not need; the next commits drop them.
-    Raises `LedgerError`, `StoreError`.
+    Raises `LedgerError`, `StoreError`, `TableDamaged`.
     """
     for _ in range(LAKE_DETAILS_ATTEMPTS_MAX):
         await agent.barrier()
@@ -108,6 +113,8 @@ async def lake_details(agent: "Agent", name: str) -> View | None:
             return {**shown, "metadata": key, **_snapshot_view(metadata, files=_files(state, topic.table))}
         except ObjectMissing:
             continue  # the table moved on
+        except TableUnreadable as error:
+            raise TableDamaged(f"the metadata of table {name} is damaged: {error}") from error
     raise StoreUnavailable(f"the metadata of table {name} is not in the bucket: try again, else penstock audit")
 
 

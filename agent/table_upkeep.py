@@ -72,7 +72,8 @@ class TableUpkeep:
             await self.keep(topic_id)
         except TableUnreadable as error:
             log.error(
-                "a table is not kept up: its metadata is damaged; files that left the log stay until it is restored",
+                "a table is not kept up, and files that left the log stay: docs/RUNBOOK.md, "
+                '"A table\'s metadata is damaged"',
                 extra={"topic_id": topic_id.hex(), "reason": str(error)},
             )
         except (StoreError, OutcomeUnknown) as error:

@@ -497,6 +497,8 @@ TABLE_FILES_PER_COMMIT_MAX = 1_000
 """Data files that one commit adds or drops: a ledger entry names them, those dropped when their snapshot expires."""
 TABLE_RELEASED_PER_COMMIT_MAX = 3_000
 """Objects that one commit releases, where it is not a single snapshot that does: a ledger entry names them."""
+TABLE_REBUILD_TRIES_MAX = 5
+"""How often a table is begun anew for one request, while others commit to it meanwhile."""
 TABLE_REQUESTS_IN_FLIGHT_MAX = 16
 """Objects of table metadata that one commit reads, or puts, at a time."""
 TABLE_CACHE_BYTES_MAX = 8 * MIB
@@ -738,6 +740,8 @@ AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000
 """Disagreements that an audit names; it counts all."""
 CLIENT_AUDIT_SECONDS_MAX = 600.0
 """An audit lists the whole bucket and loads the state anew."""
+CLIENT_REBUILD_SECONDS = 600.0
+"""To begin a table anew reads a footer of each of its files."""
 COMMAND_ROWS_MAX = 20
 """Objects that a report names one by one; its JSON names all."""
 COMMAND_OPEN_SECONDS_MAX = 30.0

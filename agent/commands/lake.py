@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from agent.commands.http_client import SERVER_DEFAULT, JsonOption, ServerOption, get, path_part
+from agent.commands.http_client import SERVER_DEFAULT, JsonOption, ServerOption, get, path_part, post
 from agent.commands.output import print_json, print_pairs, print_table
 from agent.commands.spark_jobs import run_job, store_of
+from protocol.limits import CLIENT_REBUILD_SECONDS
 
 app = typer.Typer(no_args_is_help=True)
 StoreOption = Annotated[
@@ -32,6 +33,31 @@ FOLLOWER_COLUMNS = (
 @app.callback()
 def lake() -> None:
     """Topics as Iceberg tables."""
+
+
+@app.command()
+def rebuild(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    *,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait.")] = CLIENT_REBUILD_SECONDS,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a table's metadata anew from the data files of the topic's log, where it is damaged, or the bucket moved.
+
+    The files stay as they are, and consumers notice nothing. The table's snapshots are gone: no time travel to before,
+    and streams that read the table by its snapshots have to begin anew.
+    """
+    path = f"/api/lake/{path_part(topic)}"
+    if not is_sure:
+        get(server, f"/api/topics/{path_part(topic)}")  # is it there?
+        typer.confirm(f"Begin the table of {topic} anew, without the snapshots that it has?", abort=True, err=True)
+    answer = post(server, f"{path}/rebuild", {}, seconds_max=timeout_s)
+    if as_json:
+        print_json(answer)
+    else:
+        print_pairs(answer)
 
 
 @app.command()

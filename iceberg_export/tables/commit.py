@@ -86,7 +86,7 @@ class PreparedCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Object:
+class MadeObject:
     """An object to put, and what it decodes to."""
 
     key: str
@@ -119,10 +119,10 @@ async def commit(
     if change.columns is not None:
         before = with_columns(before, change.columns)
     metadata, metadata_key = before, next_key(METADATA_SUFFIX)
-    objects: list[_Object] = []
+    objects: list[MadeObject] = []
     released: tuple[str, ...] = ()
     if change.makes_snapshot:
-        metadata, objects = await _add_snapshot(
+        metadata, objects = await with_snapshot(
             before, change, reader=reader, next_key=next_key, snapshot_id=snapshot_id_of(metadata_key), now_ms=now_ms
         )
         for made in objects:
@@ -132,7 +132,7 @@ async def commit(
     if change.properties:
         metadata = set_properties(metadata, change.properties, now_ms=now_ms)
     metadata_json = encode(metadata)
-    await _put([*objects, _Object(key=metadata_key, data=metadata_json, decoded=metadata)], reader)
+    await put_objects([*objects, MadeObject(key=metadata_key, data=metadata_json, decoded=metadata)], reader)
     cache.forget(table.metadata_key)
     return PreparedCommit(
         table=TableCommit(
@@ -177,26 +177,32 @@ async def typed_columns(
     return columns_of(await _metadata_before(table, reader))
 
 
-async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMetadata:
-    """The current metadata. Raises `StoreError`, `TableUnreadable` where it is that of another table or bucket."""
-    empty = empty_metadata(
+def empty_of(table: TableBefore) -> TableMetadata:
+    """The table's metadata before its first commit."""
+    return empty_metadata(
         name=table.name,
         topic_id=table.topic_id,
         location=table_location(table.root, table.name, table.topic_id),
         created_ms=table.created_ms,
     )
+
+
+async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMetadata:
+    """The current metadata. Raises `StoreError`, `TableUnreadable` where it is that of another table or bucket."""
+    empty = empty_of(table)
     if not table.metadata_key:
         return empty
     metadata = await reader.metadata(table.metadata_key)
     if (metadata.table_uuid, metadata.location) != (empty.table_uuid, empty.location):
         raise TableUnreadable(
             f"{table.metadata_key!r} is of the table {metadata.table_uuid} at {metadata.location!r}, expected "
-            f"{empty.table_uuid} at {empty.location!r}: give the bucket's URL as it was when the table was written"
+            f"{empty.table_uuid} at {empty.location!r}: give the bucket's URL as it was when the table was "
+            f"written, or, where the bucket moved, have the table begun anew: penstock lake rebuild {table.name}"
         )
     return metadata
 
 
-async def _add_snapshot(
+async def with_snapshot(
     before: TableMetadata,
     change: Change,
     *,
@@ -204,7 +210,7 @@ async def _add_snapshot(
     next_key: Callable[[str], str],
     snapshot_id: int,
     now_ms: int,
-) -> tuple[TableMetadata, list[_Object]]:
+) -> tuple[TableMetadata, list[MadeObject]]:
     """The metadata with the next snapshot, and its new manifests and manifest list; nothing is put yet."""
     parent = before.current()
     number = before.last_sequence_number + 1
@@ -238,16 +244,16 @@ async def _add_snapshot(
 
 def _encode(
     manifests: NextManifests, *, metadata: TableMetadata, keys: list[str], list_key: str, root: str
-) -> list[_Object]:
+) -> list[MadeObject]:
     """The new manifests and, at the end, the manifest list. CPU work for a thread."""
     snapshot = metadata.snapshots[-1]
-    objects: list[_Object] = []
+    objects: list[MadeObject] = []
     rows: list[ManifestFile] = list(manifests.kept)
     for key, entries in zip(keys, manifests.new, strict=True):
         data = encode_manifest(
             entries, key=key, root=root, schema_id=metadata.current_schema_id, schema_json=bytes(metadata.schemas[-1])
         )
-        objects.append(_Object(key=key, data=data, decoded=entries))
+        objects.append(MadeObject(key=key, data=data, decoded=entries))
         rows.append(
             describe_manifest(
                 key,
@@ -266,7 +272,7 @@ def _encode(
         parent_snapshot_id=parent_id if isinstance(parent_id, int) else None,
         sequence_number=snapshot.sequence_number,
     )
-    return [*objects, _Object(key=list_key, data=list_data, decoded=tuple(rows))]
+    return [*objects, MadeObject(key=list_key, data=list_data, decoded=tuple(rows))]
 
 
 async def _expire(
@@ -291,7 +297,7 @@ async def _expire(
     return without_oldest(metadata, expired), tuple(released)
 
 
-async def _put(objects: list[_Object], reader: TableReader) -> None:
+async def put_objects(objects: list[MadeObject], reader: TableReader) -> None:
     """Put the objects, and keep what they decode to."""
     await gather_bounded([partial(reader.store.put, made.key, (made.data,)) for made in objects])
     for made in objects:

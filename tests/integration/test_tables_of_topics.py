@@ -1,19 +1,20 @@
 """A topic is a table: read from the bucket alone, with no agent alive, and kept in step with the log."""
 
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyiceberg.table import StaticTable
 
 from tests.archiving import archive_by_http
 from tests.integration.test_retention import delete_records
-from tests.services import Penstock, PenstockFactory
+from tests.services import PENSTOCK, Penstock, PenstockFactory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +34,15 @@ def produce(broker: Penstock, first: int, count: int) -> None:
     for number in range(first, first + count):
         producer.produce(TOPIC, key=b"k%d" % (number % 7), value=b"v%d" % number, partition=number % PARTITIONS)
     assert producer.flush(SECONDS_MAX) == 0
+
+
+def consumed(broker: Penstock, count: int) -> set[bytes]:
+    """The values that a consumer gets."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    found = consumer.consume(count, timeout=SECONDS_MAX)
+    consumer.close()
+    return {message.value() for message in found}  # type: ignore[misc]
 
 
 def folder_of(broker: Penstock) -> Path:
@@ -118,6 +128,41 @@ def test_what_was_deleted_leaves_the_table_and_then_the_bucket(
 
     broker.process.wait_until(is_gone, "the last data file to go", seconds_max=SECONDS_MAX)
     assert values_of(table_at(folder)) == []
+
+
+def test_a_table_whose_metadata_is_damaged_is_begun_anew_by_a_command(penstock: PenstockFactory) -> None:
+    options = {"archive-interval-s": "3600"}
+    broker = penstock(options=options)
+    create(broker)
+    produce(broker, 0, 40)
+    archive_by_http(broker, TOPIC)
+    folder = wait_for_version(broker, 1)
+    rows = values_of(table_at(folder))
+    broker.process.kill()  # so that nothing of the table is in memory
+
+    (metadata,) = (path for path in (folder / "metadata").glob("*.metadata.json") if not path.name.startswith("v"))
+    metadata.write_bytes(b"junk")
+    broker = penstock(data=broker.data, options=options, start_seconds_max=SECONDS_MAX)
+    produce(broker, 40, 20)
+
+    def lake(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(PENSTOCK), "lake", *arguments, "--server", broker.http]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX, input="n\n")
+
+    told = lake("status", TOPIC)
+    assert told.returncode == 1
+    assert "is damaged" in told.stderr
+    assert "penstock lake rebuild" in told.stderr
+    assert lake("rebuild", TOPIC).returncode == 1, "nobody said yes"
+    assert "there is no topic" in lake("rebuild", "none").stderr
+    done = lake("rebuild", TOPIC, "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["topic"], answer["files"], answer["records"], answer["version"]) == (TOPIC, 1, 40, 2)
+    assert values_of(table_at(wait_for_version(broker, 2))) == rows
+    archive_by_http(broker, TOPIC)
+    assert len(values_of(table_at(wait_for_version(broker, 3)))) == 60
+    assert consumed(broker, 60) == {b"v%d" % number for number in range(60)}
 
 
 @pytest.mark.usefixtures("spark")

@@ -83,6 +83,7 @@ class SmallAgent:
         self.metrics = Metrics()
         self.metrics.watch_state(lambda: state_figures(self.state))
         self.archived: list[str] = []
+        self.rebuild_error: Exception | None = None
 
     async def fill(self) -> None:
         session = await self.ledger.open_session("a")
@@ -117,6 +118,11 @@ class SmallAgent:
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
         return {"disagreements": [], "disagreements_count": 0, "deleted": int(is_repairing)}
+
+    async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
+        if self.rebuild_error is not None:
+            raise self.rebuild_error
+        return {"topic": self.state.topics[topic_id].name, "files": 1}
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         self.archived.extend(topic_names)

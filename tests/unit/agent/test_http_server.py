@@ -10,9 +10,13 @@ import pytest
 
 from agent.addresses import HostPort
 from agent.http_server import HttpServer
+from agent.ledger_writer import OutcomeUnknown
+from agent.table_rebuild import FileLost, NothingToRebuild
 from coordinator.snapshot import digest
+from coordinator.state import TableState
 from protocol.types import Milliseconds
-from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, SmallAgent, rows_of
+from storage.object_store import StoreUnavailable
+from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, SmallAgent, rows_of
 
 Answer = tuple[int, bytes]
 
@@ -120,6 +124,32 @@ async def test_the_lake_is_told_with_the_catalogs_that_follow(client: Client) ->
     told = await client.get_json("/api/lake")
     assert [row["topic"] for row in rows_of(told, "tables")] == ["orders"]
     assert told["followers"] == [{"catalog": "others", "lag_s": 0.0}]
+
+
+async def test_a_table_is_begun_anew_on_request(agent: SmallAgent, client: Client) -> None:
+    status, body = await client("POST", "/api/lake/orders/rebuild", b"{}")
+    assert (status, json.loads(body)) == (200, {"topic": "orders", "files": 1})
+    assert error_of(await client("POST", "/api/lake/none/rebuild", b"{}"))[:2] == (404, "unknown_topic")
+    assert error_of(await client("POST", "/api/lake/orders/rebuild", b"{}", "text/plain"))[0] == 415
+    for error, code in (
+        (NothingToRebuild("orders has no table yet"), (409, "no_table")),
+        (FileLost("gone"), (422, "file_lost")),
+        (OutcomeUnknown("cut off"), (503, "outcome_unknown")),
+        (StoreUnavailable("away"), (503, "unavailable")),
+    ):
+        agent.rebuild_error = error
+        answer = error_of(await client("POST", "/api/lake/orders/rebuild", b"{}"))
+        assert answer[:2] == code
+        assert str(error) in answer[2]
+
+
+async def test_a_table_whose_metadata_is_damaged_names_the_remedy(agent: SmallAgent, client: Client) -> None:
+    agent.state.topics[TOPIC_ID].table = TableState(metadata_key="lake/orders/m.json", version=1, objects=set())
+    await agent.store.put("lake/orders/m.json", [b"{}"])
+    status, body = await client.get("/api/lake/orders")
+    error = json.loads(body)["error"]
+    assert (status, error["code"]) == (422, "table_damaged")
+    assert "penstock lake rebuild" in error["remedy"]
 
 
 async def test_an_unknown_topic_is_not_found(client: Client) -> None:

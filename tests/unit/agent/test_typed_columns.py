@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from agent.table_rebuild import TableRebuild
 from coordinator.commands import CreateTopic
 from coordinator.registry_commands import (
     Compatibility,
@@ -173,6 +174,30 @@ async def test_a_table_is_made_anew_of_files_with_the_columns_that_they_have() -
         await archiver(parts, store, lake).archive_topic(TOPIC)
         assert await names_of(parts, store) == [("error", 11), ("value_id", 100), ("value_n", 101)]
         assert await rows_of(parts, store) == [{"value_id": 1}, {"value_id": 2, "value_n": 3}]
+
+
+async def test_a_table_that_is_begun_anew_has_the_columns_of_its_newest_file() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create(penstock_table_columns="value"))
+        schema_id = await register(parts, json.dumps(ORDER))
+        lake = lake_of(parts, store)
+        await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
+        await archiver(parts, store, lake).archive_topic(TOPIC)
+        wider = record("Order", ("id", "long"), ("n", "int"))
+        schema_id = await register(parts, json.dumps(wider))
+        await produce(parts, store, 1, values=[framed(schema_id, avro_bytes(wider, {"id": 2, "n": 3}))])
+        await archiver(parts, store, lake).archive_topic(TOPIC)
+        names, columns = await names_of(parts, store), columns_of(await table_of(parts, store))
+        table = parts.metadata.state.topics[TOPIC].table
+        assert table is not None
+        await store.put(table.metadata_key, (b"junk",))
+        await TableRebuild(metadata=parts.metadata, writer=parts.writer, lake=lake).rebuild(TOPIC)
+        assert await names_of(parts, store) == names
+        assert columns_of(await table_of(parts, store)) == columns
+        await produce(parts, store, 2, values=[framed(schema_id, avro_bytes(wider, {"id": 4, "n": 5}))])
+        await archiver(parts, store, lake).archive_topic(TOPIC)
+        assert (await rows_of(parts, store))[-1] == {"value_id": 4, "value_n": 5}
 
 
 async def test_who_reads_raw_columns_reads_none_of_the_others() -> None:
