@@ -4,7 +4,7 @@ Rule: a list is made of the state alone, without a request to the store; one top
 behind a barrier, and again where it was replaced meanwhile. Keys do not change: programs read them (`--json`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -71,20 +71,25 @@ def index_page(state: ClusterState, topic: TopicState, *, after: int, limit: int
     ends = intake_first(state, topic.topic_id)
     bounds = [[held.log_start, end] for held, end in zip(topic.partitions, ends, strict=True)]
     metadata_key = "" if topic.table is None else topic.table.metadata_key
-    page = list(islice(_archived_rows(state, topic), after, after + limit + 1))
-    row_count = sum(partition.index.intake_row for partition in topic.partitions)
+    row_counts = [partition.index.intake_row for partition in topic.partitions]
+    page = list(islice(_archived_rows(state, topic, row_counts, after), limit + 1))
     return {
         "metadata": metadata_key,
-        "moment": f"{metadata_key} {row_count} {bounds}",
+        "moment": f"{metadata_key} {sum(row_counts)} {bounds}",
         "partitions": bounds,
         "rows": page[:limit],
         "is_last": len(page) <= limit,
     }
 
 
-def _archived_rows(state: ClusterState, topic: TopicState) -> Iterator[list[object]]:
-    for number, partition in enumerate(topic.partitions):
-        for row in range(partition.index.intake_row):
+def _archived_rows(
+    state: ClusterState, topic: TopicState, row_counts: Sequence[int], after: int
+) -> Iterator[list[object]]:
+    """Behind the first `after`, which are counted and not looked at."""
+    for number, (partition, row_count) in enumerate(zip(topic.partitions, row_counts, strict=True)):
+        row_first = min(after, row_count)
+        after -= row_first
+        for row in range(row_first, row_count):
             chunk = partition.index.row(row)
             key = state.objects[chunk.object_id].key
             place = chunk.row_group, chunk.row_first, chunk.row_count

@@ -730,6 +730,10 @@ SPARK_SINK_SECONDS_MAX = 60.0
 """Of each step of a transaction that writes a batch: to begin, to send its number, to commit."""
 VERIFY_FINDINGS_MAX = 20
 """Told of one file, or of one table: of what is wrong beyond it the number is told."""
+VERIFY_TASK_BYTES_TARGET = 64 << 20
+"""Of the files that one task reads, one after another; a larger file is a task by itself."""
+VERIFY_TASK_FILES_MAX = 64
+"""Of one task: progress is told as tasks end."""
 VERIFY_LOOKS_MAX = 5
 """At a topic whose table and log are not of one moment: each time it was changed meanwhile."""
 JOB_AGENT_SECONDS_MAX = 60.0

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from agent.commands.failure import EXIT_USAGE, CommandFailed
 from agent.commands.http_client import SERVER_DEFAULT, JsonOption, ServerOption, get, path_part, post
 from agent.commands.output import print_json, print_pairs, print_table
 from agent.commands.spark_jobs import run_job, store_of
@@ -98,14 +99,24 @@ def verify(
     *,
     store: StoreOption = None,
     server: ServerOption = SERVER_DEFAULT,
+    is_without_agent: Annotated[
+        bool,
+        typer.Option("--without-agent", help="Ask none for the log's index: compare with what the bucket alone says."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read every archived record of topics, all by default, and compare it with the tables and the log. Needs Spark.
 
     Exit status 1: something is wrong, and told. 2: it could not be verified.
     """
-    arguments = [store or store_of(server), *(topics or ()), "--agent", server, *(["--json"] if as_json else [])]
-    raise typer.Exit(run_job("verify", arguments))
+    if is_without_agent and store is None:
+        raise CommandFailed("--without-agent goes with --store: nobody else knows the bucket", exit_code=EXIT_USAGE)
+    try:
+        url = store or store_of(server)
+    except CommandFailed as error:  # whose own status would mean that something was found
+        raise CommandFailed(f"not verified: {error}", exit_code=EXIT_USAGE) from error
+    agent = [] if is_without_agent else ["--agent", server]
+    raise typer.Exit(run_job("verify", [url, *(topics or ()), *agent, *(["--json"] if as_json else [])]))
 
 
 @app.command()

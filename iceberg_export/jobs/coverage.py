@@ -1,14 +1,15 @@
 """Whether the files of a table fit each other, and the log: every archived offset is in one of them, and in one only.
 
-Rule: pure, over spans and rows of the index. What is wrong is a finding, in words.
+Rule: pure, over what files turned out to hold and rows of the index.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain
 from typing import NamedTuple
 
 from iceberg_export.jobs.examine import IndexRow, Span
+from iceberg_export.jobs.findings import Finding
 
 
 class LogBounds(NamedTuple):
@@ -18,39 +19,58 @@ class LogBounds(NamedTuple):
     archived_end: int
 
 
-def overlaps(spans: Mapping[str, Sequence[Span]]) -> Iterator[str]:
-    """Offsets for which two files answer. `spans`: of each file, by its key."""
+def overlaps(hulls: Mapping[str, Sequence[Span]]) -> Iterator[Finding]:
+    """Offsets of which two files have rows. `hulls`: of each file, by its key. A file's offsets of a partition are
+    neighbours in the log, so no other file has one between them."""
     by_partition: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    for key, of_file in spans.items():
+    for key, of_file in hulls.items():
         for span in of_file:
             by_partition[span.partition].append((span.first, span.end, key))
     for partition, found in sorted(by_partition.items()):
-        for (_, end, key), (first, _, other) in pairwise(sorted(found)):
-            if first < end:
-                yield f"offsets {first} to {end - 1} of partition {partition} are in two files: {key} and {other}"
+        reached, before = -1, ""
+        for first, end, key in sorted(found):
+            if first < reached:
+                what = f"offsets {first} to {min(end, reached) - 1} are in another file, too: {before}"
+                yield Finding(file=key, partition=partition, offset=first, what=what)
+            if end > reached:
+                reached, before = end, key
 
 
-def not_covered(
-    spans: Mapping[str, Sequence[Span]], log: Mapping[int, LogBounds], without_rows: Sequence[Span]
-) -> Iterator[str]:
-    """Archived offsets of the log for which no file answers. `without_rows`: what the index knows to be void, which is
-    in no file of a table."""
-    by_partition: defaultdict[int, list[Span]] = defaultdict(list)
-    for span in (*without_rows, *(span for of_file in spans.values() for span in of_file)):
-        by_partition[span.partition].append(span)
+def gaps(index: Mapping[str, Sequence[IndexRow]], log: Mapping[int, LogBounds]) -> Iterator[Finding]:
+    """Archived offsets of the log that are in none of the index's chunks, or in two."""
+    by_partition: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for key, rows in index.items():
+        for row in rows:
+            by_partition[row.partition].append((row.offset_first, row.offset_end, key))
     for partition, bounds in sorted(log.items()):
-        reached = bounds.log_start
-        for span in sorted(by_partition[partition], key=lambda span: span.first):
-            if span.first > reached and span.first < bounds.archived_end:
-                yield f"offsets {reached} to {span.first - 1} of partition {partition} are in no file"
-            reached = max(reached, span.end)
-        if reached < bounds.archived_end:
-            yield f"offsets {reached} to {bounds.archived_end - 1} of partition {partition} are in no file"
-        elif reached > max(bounds.archived_end, bounds.log_start):
-            last = max(bounds.archived_end, bounds.log_start)
-            yield f"offsets {last} to {reached - 1} of partition {partition} are in a file, and not archived"
+        chunks = sorted(by_partition[partition])
+        reached = chunks[0][0] if chunks and chunks[0][0] < bounds.log_start else bounds.log_start
+        for first, end, key in [*chunks, (bounds.archived_end, bounds.archived_end, "")]:
+            if first > reached:
+                what = f"offsets {reached} to {first - 1} are archived, and in no chunk of the log's index"
+                yield Finding(partition=partition, offset=reached, what=what)
+            elif first < reached and end > first:
+                what = f"offsets {first} to {min(end, reached) - 1} are in two chunks of the log's index"
+                yield Finding(file=key, partition=partition, offset=first, what=what)
+            reached = max(reached, end)
+        if reached > max(bounds):
+            what = f"offsets up to {reached - 1} are in the log's index, which says that {max(bounds)} is the end"
+            yield Finding(partition=partition, offset=max(bounds), what=what)
 
 
-def not_in_table(index: Mapping[str, Sequence[IndexRow]], keys: Collection[str]) -> list[str]:
+def not_in_table(index: Mapping[str, Sequence[IndexRow]], keys: Collection[str]) -> Iterator[Finding]:
     """Files of the log's index whose rows no file of the table has; `index`: by the keys of files."""
-    return sorted(key for key, rows in index.items() if key not in keys and any(row.row_count for row in rows))
+    for key in sorted(index.keys() - set(keys)):
+        rows = [row for row in index[key] if row.row_count]
+        if rows:
+            what = f"the log reads {sum(row.row_count for row in rows):,} records in it, and it is not in the table"
+            yield Finding(file=key, partition=rows[0].partition, offset=rows[0].offset_first, what=what)
+
+
+def beyond(hulls: Mapping[str, Sequence[Span]], log: Mapping[int, LogBounds]) -> Iterator[Finding]:
+    """Rows behind the end of what is archived."""
+    for key, span in chain.from_iterable([(key, span) for span in of_file] for key, of_file in sorted(hulls.items())):
+        archived_end = log[span.partition].archived_end if span.partition in log else 0
+        if span.end > archived_end:
+            what = f"its rows reach offset {span.end - 1}, and the log is archived up to {archived_end}"
+            yield Finding(file=key, partition=span.partition, offset=max(span.first, archived_end), what=what)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_context(name: str) -> Iterator["SparkContext"]:
-    """Ended with the block. Raises `OptionError` where Spark or Java is missing."""
+    """Ended with the block. Raises `OptionError` where Spark or Java is missing, or Java does not start."""
     try:
         from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkException
     except ImportError as error:
         raise OptionError("Spark is not installed here: pip install 'pyspark==4.1.*'") from error
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
@@ -31,7 +32,12 @@ def spark_context(name: str) -> Iterator["SparkContext"]:
     settings.setIfMissing("spark.master", "local[*]")
     settings.setIfMissing("spark.ui.enabled", "false")
     settings.setIfMissing("spark.ui.showConsoleProgress", "false")
-    context = SparkContext.getOrCreate(settings)
+    try:
+        context = SparkContext.getOrCreate(settings)
+    except (PySparkException, OSError) as error:
+        raise OptionError(
+            f"Spark does not start: Java 17 or 21 is needed, which JAVA_HOME or the PATH names; above is why. {error}"
+        ) from error
     context.setLogLevel("ERROR")
     try:
         yield context

@@ -5,73 +5,43 @@
 where verify.py is: from iceberg_export.jobs.verify import main; raise SystemExit(main())
 
 Rule: one table at a time, of one moment: its metadata and the log's index as one agent knows them at once. Executors
-read its files straight from the bucket, every value of each; the driver puts together what they found. A table that was
-changed so that its files are gone is looked at again. Without an agent the index cannot be compared: that is told.
+read its files straight from the bucket, every value of each; the driver puts together what they found. Where objects
+are gone that a newer moment does not name, the table is looked at again. Without an agent rows are compared with what
+the tail manifest and the table's snapshots say; what that leaves open is told.
 
 Exit status: 0 where nothing is wrong, 1 where something is, 2 where it could not be verified.
 """
 
 import argparse
-import json
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused
-from iceberg_export.jobs.coverage import LogBounds, not_covered, not_in_table, overlaps
-from iceberg_export.jobs.examine import FileReport, FileTask, IndexRow, Span, examine
+from iceberg_export.jobs.coverage import LogBounds, beyond, gaps, not_in_table, overlaps
+from iceberg_export.jobs.examine import FileReport, FileTask, Told, examine
+from iceberg_export.jobs.findings import some
+from iceberg_export.jobs.listing import Listing, list_table, missing
+from iceberg_export.jobs.log_index import CannotVerify, LogIndex, ask_index, check_agent
+from iceberg_export.jobs.report import FAILED, TableReport, as_json, as_text, exit_status
+from iceberg_export.jobs.summaries import brought, wrong_counts
 from iceberg_export.spark.bucket import open_bucket
-from iceberg_export.spark.lake import Lake, TableMissing
+from iceberg_export.spark.lake import Lake
 from iceberg_export.spark.options import OptionError
-from iceberg_export.tail_format import NO_KEY, TailTopic
-from protocol.limits import HTTP_ROWS_MAX, VERIFY_FINDINGS_MAX, VERIFY_LOOKS_MAX
+from protocol.limits import VERIFY_LOOKS_MAX, VERIFY_TASK_BYTES_TARGET, VERIFY_TASK_FILES_MAX
 from storage.object_store import ObjectMissing, StoreError
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import Broadcast, SparkContext
 
-FILES_A_TASK = 4
-"""About as many for each core are handed out at once, between two lines of progress."""
-MISSING = "it is not in the bucket"
-
-
-class CannotVerify(Exception):
-    """Nothing is known then: the message says why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
-    """What an agent's index has of a topic's archive, with its table at the same moment."""
-
-    metadata_key: str
-    log: Mapping[int, LogBounds]
-    rows: Mapping[str, Sequence[IndexRow]]
-    """By the keys of files."""
-
-    def without_rows(self) -> list[Span]:
-        """Archived offsets that have no record, so that no file of the table need answer for them."""
-        return [Span(*row[:3]) for row in chain.from_iterable(self.rows.values()) if not row.row_count]
-
-
-@dataclass(slots=True, kw_only=True)
-class TableReport:
-    """What was found of a topic's table."""
-
-    topic: str
-    files: int = 0
-    rows: int = 0
-    bytes: int = 0
-    findings: list[str] = field(default_factory=list[str])
-    not_checked: list[str] = field(default_factory=list[str])
-
-    def told(self) -> dict[str, Any]:
-        """For JSON."""
-        return {name: getattr(self, name) for name in ("topic", "files", "rows", "bytes", "findings", "not_checked")}
+TASKS_A_CORE = 4
+"""As many for each core are handed out at once, between two lines of progress."""
+PAUSE_SECONDS = 1.0
+NOT_FOUND = 404
 
 
 class Verification:
@@ -83,124 +53,156 @@ class Verification:
         self._agent = agent
         self._lake = Lake(open_bucket(store_url, {}))
 
-    def topics(self, names: Sequence[str]) -> list[TailTopic]:
-        """Those that are named, or all. Raises `CannotVerify`, `StoreError`, `OptionError`."""
-        found = {topic.name: topic for topic in self._lake.manifest().topics}
-        if unknown := sorted(set(names) - found.keys()):
-            raise CannotVerify(f"there is no topic {', '.join(unknown)} in {self._store_url}")
-        return [found[name] for name in dict.fromkeys(names)] if names else [found[name] for name in sorted(found)]
+    def topics(self, names: Sequence[str]) -> list[str]:
+        """Those that are named, or all. Raises `CannotVerify`, `StoreError`, `OptionError`; `NoAnswer` and `Refused`
+        of the agent."""
+        manifest = self._lake.manifest()
+        found = sorted(topic.name for topic in manifest.topics)
+        if unknown := sorted(set(names) - set(found)):
+            raise CannotVerify(
+                f"there is no topic {', '.join(unknown)} in {self._store_url}: see penstock topics list; what was "
+                "created within the last seconds is not known there yet"
+            )
+        if self._agent is not None:
+            check_agent(self._agent, manifest.cluster_id)
+        return list(dict.fromkeys(names)) if names else found
 
-    def table(self, topic: TailTopic) -> TableReport:
-        """Verify one. Raises as `topics`, and `NoAnswer` and `Refused` of the agent."""
-        looks = 0
-        while True:
-            looks += 1
-            try:
-                report, is_gone = self._look(topic)
-            except ObjectMissing as error:
-                if looks == VERIFY_LOOKS_MAX:
-                    return TableReport(topic=topic.name, findings=[f"the table's metadata is not whole: {error}"])
-                report, is_gone = TableReport(topic=topic.name), True
-            if not is_gone or looks == VERIFY_LOOKS_MAX:
-                return report
-            _say(f"{topic.name}: files are gone; it is looked at again, in case they were replaced")
-            self._lake.bucket.pause(1.0)
-            found = {each.topic_id: each for each in self._lake.manifest().topics}
-            if topic.topic_id not in found:
-                return TableReport(topic=topic.name, not_checked=["the topic was deleted meanwhile"])
-            topic = found[topic.topic_id]
+    def table(self, name: str) -> TableReport:
+        """Verify one. What stops it stands in the report."""
+        try:
+            return self._confirmed(name)
+        except (CannotVerify, NoAnswer, Refused, OptionError, StoreError) as error:
+            return TableReport(topic=name, problem=str(error))
 
-    def _look(self, topic: TailTopic) -> tuple[TableReport, bool]:
-        """What is found, and whether files are missing, which may have been replaced meanwhile."""
-        report = TableReport(topic=topic.name)
-        index = None if self._agent is None else self._index(topic, self._agent)
-        if index is None:
-            report.not_checked.append("the log's index: name an agent")
-        else:
-            topic = replace(topic, metadata_key=index.metadata_key)
-        files = () if topic.metadata_key == NO_KEY else self._lake.files(topic)
-        spans = {
-            file.key: tuple(Span(*span) for span in found)
-            for file, found in zip(files, self._lake.spans(files), strict=True)
-        }
-        rows: Mapping[str, Sequence[IndexRow]] = {} if index is None else index.rows
-        tasks = [FileTask(file=file, spans=spans[file.key], index=tuple(rows.get(file.key, ()))) for file in files]
-        is_gone = False
-        for done in self._read(topic.name, tasks):
-            report.files += 1
-            report.rows += done.row_count
-            report.bytes += done.byte_count
-            report.findings += [f"{done.key}: {finding}" for finding in done.findings]
-            is_gone |= MISSING in done.findings
-        report.findings += _bounded(overlaps(spans))
-        if index is not None:
-            report.findings += [
-                f"{key}: the log reads it, and it is not in the table" for key in not_in_table(rows, spans.keys())
-            ]
-            report.findings += _bounded(not_covered(spans, index.log, index.without_rows()))
-        return report, is_gone
-
-    def _read(self, topic: str, tasks: Sequence[FileTask]) -> Iterator[FileReport]:
-        """The report of each file, as executors come to them."""
-        work = partial(_examine, self._store_url)
-        wave = max(1, self._context.defaultParallelism) * FILES_A_TASK
-        for first in range(0, len(tasks), wave):
-            some = tasks[first : first + wave]
-            yield from self._context.parallelize(some, len(some)).map(work).collect()
-            _say(f"{topic}: {first + len(some):,} of {len(tasks):,} files")
-
-    def _index(self, topic: TailTopic, agent: AgentAddress) -> Index:
-        """Of one moment. Raises `CannotVerify`, `NoAnswer`, `Refused`."""
-        path = f"/api/lake/{quote(topic.name, safe='')}/index"
+    def _confirmed(self, name: str) -> TableReport:
+        """Of a moment at which nothing is gone, or what is gone is still needed."""
+        report, gone = TableReport(topic=name), set[str]()
         for _ in range(VERIFY_LOOKS_MAX):
-            rows: defaultdict[str, list[IndexRow]] = defaultdict(list)
-            after, moments = 0, set[str]()
-            while True:
-                page: dict[str, Any] = json.loads(agent.get(f"{path}?after={after}&limit={HTTP_ROWS_MAX}"))
-                moments.add(page["moment"])
-                for partition, key, *numbers in page["rows"]:
-                    rows[key].append(IndexRow(partition, *numbers))
-                after += len(page["rows"])
-                if len(moments) > 1 or not page["rows"] or page["is_last"]:
-                    break
-            if len(moments) == 1:
-                log = {number: LogBounds(*bounds) for number, bounds in enumerate(page["partitions"])}
-                return Index(metadata_key=page["metadata"], log=log, rows=rows)
-        raise CannotVerify(f"the index of {topic.name} changes faster than it is told: verify when less is archived")
+            index = self._index(name)
+            if index is None:
+                return TableReport(topic=name, not_checked=["the topic was deleted meanwhile"])
+            listing = list_table(self._lake.bucket, index.metadata_key)
+            if gone and gone <= listing.named:
+                return report
+            report, gone = self._look(name, index, listing)
+            if not gone:
+                return report
+            _say(f"{name}: objects are gone; is the table another one by now?")
+            self._lake.bucket.pause(PAUSE_SECONDS)
+        raise CannotVerify(
+            f"{VERIFY_LOOKS_MAX} times objects were gone before they were read, as newer ones stood in for them: "
+            "verify when less is merged, with more executors, or after a longer gc-grace-s"
+        )
+
+    def _index(self, name: str) -> LogIndex | None:
+        """With the table's metadata at the same moment; None where there is no such topic any more."""
+        if self._agent is not None:
+            try:
+                return ask_index(name, self._agent)
+            except Refused as error:
+                if error.status == NOT_FOUND:
+                    return None
+                raise
+        topic = self._lake.manifest().topic(name)
+        if topic is None:
+            return None
+        log = {number: LogBounds(held.log_start, held.archived_end) for number, held in enumerate(topic.partitions)}
+        return LogIndex(metadata_key=topic.metadata_key, log=log, rows=None)
+
+    def _look(self, name: str, index: LogIndex, listing: Listing) -> tuple[TableReport, set[str]]:
+        """What is found, and the keys of objects that are not there, which may have been replaced meanwhile."""
+        report = TableReport(topic=name, findings=list(some(listing.findings)))
+        commits, not_counted = brought(listing.snapshots, index.log) if index.rows is None else ([], [])
+        told = Told(log_starts=index.log_starts(), counted=tuple(chain.from_iterable(one.spans for one in commits)))
+        tasks = [FileTask(file=file, index=index.rows_of(file.key)) for file in listing.files]
+        done = list(self._read(name, tasks, told))
+        for file in done:
+            report.files += 1
+            report.rows += file.row_count
+            report.dropped += file.dropped_count
+            report.bytes += file.byte_count
+            report.findings += file.findings
+            report.problem = report.problem or file.problem
+        report.partitions = len({span.partition for file in done for span in file.hulls})
+        gone = listing.missing | {file.key for file in done if file.is_missing}
+        hulls = {file.key: file.hulls for file in done}
+        report.findings += some(overlaps(hulls))
+        if index.rows is not None:
+            report.findings += some(gaps(index.rows, index.log))
+            if listing.findings:
+                report.not_checked.append("whether the table has each file that the log reads: its metadata is damaged")
+            else:
+                report.findings += some(not_in_table(index.rows, hulls.keys()))
+        else:
+            report.findings += some(beyond(hulls, index.log))
+            if listing.findings or gone or report.problem:
+                report.not_checked.append("how many records there are: not all that the table names could be read")
+            else:
+                report.findings += some(wrong_counts(commits, _summed(done, told)))
+        report.not_checked += not_counted
+        return report, gone
+
+    def _read(self, topic: str, tasks: Sequence[FileTask], told: Told) -> Iterator[FileReport]:
+        """The report of each file, as executors come to them."""
+        groups = list(grouped(tasks))
+        work = partial(_examine_all, self._store_url, self._context.broadcast(told))
+        wave = max(1, self._context.defaultParallelism) * TASKS_A_CORE
+        files = read_bytes = 0
+        for first in range(0, len(groups), wave):
+            some_groups = groups[first : first + wave]
+            for report in self._context.parallelize(some_groups, len(some_groups)).flatMap(work).collect():
+                files, read_bytes = files + 1, read_bytes + report.byte_count
+                yield report
+            _say(f"{topic}: {files:,} of {len(tasks):,} files, {read_bytes:,} bytes")
 
 
-def _examine(store_url: str, task: FileTask) -> FileReport:
-    """On an executor."""
-    try:
-        data = open_bucket(store_url, {}).get(task.file.key)
-    except ObjectMissing:
-        return FileReport(key=task.file.key, row_count=0, byte_count=0, findings=(MISSING,))
-    return examine(data, task)
+def _summed(done: Sequence[FileReport], told: Told) -> list[int]:
+    """How many rows each of `Told.counted` has in all files."""
+    counts: Counter[int] = Counter()
+    for file in done:
+        counts.update(file.counts)
+    return [counts[number] for number in range(len(told.counted))]
+
+
+def grouped(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+    """As tasks of Spark: neighbours, as many as come to some bytes."""
+    group: list[FileTask] = []
+    group_bytes = 0
+    for task in tasks:
+        size = task.file.object_bytes
+        if group and (group_bytes + size > VERIFY_TASK_BYTES_TARGET or len(group) == VERIFY_TASK_FILES_MAX):
+            yield group
+            group, group_bytes = [], 0
+        group.append(task)
+        group_bytes += size
+    if group:
+        yield group
+
+
+# On executors.
+
+
+def _examine_all(store_url: str, told: "Broadcast[Told]", tasks: Sequence[FileTask]) -> Iterator[FileReport]:
+    bucket = open_bucket(store_url, {})
+    for task in tasks:
+        key = task.file.key
+        try:
+            data = bucket.get(key)
+        except ObjectMissing:
+            yield FileReport(key=key, findings=(missing(key),), is_missing=True)
+        except StoreError as error:
+            yield FileReport(key=key, problem=f"{key} could not be read: {error}")
+        else:
+            yield examine(data, task, told.value)
+
+
+# The job.
 
 
 def _say(line: str) -> None:
     """Progress, and why there is no result."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
-
-
-def _bounded(findings: Iterator[str]) -> list[str]:
-    found = list(findings)
-    more = len(found) - VERIFY_FINDINGS_MAX
-    return [*found[:VERIFY_FINDINGS_MAX], *([f"and {more:,} more like these"] if more > 0 else [])]
-
-
-def as_text(reports: Sequence[TableReport]) -> str:
-    """For people: a line for each table, and one for each finding."""
-    lines = [f"{'TOPIC':<40} {'FILES':>8} {'ROWS':>14} {'BYTES':>16}  FINDINGS"]
-    for report in reports:
-        count = len(report.findings)
-        lines.append(
-            f"{report.topic:<40} {report.files:>8,} {report.rows:>14,} {report.bytes:>16,}  {count or 'none':>8}"
-        )
-    lines += [f"FOUND {report.topic}: {finding}" for report in reports for finding in report.findings]
-    lines += [f"not checked, {report.topic}: {what}" for report in reports for what in report.not_checked]
-    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -218,12 +220,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with spark_context("penstock lake verify") as context:
             verification = Verification(context, options.store, agent=agent)
             reports = [verification.table(topic) for topic in verification.topics(options.topics)]
-    except (CannotVerify, NoAnswer, Refused, OptionError, StoreError, TableMissing) as error:
+    except (CannotVerify, NoAnswer, Refused, OptionError, StoreError) as error:
         _say(f"not verified: {error}")
-        return 2
-    text = json.dumps([report.told() for report in reports], indent=2) if options.json else as_text(reports)
-    sys.stdout.write(text + "\n")
-    return 1 if any(report.findings for report in reports) else 0
+        return FAILED
+    except Exception:  # of Spark, or a bug: Python's own status for it would mean that something was found
+        traceback.print_exc()
+        _say("not verified: see above")
+        return FAILED
+    sys.stdout.write((as_json(reports) if options.json else as_text(reports)) + "\n")
+    return exit_status(reports)
 
 
 if __name__ == "__main__":

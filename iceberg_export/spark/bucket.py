@@ -36,7 +36,11 @@ class Bucket:
         self._thread.start()
 
     def get(self, key: str) -> bytes:
-        return self._run(self._store.get(key)).result()
+        return self.begin(key).result()
+
+    def begin(self, key: str) -> "Future[bytes]":
+        """The same, not waited for."""
+        return self._run(self._store.get(key))
 
     def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
         return self.begin_range(key, byte_first, byte_count).result()

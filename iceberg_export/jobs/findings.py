@@ -1,0 +1,49 @@
+"""What a verification finds, and how it is told.
+
+Rule: a finding says where, what is wrong there, and which section of the runbook says what to do.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from protocol.limits import VERIFY_FINDINGS_MAX
+
+MISSING_SECTION = 'docs/RUNBOOK.md, "Objects are missing"'
+ROWS_SECTION = 'docs/RUNBOOK.md, "Verify: is every record in its table, once?"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`file`: an object's key, empty where it is none's fault alone. `offset`: the first one that it is about."""
+
+    what: str
+    file: str = ""
+    partition: int | None = None
+    offset: int | None = None
+    do: str = ROWS_SECTION
+
+    def told(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """For people."""
+        places = [
+            self.file,
+            "" if self.partition is None else f"partition {self.partition}",
+            "" if self.offset is None else f"offset {self.offset}",
+        ]
+        return f"{', '.join(filter(None, places)) or 'the table'}: {self.what}; see {self.do}"
+
+
+def some(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The first of them, and how many more there are: a file can be wrong in every row."""
+    more, last = 0, None
+    for count, finding in enumerate(findings):
+        if count < VERIFY_FINDINGS_MAX:
+            yield finding
+        else:
+            more, last = more + 1, finding
+    if last is not None:
+        yield Finding(file=last.file, what=f"and {more:,} more like these", do=last.do)

@@ -1,0 +1,62 @@
+"""The result of a verification, for people and for programs.
+
+Rule: pure. What was not checked is told beside what was found: silence means that it was checked.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from iceberg_export.jobs.findings import Finding
+
+FOUND, FAILED, FINE = 1, 2, 0
+"""Exit statuses."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TableReport:
+    """What was found of a topic's table. `dropped`: of its rows those that the log has dropped already."""
+
+    topic: str
+    files: int = 0
+    rows: int = 0
+    dropped: int = 0
+    bytes: int = 0
+    partitions: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+    not_checked: list[str] = field(default_factory=list[str])
+    problem: str = ""
+    """Why it could not be verified, or not to its end."""
+
+    def told(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("topic", "files", "rows", "dropped", "bytes", "partitions", "not_checked", "problem")
+        told = {name: getattr(self, name) for name in names}
+        return {**told, "findings": [finding.told() for finding in self.findings]}
+
+
+def exit_status(reports: Sequence[TableReport]) -> int:
+    """1 where something is wrong, 2 where nothing is as far as could be seen, and not all could be."""
+    if any(report.findings for report in reports):
+        return FOUND
+    return FAILED if any(report.problem for report in reports) else FINE
+
+
+def as_json(reports: Sequence[TableReport]) -> str:
+    return json.dumps([report.told() for report in reports], indent=2)
+
+
+def as_text(reports: Sequence[TableReport]) -> str:
+    """For people: a line for each table, and one for each finding."""
+    lines = [f"{'TOPIC':<32} {'FILES':>8} {'ROWS':>14} {'DROPPED':>10} {'BYTES':>16} {'PARTITIONS':>10}  FINDINGS"]
+    for report in reports:
+        count = f"{len(report.findings):,}" if report.findings else "not verified" if report.problem else "none"
+        lines.append(
+            f"{report.topic:<32} {report.files:>8,} {report.rows:>14,} {report.dropped:>10,} {report.bytes:>16,} "
+            f"{report.partitions:>10,}  {count}"
+        )
+    lines += [f"FOUND {report.topic}: {finding.line()}" for report in reports for finding in report.findings]
+    lines += [f"not checked, {report.topic}: {what}" for report in reports for what in report.not_checked]
+    lines += [f"not verified, {report.topic}: {report.problem}" for report in reports if report.problem]
+    return "\n".join(lines)
