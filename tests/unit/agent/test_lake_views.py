@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.lake_views import lake_details, lake_rows
+from agent.lake_views import index_page, lake_details, lake_rows
 from coordinator.state import TableState
 from iceberg_export.tables.metadata import encode
 from protocol.types import ObjectId
@@ -81,3 +81,25 @@ async def test_a_topic_that_is_not_there_has_no_table(agent: SmallAgent) -> None
 async def test_metadata_that_stays_away_is_told(agent: SmallAgent) -> None:
     with pytest.raises(StoreUnavailable, match="penstock audit"):
         await lake_details(agent, "orders")
+
+
+def test_pages_of_the_index_are_the_whole_of_it(agent: SmallAgent) -> None:
+    topic = agent.state.topics[TOPIC_ID]
+    archived = topic.partitions[0].index.row(0)
+    second = topic.partitions[1].index
+    for number in range(3):
+        second.append(10 * number + 10, 1, 0, 100, -1, -1)
+        second.replace(number, number + 1, [second.row(number)._replace(row_group=1, row_first=number, row_count=1)])
+    whole = index_page(agent.state, topic, after=0, limit=10)
+    rows = whole["rows"]
+    key = agent.state.objects[ObjectId(1)].key
+    assert rows == [
+        [0, key, archived.offset_first, archived.offset_end, 0, 0, 9],
+        *([1, key, 10 * number, 10 * number + 10, 1, number, 1] for number in range(3)),
+    ]
+    assert whole["partitions"] == [[0, 10], [0, 30]]
+    assert (whole["metadata"], whole["is_last"]) == (METADATA_KEY, True)
+    paged = [index_page(agent.state, topic, after=after, limit=1) for after in range(5)]
+    assert [row for page in paged for row in page["rows"]] == rows
+    assert [page["is_last"] for page in paged] == [False, False, False, True, True]
+    assert {page["moment"] for page in paged} == {whole["moment"]}
