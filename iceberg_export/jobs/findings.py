@@ -10,7 +10,10 @@ from typing import Any
 from protocol.limits import VERIFY_FINDINGS_MAX
 
 MISSING_SECTION = 'docs/RUNBOOK.md, "Objects are missing"'
+METADATA_SECTION = 'docs/RUNBOOK.md, "A table\'s metadata is damaged"'
 ROWS_SECTION = 'docs/RUNBOOK.md, "Verify: is every record in its table, once?"'
+
+NOT_THERE = "it is not in the bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 
-from iceberg_export.jobs.findings import MISSING_SECTION, Finding
+from iceberg_export.jobs.findings import METADATA_SECTION, NOT_THERE, Finding
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.manifests import (
@@ -40,14 +40,9 @@ class Listing:
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def lacks(self, key: str) -> None:
-        """An object that it needs is not in the bucket."""
+        """An object of the table's metadata is not in the bucket."""
         self.missing.add(key)
-        self.findings.append(missing(key))
-
-
-def missing(key: str) -> Finding:
-    """Of an object that is named, and not in the bucket."""
-    return Finding(file=key, what="it is not in the bucket", do=MISSING_SECTION)
+        self.findings.append(Finding(file=key, what=NOT_THERE, do=METADATA_SECTION))
 
 
 def list_table(bucket: Bucket, metadata_key: str) -> Listing:
@@ -71,7 +66,7 @@ def list_table(bucket: Bucket, metadata_key: str) -> Listing:
     except ObjectMissing:
         listing.lacks(key)
     except TableUnreadable as error:
-        listing.findings.append(Finding(file=key, what=str(error), do=MISSING_SECTION))
+        listing.findings.append(Finding(file=key, what=str(error), do=METADATA_SECTION))
     else:
         _read_manifests(bucket, listing, manifests, root)
         if not listing.findings:
@@ -101,7 +96,7 @@ def _read_manifests(bucket: Bucket, listing: Listing, manifests: tuple[ManifestF
 
 def _read_manifest(listing: Listing, manifest: ManifestFile, data: bytes, root: str) -> None:
     def found(what: str) -> None:
-        listing.findings.append(Finding(file=manifest.key, what=what, do=MISSING_SECTION))
+        listing.findings.append(Finding(file=manifest.key, what=what, do=METADATA_SECTION))
 
     if len(data) != manifest.object_bytes:
         found(f"it has {len(data):,} bytes, the manifest list says {manifest.object_bytes:,}")

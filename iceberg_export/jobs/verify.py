@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused
 from iceberg_export.jobs.coverage import LogBounds, beyond, gaps, not_in_table, overlaps
 from iceberg_export.jobs.examine import FileReport, FileTask, Told, examine
-from iceberg_export.jobs.findings import some
-from iceberg_export.jobs.listing import Listing, list_table, missing
+from iceberg_export.jobs.findings import MISSING_SECTION, NOT_THERE, Finding, some
+from iceberg_export.jobs.listing import Listing, list_table
 from iceberg_export.jobs.log_index import CannotVerify, LogIndex, ask_index, check_agent
 from iceberg_export.jobs.report import FAILED, TableReport, as_json, as_text, exit_status
 from iceberg_export.jobs.summaries import brought, wrong_counts
@@ -189,7 +189,9 @@ def _examine_all(store_url: str, told: "Broadcast[Told]", tasks: Sequence[FileTa
         try:
             data = bucket.get(key)
         except ObjectMissing:
-            yield FileReport(key=key, findings=(missing(key),), is_missing=True)
+            yield FileReport(
+                key=key, findings=(Finding(file=key, what=NOT_THERE, do=MISSING_SECTION),), is_missing=True
+            )
         except StoreError as error:
             yield FileReport(key=key, problem=f"{key} could not be read: {error}")
         else:
