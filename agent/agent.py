@@ -25,6 +25,7 @@ from agent.metrics import Metrics
 from agent.server import KafkaServer
 from agent.settings import Settings
 from agent.supervisor import Supervisor
+from agent.table_edits import TableEdits
 from agent.version import VERSION
 from coordinator.commands import Command, Endpoint, Outcome
 from coordinator.config_entries import Layers
@@ -205,6 +206,10 @@ class Agent:
     @property
     def rewrites(self) -> LakeRewrites:
         return self._broker.rewrites
+
+    @property
+    def table_edits(self) -> TableEdits:
+        return self._broker.table_edits
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
         return await self._broker.rebuild_table(topic_id)

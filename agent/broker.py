@@ -50,6 +50,7 @@ from agent.settings import Settings
 from agent.snapshots import Snapshots
 from agent.state_views import state_figures
 from agent.supervisor import Run, Supervisor
+from agent.table_edits import TableEdits
 from agent.tail_manifest import TailManifests
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
@@ -477,6 +478,11 @@ class Broker:
     def rewrites(self) -> LakeRewrites:
         """What Spark jobs ask for."""
         return self._lake.rewrites
+
+    @property
+    def table_edits(self) -> TableEdits:
+        """What clients of the catalog ask for."""
+        return self._lake.table_edits
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
         """Begin a topic's table anew, as `agent.http_server.Agent.rebuild_table` says."""

@@ -1,18 +1,20 @@
 """What engines may not do to a topic's table, and what people do instead.
 
 Rule: a table is a topic seen by engines: rows come in by Kafka alone, and files, snapshots and schema are Penstock's.
-So a refusal says which of Kafka's means does what was wanted. It is 403, which clients neither repeat nor take for an
-unknown outcome: they delete the files that they had written for the commit. Pure.
+People may set properties that none of those decide, and name snapshots (`iceberg_export.tables.edits`). So a refusal
+says which of Kafka's means does what was wanted. It is 403, which clients neither repeat nor take for an unknown
+outcome: they delete the files that they had written for the commit. Pure.
 Source: Iceberg's REST specification, `TableUpdate`; `ErrorHandlers` and `CleanableFailure` of its Java client.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from agent.catalog_errors import CatalogError
+from iceberg_export.tables.metadata import MAIN, PROPERTIES
 
-MAIN = "main"
+SHOWN_MAX, SHOWN_CHARS_MAX = 5, 60
 CREATE_TABLE = (
     "a table is a topic: create topic {name} with Kafka's tools, or with penstock topics create {name}, and its table "
     "is there"
@@ -35,7 +37,27 @@ _ROWS = (
 _SNAPSHOTS = "Penstock expires snapshots, and files that nothing needs, by itself"
 _SCHEMA = "the columns are those of a Kafka record: parse values in a view or a table of your own"
 _LAYOUT = "Penstock decides how a topic's files are laid out"
-_LATER = "this cannot be set on a topic's table yet; a topic's configs are altered with Kafka's tools"
+_STATISTICS = "statistics are those that Penstock writes into manifests and files"
+_PROPERTY = (
+    "Penstock decides this property; comments, owners and names of your own can be set, and a topic's configs are "
+    "altered with penstock topics alter, or Kafka's tools"
+)
+RESERVED_PREFIXES = ("penstock.", "gc.", "write.", "commit.", "history.", "encryption.", "schema.name-mapping.")
+RESERVED_PROPERTIES = frozenset(
+    {
+        *PROPERTIES,
+        "format-version",
+        "uuid",
+        "snapshot-count",
+        "current-snapshot-summary",
+        "current-snapshot-id",
+        "current-snapshot-timestamp-ms",
+        "current-schema",
+        "default-partition-spec",
+        "default-sort-order",
+    }
+)
+"""What Penstock sets itself, and `TableProperties.RESERVED_PROPERTIES` of Iceberg's Java library."""
 _OF_ACTION: Mapping[str, str] = {
     "add-snapshot": _ROWS,
     "remove-snapshots": _SNAPSHOTS,
@@ -52,14 +74,13 @@ _OF_ACTION: Mapping[str, str] = {
     "assign-uuid": "a table's UUID is its topic's id",
     "add-encryption-key": "files are encrypted by the bucket (AWS_SERVER_SIDE_ENCRYPTION)",
     "remove-encryption-key": "files are encrypted by the bucket (AWS_SERVER_SIDE_ENCRYPTION)",
-    "set-properties": _LATER,
-    "remove-properties": _LATER,
-    "set-statistics": _LATER,
-    "remove-statistics": _LATER,
-    "set-partition-statistics": _LATER,
-    "remove-partition-statistics": _LATER,
+    "set-statistics": _STATISTICS,
+    "remove-statistics": _STATISTICS,
+    "set-partition-statistics": _STATISTICS,
+    "remove-partition-statistics": _STATISTICS,
 }
 _REFS = frozenset({"set-snapshot-ref", "remove-snapshot-ref"})
+_OF_PROPERTIES = frozenset({"set-properties", "remove-properties"})
 
 
 class Update(msgspec.Struct, rename="kebab"):
@@ -67,6 +88,13 @@ class Update(msgspec.Struct, rename="kebab"):
 
     action: str
     ref_name: str = ""
+    updates: dict[str, object] = {}
+    removals: list[str] = []
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Of the properties that it sets or removes."""
+        return (*self.updates, *self.removals)
 
 
 class _Commit(msgspec.Struct):
@@ -81,14 +109,18 @@ def read_updates(body: bytes) -> Sequence[Update]:
         raise CatalogError(400, "BadRequestException", f"this is no commit of a table: {error}") from error
 
 
-def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError:
-    """Why these updates are not made to a table: what changes its rows comes first, then the others."""
+def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError | None:
+    """Why these updates are not made to a table, what changes its rows first, then the others; None where they are."""
     reasons: dict[str, list[str]] = {}
     for update in updates:
-        reasons.setdefault(_reason(update), []).append(update.action)
-    order = sorted(reasons, key=lambda reason: (reason == _LATER, reason != _ROWS))
+        reason, what = _reason(update)
+        if reason:
+            reasons.setdefault(reason, []).append(what)
+    if updates and not reasons:
+        return None
+    order = sorted(reasons, key=lambda reason: reason != _ROWS)
     told = "; ".join(f"{', '.join(dict.fromkeys(reasons[reason]))}: {reason}" for reason in order)
-    message = f"table {table} is a topic, and is not changed by commits: {told or 'produce to the topic'}"
+    message = f"table {table} is a topic, and is not changed by such commits: {told or 'produce to the topic'}"
     return CatalogError(403, "ForbiddenException", message)
 
 
@@ -97,7 +129,17 @@ def forbidden(message: str) -> CatalogError:
     return CatalogError(403, "ForbiddenException", message)
 
 
-def _reason(update: Update) -> str:
+def _reason(update: Update) -> tuple[str, str]:
+    """Why not, nothing where it may be, and what it is that may not be."""
     if update.action in _REFS:
-        return _ROWS if update.ref_name == MAIN else _LATER
-    return _OF_ACTION.get(update.action, "Penstock does not know this update")
+        return (_ROWS if update.ref_name == MAIN else ""), update.action
+    if update.action in _OF_PROPERTIES:
+        reserved = [name for name in update.names if is_reserved(name)]
+        shown = ", ".join(name[:SHOWN_CHARS_MAX] for name in reserved[:SHOWN_MAX])
+        return (_PROPERTY if reserved else ""), f"{update.action} {shown}"
+    return _OF_ACTION.get(update.action, "Penstock does not know this update"), update.action
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a property of that name is Penstock's to set."""
+    return name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIXES)

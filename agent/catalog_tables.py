@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coordinator.state import TopicState
+from iceberg_export.tables.edits import TableEdit
 from iceberg_export.tables.metadata import empty_metadata, encode, table_location
 from protocol.limits import (
     CATALOG_LOAD_ATTEMPTS_MAX,
@@ -68,6 +69,11 @@ class CatalogTables:
         await self._agent.barrier()
         topic = self._topic(name)
         return topic_folder(topic.name, topic.topic_id)
+
+    async def edit(self, name: str, edit: TableEdit) -> None:
+        """Change the table as `agent.table_edits.TableEdits.make` does. Raises `NoSuchTopic` too."""
+        await self._agent.barrier()
+        await self._agent.table_edits.make(self._topic(name).topic_id, edit)
 
     async def load(self, name: str) -> LoadedTable:
         """The table as it is now. Raises `NoSuchTopic`, `LedgerError`, `StoreError`."""

@@ -14,6 +14,7 @@ from agent.addresses import HostPort
 from agent.catalog_parts import CatalogParts
 from agent.lake_rewrites import LakeRewrites
 from agent.metrics import Metrics
+from agent.table_edits import TableEdits
 from coordinator.commands import Command, Outcome
 from coordinator.config_entries import Layers
 from coordinator.log import Ledger
@@ -88,6 +89,11 @@ class Agent(Protocol):
     @property
     def rewrites(self) -> LakeRewrites:
         """Plans rewrites of files, and makes true what jobs wrote."""
+        ...
+
+    @property
+    def table_edits(self) -> TableEdits:
+        """Changes a topic's table as the catalog's clients may."""
         ...
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:

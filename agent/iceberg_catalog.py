@@ -1,13 +1,15 @@
 """The Iceberg REST catalog on the HTTP port: every topic is a table in the namespace `lake`.
 
-Rule: it reads. What would change a table is refused with what to do instead (`agent.catalog_refusals`); who may ask is
-decided before anything else (`agent.http_tokens`). The operations that are refused are told as supported in `config`:
-clients then show our refusal, and delete what they had written for it, instead of an error of their own.
+Rule: it reads, and lets people set properties and name snapshots (`agent.table_edits`). What else would change a table
+is refused with what to do instead (`agent.catalog_refusals`); who may ask is decided before anything else
+(`agent.http_tokens`). The operations that are refused are told as supported in `config`: clients then show our refusal,
+and delete what they had written for it, instead of an error of their own.
 
     GET    /iceberg/v1/config
     GET    /iceberg/v1/namespaces        GET HEAD /iceberg/v1/namespaces/lake
     GET    /iceberg/v1/namespaces/lake/tables?pageToken=&pageSize=
     GET    /iceberg/v1/namespaces/lake/tables/TOPIC?snapshots=all|refs        HEAD  the same path
+    POST   /iceberg/v1/namespaces/lake/tables/TOPIC
     GET    /iceberg/v1/namespaces/lake/tables/TOPIC/credentials
     POST   /iceberg/v1/namespaces/lake/tables/TOPIC/metrics
 
@@ -32,7 +34,10 @@ from agent.catalog_parts import CatalogParts
 from agent.catalog_refusals import forbidden
 from agent.catalog_tables import CatalogTables, LoadedTable, NoSuchTopic, with_named_snapshots
 from agent.http_tokens import HttpTokens
+from agent.ledger_writer import OutcomeUnknown
+from agent.table_edits import TopicGone
 from coordinator.log import LedgerError
+from iceberg_export.tables.edits import EditInvalid, RequirementFailed, decode_edit
 from protocol.limits import CATALOG_BODY_BYTES_MAX
 from storage.object_store import StoreError, StoreUnavailable
 from storage.refs import LAKE_PREFIX
@@ -189,14 +194,34 @@ class _Catalog:
             case "GET":
                 return await self._load(name, request)
             case "POST":
-                body = await _body(request)
-                await self._check_exists(name)
-                raise refusals.commit_refusal(f"{NAMESPACE}.{name}", refusals.read_updates(body))
+                return await self._commit(name, await _body(request))
             case _:
                 await self._check_exists(name)
                 if request.method == "DELETE":
                     raise forbidden(refusals.DROP_TABLE.format(name=name))
                 return Response(status_code=204)
+
+    async def _commit(self, name: str, body: bytes) -> Response:
+        """An edit of properties and names of snapshots; the answer is the table as it is then, as Iceberg's
+        `CommitTableResponse`."""
+        await self._check_exists(name)
+        refusal = refusals.commit_refusal(f"{NAMESPACE}.{name}", refusals.read_updates(body))
+        if refusal is not None:
+            raise refusal
+        try:
+            await self._tables.edit(name, decode_edit(body))
+            table = await self._tables.load(name)
+        except EditInvalid as error:
+            raise CatalogError(400, "BadRequestException", str(error)) from error
+        except RequirementFailed as error:
+            raise CatalogError(409, "CommitFailedException", str(error)) from error
+        except OutcomeUnknown as error:
+            message = f"the commit may have been made: {error}; load the table, and look"
+            raise CatalogError(500, "CommitStateUnknownException", message) from error
+        except (NoSuchTopic, TopicGone):
+            raise no_such_table(NAMESPACE, name) from None
+        rest = json.dumps({"metadata-location": table.metadata_uri})
+        return _with_metadata(rest, table.metadata)
 
     async def _load(self, name: str, request: Request) -> Response:
         wanted = request.query_params.get("snapshots", "all")
@@ -209,9 +234,7 @@ class _Catalog:
         metadata = table.metadata if wanted == "all" else with_named_snapshots(table.metadata)
         config, storage = await self._access(table, name, request)
         rest = json.dumps({"metadata-location": table.metadata_uri, "config": config, "storage-credentials": storage})
-        # The metadata stands in the answer as it is in the bucket.
-        body = rest[:-1].encode() + b',"metadata":' + metadata + b"}"
-        return Response(body, media_type="application/json", headers=dict(NO_STORE))
+        return _with_metadata(rest, metadata)
 
     async def _access(
         self, table: LoadedTable, name: str, request: Request
@@ -342,6 +365,12 @@ async def _json_body(request: Request) -> dict[str, object]:
 
 def _json(value: Mapping[str, object]) -> Response:
     return JSONResponse(value, headers=dict(NO_STORE))
+
+
+def _with_metadata(rest: str, metadata: bytes) -> Response:
+    """A JSON object with the metadata as it is in the bucket."""
+    body = rest[:-1].encode() + b',"metadata":' + metadata + b"}"
+    return Response(body, media_type="application/json", headers=dict(NO_STORE))
 
 
 def _refused(message: str) -> Handler:

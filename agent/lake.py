@@ -207,6 +207,7 @@ class Lake:
                 before,
                 [state.objects[object_id].key for object_id in topic.table.unneeded],
                 expires_before_ms=now_ms - superseded_ms,
+                now_ms=now_ms,
                 store=self._store,
                 cache=self._cache,
                 run_in_thread=run_in_thread,

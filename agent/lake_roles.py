@@ -17,6 +17,7 @@ from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.settings import Settings
 from agent.table_copies import TableCopies
+from agent.table_edits import TableEdits
 from agent.table_rebuild import TableRebuild
 from agent.table_upkeep import TableUpkeep
 from iceberg_export.parquet_reader import ParquetReader
@@ -59,6 +60,7 @@ class LakeRoles:
             policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
         )
         self.table_rebuild = TableRebuild(metadata=metadata, writer=writer, lake=lake)
+        self.table_edits = TableEdits(metadata=metadata, writer=writer, lake=lake)
         self._leveller = Leveller(
             store=store,
             metadata=metadata,

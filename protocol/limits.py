@@ -497,6 +497,15 @@ TABLE_FILES_PER_COMMIT_MAX = 1_000
 """Data files that one commit adds or drops: a ledger entry names them, those dropped when their snapshot expires."""
 TABLE_RELEASED_PER_COMMIT_MAX = 3_000
 """Objects that one commit releases, where it is not a single snapshot that does: a ledger entry names them."""
+TABLE_REFS_MAX = 64
+"""Tags and branches of a table: each keeps a snapshot with all that it needs."""
+TABLE_REF_NAME_CHARS_MAX = 255
+TABLE_PROPERTIES_MAX = 128
+TABLE_PROPERTIES_BYTES_MAX = 64 * KIB
+"""Names and values of a table's properties, those of Penstock among them; every commit writes them again."""
+TABLE_PROPERTY_NAME_CHARS_MAX = 255
+TABLE_EDIT_TRIES_MAX = 5
+"""How often an edit through the catalog is made, while others commit to its table meanwhile."""
 TABLE_REBUILD_TRIES_MAX = 5
 """How often a table is begun anew for one request, while others commit to it meanwhile."""
 TABLE_REQUESTS_IN_FLIGHT_MAX = 16

@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit, upkeep
 from iceberg_export.tables.data_file import DataFile, RowBounds
+from iceberg_export.tables.edits import SetProperties, TableEdit
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 from storage.memory_store import MemoryStore
@@ -46,6 +47,11 @@ def data_file(number: int, *, key: str | None = None) -> DataFile:
         null_values=number % 2,
         split_offsets=(4, 500),
     )
+
+
+def setting(properties: dict[str, str]) -> TableEdit:
+    """An edit that sets properties."""
+    return TableEdit(updates=(SetProperties(updates=properties),))
 
 
 class MadeTable:
@@ -97,6 +103,7 @@ class MadeTable:
             self._before,
             unneeded,
             expires_before_ms=expires_before_ms,
+            now_ms=self.now_ms,
             store=self.store,
             cache=self.cache,
             run_in_thread=run_here,
@@ -120,7 +127,7 @@ class MadeTable:
         *added: DataFile,
         dropped: Iterable[str] = (),
         offsets: Mapping[int, tuple[int, int]] | None = None,
-        properties: Mapping[str, str | None] | None = None,
+        edit: TableEdit | None = None,
         expires_before_ms: int | None = None,
     ) -> PreparedCommit:
         self.now_ms += 1_000
@@ -129,7 +136,7 @@ class MadeTable:
                 added=added,
                 dropped=frozenset(dropped),
                 offsets=offsets,
-                properties=properties,
+                edit=edit,
                 expires_before_ms=expires_before_ms,
             )
         )

@@ -186,6 +186,7 @@ def spark_session(
             SparkSession.builder.master("local[2]")
             .appName("penstock-tests")
             .config("spark.jars", ",".join(map(str, spark_jars)))
+            .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.memory", "1g")
             .config("spark.sql.shuffle.partitions", "4")

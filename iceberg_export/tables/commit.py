@@ -15,19 +15,26 @@ from coordinator.commands import NewObject, TableCommit
 from iceberg_export.cpu import RunInThread
 from iceberg_export.tables.columns import ColumnsChange, columns_of, with_columns
 from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.edits import TableEdit, edited
 from iceberg_export.tables.manifest_changes import NextManifests, next_manifests
 from iceberg_export.tables.manifests import ManifestFile, describe_manifest, encode_manifest, encode_manifest_list
-from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, empty_metadata, encode, table_location
+from iceberg_export.tables.metadata import (
+    Snapshot,
+    TableMetadata,
+    TableUnreadable,
+    empty_metadata,
+    encode,
+    table_location,
+)
 from iceberg_export.tables.released import dropped_files, released_by
 from iceberg_export.tables.snapshots import (
     FileTotals,
     add_snapshot,
-    expired_count,
-    set_properties,
+    expiring,
     snapshot_id_of,
     summarize,
-    superseded_count,
-    without_oldest,
+    without,
+    without_old_names,
 )
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
 from iceberg_export.typed.union import TypedColumns
@@ -57,14 +64,13 @@ class Change:
     """What a commit does to its table.
 
     `added` and `dropped` (keys of data files) are `TABLE_FILES_PER_COMMIT_MAX` at most. `offsets`: for each partition
-    that it brought, [first, end). `properties`: those to set, and those to remove, which are None; with nothing else,
-    or where snapshots are only to expire, there is no new one.
+    that it brought, [first, end). With an edit alone, or where snapshots are only to expire, there is no new one.
     """
 
     added: tuple[DataFile, ...] = ()
     dropped: frozenset[str] = frozenset()
     offsets: Mapping[int, tuple[int, int]] | None = None
-    properties: Mapping[str, str | None] | None = None
+    edit: TableEdit | None = None
     columns: ColumnsChange | None = None
     """What the added files' typed columns make of the table's; None where they have none."""
     expires_before_ms: int | None = None
@@ -72,7 +78,7 @@ class Change:
 
     @property
     def makes_snapshot(self) -> bool:
-        """True where it says more than properties."""
+        """True where it changes files, or tells offsets."""
         return bool(self.added or self.dropped or self.offsets)
 
 
@@ -108,16 +114,18 @@ async def commit(
 
     `next_key` gives a new key of the committing session for a suffix; it is called on the loop. Raises `StoreError`:
     `ObjectMissing` where the table moved on, `FilesNotInTable` and `ColumnsMovedOn` (all: plan again),
-    `TableUnreadable` (people must look).
+    `TableUnreadable` (people must look); `RequirementFailed` and `EditInvalid` of an edit.
     """
     is_expiring = change.expires_before_ms is not None
-    assert change.makes_snapshot or change.properties or is_expiring, "a commit changes something"
+    assert change.makes_snapshot or change.edit or is_expiring, "a commit changes something"
     assert len({file.key for file in change.added}) == len(change.added), "a file is added once"
     assert len(change.added) + len(change.dropped) <= TABLE_FILES_PER_COMMIT_MAX, "the ledger's entry names every file"
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
     before = await _metadata_before(table, reader)
     if change.columns is not None:
         before = with_columns(before, change.columns)
+    if change.edit is not None:
+        before = edited(before, change.edit, now_ms=now_ms)
     metadata, metadata_key = before, next_key(METADATA_SUFFIX)
     objects: list[MadeObject] = []
     released: tuple[str, ...] = ()
@@ -128,9 +136,8 @@ async def commit(
         for made in objects:
             cache.keep(made.key, len(made.data), made.decoded)  # what expires is compared with what there is now
     if change.makes_snapshot or is_expiring:
+        metadata = without_old_names(metadata, now_ms)
         metadata, released = await _expire(metadata, reader, change.expires_before_ms)
-    if change.properties:
-        metadata = set_properties(metadata, change.properties, now_ms=now_ms)
     metadata_json = encode(metadata)
     await put_objects([*objects, MadeObject(key=metadata_key, data=metadata_json, decoded=metadata)], reader)
     cache.forget(table.metadata_key)
@@ -152,6 +159,7 @@ async def upkeep(
     unneeded: Iterable[str],
     *,
     expires_before_ms: int,
+    now_ms: int,
     store: ObjectStore,
     cache: TableCache,
     run_in_thread: RunInThread,
@@ -159,12 +167,12 @@ async def upkeep(
     """The change that lets go of data files to which nothing but the table refers; None while there is none to make.
 
     A file that was dropped stays with the table until the last snapshot before its drop expires, which is when it was
-    followed by another one before `expires_before_ms`. Raises `StoreError`.
+    followed by another one before `expires_before_ms`, and has no name. Raises `StoreError`.
     """
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
-    metadata = await _metadata_before(table, reader)
+    metadata = without_old_names(await _metadata_before(table, reader), now_ms)
     dropped = sorted(frozenset(unneeded) - await dropped_files(metadata, reader))[:TABLE_FILES_PER_COMMIT_MAX]
-    if not dropped and not superseded_count(metadata, expires_before_ms):
+    if not dropped and not expiring(metadata, expires_before_ms):
         return None
     return Change(dropped=frozenset(dropped), expires_before_ms=expires_before_ms)
 
@@ -282,19 +290,17 @@ async def _expire(
 
     Where an entry could not name them all, fewer expire, one at least: as many come as go then.
     """
-    count = expired_count(metadata)
-    if before_ms is not None:
-        count = max(count, superseded_count(metadata, before_ms))
-    if not count:
+    leaving = expiring(metadata, before_ms)
+    if not leaving:
         return metadata, ()
     released: list[str] = []
-    expired = 0
-    for keys in await released_by(metadata.snapshots[: count + 1], reader):
+    expired: list[Snapshot] = []
+    for snapshot, keys in zip(leaving, await released_by(metadata.snapshots, leaving, reader), strict=True):
         if expired and len(released) + len(keys) > TABLE_RELEASED_PER_COMMIT_MAX:
             break
         released += keys
-        expired += 1
-    return without_oldest(metadata, expired), tuple(released)
+        expired.append(snapshot)
+    return without(metadata, expired), tuple(released)
 
 
 async def put_objects(objects: list[MadeObject], reader: TableReader) -> None:

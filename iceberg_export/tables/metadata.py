@@ -32,11 +32,15 @@ class TableUnreadable(StoreError):
     or was written by a newer Penstock. Nothing may be committed on top of it; people must look."""
 
 
-class SnapshotRef(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
-    """A name for a snapshot; there is none but `main`."""
+class SnapshotRef(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
+):
+    """A name for a snapshot: `main`, that of the current one, and those that people gave (`edits`)."""
 
     snapshot_id: int
     type: str
+    max_ref_age_ms: int | UnsetType = UNSET
+    """How old its snapshot may get before the name goes."""
 
 
 class SnapshotLogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):

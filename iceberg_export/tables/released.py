@@ -1,58 +1,94 @@
-"""What a table needs no more when its oldest snapshots expire.
+"""What a table needs no more when snapshots expire.
 
-Rule: snapshots are a line without branches, so what a snapshot left out of the one before it never comes back: when all
-that is older expires with it, a snapshot releases its manifest list, the manifests that the next one does not have, and
-the data files that the next one dropped. So everything is released once.
+Rule: snapshots are a line, so what one left out of the one before it never comes back, and what two have all between
+them had. So a snapshot that expires releases its manifest list; and the manifests that it has, and the data files that
+it holds, but neither the next one of those that there are, nor the last one before it that stays. So everything is
+released once, in whatever order they expire.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from itertools import chain, pairwise
 
 from iceberg_export.tables.manifests import Entry, ManifestFile, key_of_uri
 from iceberg_export.tables.metadata import Snapshot, TableMetadata
 from iceberg_export.tables.snapshots import DROPPED_FILES
 from iceberg_export.tables.table_reader import TableReader, gather_bounded
 
+_Pair = tuple[Snapshot, Snapshot]
+"""A snapshot, and the next one of those that there are."""
 
-async def released_by(snapshots: Sequence[Snapshot], reader: TableReader) -> list[tuple[str, ...]]:
-    """Keys that each snapshot but the last, oldest first, releases when it expires after those before it.
 
-    `snapshots`: the oldest that are retained, in the order of their commits. Raises `StoreError`.
+async def released_by(
+    snapshots: Sequence[Snapshot], expiring: Collection[Snapshot], reader: TableReader
+) -> list[tuple[str, ...]]:
+    """Keys that each of `expiring`, oldest first, releases when it expires after those before it.
+
+    `snapshots`: all that there are, in the order of their commits; the last of them stays. Raises `StoreError`.
     """
-    lists = await gather_bounded([partial(reader.manifests, snapshot) for snapshot in snapshots])
-    dropped = await _dropped_by(snapshots[1:], lists[1:], reader)
-    return [
-        (
-            key_of_uri(snapshot.manifest_list, reader.root),
-            *_keys_without(manifests, next_manifests),
-            *dropped.get(next_snapshot.snapshot_id, ()),
+    gone = {snapshot.snapshot_id for snapshot in expiring}
+    pairs = [pair for pair in pairwise(snapshots) if pair[0].snapshot_id in gone]
+    staying = [_last_before(snapshot, snapshots, gone) for snapshot, _ in pairs]
+    needed = {one.snapshot_id: one for one in (*chain.from_iterable(pairs), *staying) if one is not None}
+    lists = dict(
+        zip(needed, await gather_bounded([partial(reader.manifests, one) for one in needed.values()]), strict=True)
+    )
+    released: list[tuple[str, ...]] = []
+    for (snapshot, following), stays, dropped in zip(
+        pairs, staying, await _dropped_between(pairs, reader), strict=True
+    ):
+        others = [*lists[following.snapshot_id], *(() if stays is None else lists[stays.snapshot_id])]
+        # What the one that stays holds came with it, or before.
+        number = 0 if stays is None else stays.sequence_number
+        released.append(
+            (
+                key_of_uri(snapshot.manifest_list, reader.root),
+                *(manifest.key for manifest in _without(lists[snapshot.snapshot_id], others)),
+                *(entry.file.key for entry in dropped if entry.sequence_number > number),
+            )
         )
-        for snapshot, manifests, next_snapshot, next_manifests in zip(
-            snapshots[:-1], lists[:-1], snapshots[1:], lists[1:], strict=True
-        )
-    ]
+    return released
 
 
 async def dropped_files(metadata: TableMetadata, reader: TableReader) -> frozenset[str]:
-    """Keys of the data files that retained snapshots dropped, and that ones before them still need.
+    """Keys of the data files that retained snapshots hold, and the current one does not.
 
     The ledger has the table refer to them; they cannot be dropped once more. Raises `StoreError`.
     """
-    replacing = [snapshot for snapshot in metadata.snapshots[1:] if DROPPED_FILES in snapshot.summary]
-    lists = await gather_bounded([partial(reader.manifests, snapshot) for snapshot in replacing])
-    dropped = await _dropped_by(replacing, lists, reader)
-    return frozenset(key for keys in dropped.values() for key in keys)
+    pairs = [
+        (before, snapshot)
+        for before, snapshot in pairwise(metadata.snapshots)
+        if DROPPED_FILES in snapshot.summary or not _is_parent(before, snapshot)
+    ]
+    return frozenset(entry.file.key for entry in chain.from_iterable(await _dropped_between(pairs, reader)))
 
 
-def _keys_without(manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]) -> list[str]:
+def _last_before(snapshot: Snapshot, snapshots: Sequence[Snapshot], gone: Collection[int]) -> Snapshot | None:
+    older = [one for one in snapshots[: snapshots.index(snapshot)] if one.snapshot_id not in gone]
+    return older[-1] if older else None
+
+
+def _is_parent(before: Snapshot, snapshot: Snapshot) -> bool:
+    return snapshot.parent_snapshot_id == before.snapshot_id
+
+
+def _without(manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]) -> list[ManifestFile]:
     needed = {manifest.key for manifest in others}
-    return [manifest.key for manifest in manifests if manifest.key not in needed]
+    return [manifest for manifest in manifests if manifest.key not in needed]
 
 
-async def _dropped_by(
-    snapshots: Sequence[Snapshot], lists: Sequence[tuple[ManifestFile, ...]], reader: TableReader
-) -> dict[int, list[str]]:
-    """Keys of the data files that snapshots dropped, by their ids."""
+async def _dropped_between(pairs: Sequence[_Pair], reader: TableReader) -> list[list[Entry]]:
+    """Of each pair the data files that the first one holds and the second does not."""
+    told = await _told([following for before, following in pairs if _is_parent(before, following)], reader)
+    return [
+        told[following.snapshot_id] if _is_parent(before, following) else await _compared(before, following, reader)
+        for before, following in pairs
+    ]
+
+
+async def _told(snapshots: Sequence[Snapshot], reader: TableReader) -> dict[int, list[Entry]]:
+    """What snapshots say that they dropped of their parents, by their ids."""
+    lists = await gather_bounded([partial(reader.manifests, snapshot) for snapshot in snapshots])
     tell = [
         manifest
         for snapshot, manifests in zip(snapshots, lists, strict=True)
@@ -60,8 +96,25 @@ async def _dropped_by(
         if manifest.deleted_files and manifest.added_snapshot_id == snapshot.snapshot_id
     ]
     read: list[tuple[Entry, ...]] = await gather_bounded([partial(reader.entries, manifest) for manifest in tell])
-    dropped: dict[int, list[str]] = {}
+    dropped: dict[int, list[Entry]] = {snapshot.snapshot_id: [] for snapshot in snapshots}
     for manifest, entries in zip(tell, read, strict=True):
-        keys = dropped.setdefault(manifest.added_snapshot_id, [])
-        keys += (entry.file.key for entry in entries if not entry.is_live)
+        dropped[manifest.added_snapshot_id] += (entry for entry in entries if not entry.is_live)
     return dropped
+
+
+async def _compared(before: Snapshot, following: Snapshot, reader: TableReader) -> list[Entry]:
+    """The same where the snapshots in between, which would say so, are gone."""
+    lists = [await reader.manifests(before), await reader.manifests(following)]
+    held, kept = [
+        [
+            entry
+            for entries in await gather_bounded(
+                [partial(reader.entries, manifest) for manifest in _without(one, other) if manifest.live_files]
+            )
+            for entry in entries
+            if entry.is_live
+        ]
+        for one, other in (lists, lists[::-1])
+    ]
+    keys = {entry.file.key for entry in kept}
+    return [entry for entry in held if entry.file.key not in keys]

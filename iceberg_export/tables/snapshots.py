@@ -1,15 +1,17 @@
 """The next metadata of a table: the snapshot that a commit adds, and the snapshots that go.
 
-Rule: pure. Snapshots are a line without branches: each has the one before it as its parent, and the last is the current
-one.
+Rule: pure. Snapshots are a line: each was made of the one before it, which is its parent, and the last is the current
+one. Where some of the line have expired, and older ones stay since they are named, there is a gap, which a parent tells
+that is not there.
 
 Specification: Iceberg's table specification, version 2, "Snapshots", "Optional Snapshot Summary Fields"; Iceberg's
 `SnapshotSummary` and `DataOperations` (names and meaning).
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 from msgspec import UNSET
@@ -19,6 +21,7 @@ from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import MAIN, Snapshot, SnapshotLogEntry, SnapshotRef, TableMetadata
 from protocol.limits import TABLE_OFFSETS_BYTES_MAX, TABLE_SNAPSHOTS_EXPIRED_AT_ONCE, TABLE_SNAPSHOTS_MAX
 
+BRANCH, TAG = "branch", "tag"
 APPEND = "append"
 REPLACE = "replace"
 """What a commit that drops files is called: Spark's streaming reads pass over it, and stop at `overwrite`."""
@@ -111,37 +114,51 @@ def add_snapshot(
         last_sequence_number=snapshot.sequence_number,
         last_updated_ms=timestamp_ms,
         current_snapshot_id=snapshot_id,
-        refs={MAIN: SnapshotRef(snapshot_id=snapshot_id, type="branch")},
+        refs={**before.refs, MAIN: SnapshotRef(snapshot_id=snapshot_id, type=BRANCH)},
         snapshots=(*before.snapshots, snapshot),
         snapshot_log=(*before.snapshot_log, SnapshotLogEntry(timestamp_ms=timestamp_ms, snapshot_id=snapshot_id)),
     )
 
 
-def superseded_count(metadata: TableMetadata, before_ms: int) -> int:
-    """How many of the oldest snapshots were followed by another before `before_ms`: none of them was current since."""
-    followers = metadata.snapshots[1:]
-    return next(
-        (count for count, follower in enumerate(followers) if follower.timestamp_ms >= before_ms), len(followers)
-    )
+def expiring(metadata: TableMetadata, before_ms: int | None = None) -> tuple[Snapshot, ...]:
+    """The snapshots that are too many, none until it is worth it, or that were followed by another one before
+    `before_ms`, so that they were not current since; oldest first. Those that are named stay."""
+    named = {ref.snapshot_id for ref in metadata.refs.values()}
+    free = [snapshot for snapshot in metadata.snapshots[:-1] if snapshot.snapshot_id not in named]
+    count = 0
+    if len(free) + 1 >= TABLE_SNAPSHOTS_MAX + TABLE_SNAPSHOTS_EXPIRED_AT_ONCE:
+        count = len(free) + 1 - TABLE_SNAPSHOTS_MAX
+    if before_ms is not None:
+        superseded = {
+            snapshot.snapshot_id
+            for snapshot, follower in pairwise(metadata.snapshots)
+            if follower.timestamp_ms < before_ms
+        }
+        count = max(count, sum(snapshot.snapshot_id in superseded for snapshot in free))
+    return tuple(free[:count])
 
 
-def expired_count(metadata: TableMetadata) -> int:
-    """How many of the oldest snapshots are too many; 0 until it is worth it."""
-    if len(metadata.snapshots) < TABLE_SNAPSHOTS_MAX + TABLE_SNAPSHOTS_EXPIRED_AT_ONCE:
-        return 0
-    return len(metadata.snapshots) - TABLE_SNAPSHOTS_MAX
+def without(metadata: TableMetadata, expired: Collection[Snapshot]) -> TableMetadata:
+    """The metadata without these snapshots.
 
-
-def without_oldest(metadata: TableMetadata, count: int) -> TableMetadata:
-    """The metadata without its `count` oldest snapshots."""
-    return replace(metadata, snapshots=metadata.snapshots[count:], snapshot_log=metadata.snapshot_log[count:])
-
-
-def set_properties(before: TableMetadata, properties: Mapping[str, str | None], *, now_ms: int) -> TableMetadata:
-    """The metadata with properties set, and those removed that are None."""
-    merged = {**before.properties, **properties}
+    The log of what was current when begins behind the last of them: with a gap it would give readers that go back in
+    time a snapshot that was not current then (`TableMetadata.Builder.updateSnapshotLog` of Iceberg's Java library).
+    """
+    gone = {snapshot.snapshot_id for snapshot in expired}
+    first = max((place for place, entry in enumerate(metadata.snapshot_log, 1) if entry.snapshot_id in gone), default=0)
     return replace(
-        before,
-        last_updated_ms=max(now_ms, before.last_updated_ms),
-        properties={name: value for name, value in merged.items() if value is not None},
+        metadata,
+        snapshots=tuple(snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone),
+        snapshot_log=metadata.snapshot_log[first:],
     )
+
+
+def without_old_names(metadata: TableMetadata, now_ms: int) -> TableMetadata:
+    """The metadata without the names whose snapshots are older than they may get."""
+    taken_ms = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    refs = {
+        name: ref
+        for name, ref in metadata.refs.items()
+        if ref.max_ref_age_ms is UNSET or now_ms - taken_ms[ref.snapshot_id] <= ref.max_ref_age_ms
+    }
+    return metadata if len(refs) == len(metadata.refs) else replace(metadata, refs=refs)

@@ -123,6 +123,39 @@ def test_nothing_that_spark_tries_changes_a_topic(
     assert rows_of(spark, table) == topic.rows
 
 
+def test_spark_sets_properties_and_names_snapshots_of_a_topic(spark: "SparkSession", penstock: PenstockFactory) -> None:
+    topic = LakeTopic.create(penstock(options=AT_ONCE), "orders")
+    topic.produce(50)
+    topic.archive()
+    _, table = open_catalog(spark, topic)
+    before = rows_of(spark, table)
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('owner.team' = 'billing', 'passing' = '1')")
+    spark.sql(f"COMMENT ON TABLE {table} IS 'orders as they came'")
+    spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('passing')")
+    found = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+    assert (found["owner.team"], found["gc.enabled"]) == ("billing", "false")
+    assert "passing" not in found
+    described = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()}
+    assert described["Comment"] == "orders as they came"
+    spark.sql(f"ALTER TABLE {table} CREATE TAG audit RETAIN 365 DAYS")
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH passing")
+    topic.produce(50)
+    topic.archive()
+    spark.sql(f"REFRESH TABLE {table}")
+    assert spark.sql(f"SELECT offset FROM {table} VERSION AS OF 'audit'").count() == len(before) == 150
+    assert rows_of(spark, table) == topic.rows
+    assert len(topic.rows) == 300
+    assert REFUSED.search(outcome(spark, f"INSERT INTO {table}.branch_passing SELECT * FROM {table} LIMIT 1"))
+    spark.sql(f"ALTER TABLE {table} DROP BRANCH passing")
+    names = spark.sql(f"SELECT name, type, max_reference_age_in_ms FROM {table}.refs ORDER BY name").collect()
+    assert [tuple(row) for row in names] == [("audit", "TAG", 365 * 24 * 3_600_000), ("main", "BRANCH", None)]
+    for refused, words in (
+        ("CREATE BRANCH b WITH SNAPSHOT RETENTION 2 SNAPSHOTS", "keeps the snapshot that it names"),
+        ("SET TBLPROPERTIES ('write.format.default' = 'orc')", "penstock topics alter"),
+    ):
+        assert words in outcome(spark, f"ALTER TABLE {table} {refused}")
+
+
 def outcome(spark: "SparkSession", statement: str) -> str:
     """What came of it: what was said where it was refused."""
     try:

@@ -9,6 +9,7 @@ import polars
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
+    CommitFailedException,
     ForbiddenError,
     NoSuchTableError,
     OAuthError,
@@ -84,6 +85,7 @@ def test_what_was_produced_and_archived_is_read_and_not_changed(topic: LakeTopic
     assert_strangers_are_told(topic)
     assert_read(topic, catalog)
     assert_not_changed(topic, catalog)
+    assert_named_and_described(topic, catalog)
 
 
 def assert_read(topic: LakeTopic, catalog: RestCatalog) -> None:
@@ -121,7 +123,6 @@ def assert_not_changed(topic: LakeTopic, catalog: RestCatalog) -> None:
         lambda: table.transaction().set_properties({"gc.enabled": "true"}).commit_transaction(),
         lambda: table.update_schema().delete_column("value").commit(),
         lambda: table.update_spec().add_identity("partition").commit(),
-        lambda: table.manage_snapshots().create_tag(table.metadata.current_snapshot_id or 0, "mine").commit(),
         lambda: table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[0].snapshot_id).commit(),
         lambda: catalog.drop_table(identifier),
         lambda: catalog.purge_table(identifier),
@@ -144,6 +145,25 @@ def assert_not_changed(topic: LakeTopic, catalog: RestCatalog) -> None:
     assert after.metadata_location == metadata
     assert as_rows(c.to_pylist() for c in after.scan(selected_fields=COLUMNS).to_arrow().columns) == topic.rows
     assert topic.consumed() == topic.rows
+
+
+def assert_named_and_described(topic: LakeTopic, catalog: RestCatalog) -> None:
+    table = catalog.load_table(("lake", topic.name))
+    stale = catalog.load_table(("lake", topic.name))
+    first = table.metadata.snapshots[0].snapshot_id
+    table.manage_snapshots().create_tag(first, "first").commit()
+    with table.transaction() as transaction:
+        transaction.set_properties({"owner": "billing"})
+    assert (table.properties["owner"], table.metadata.refs["first"].snapshot_id) == ("billing", first)
+    topic.produce(10)
+    topic.archive()
+    table = catalog.load_table(("lake", topic.name))
+    assert (table.properties["owner"], table.metadata.refs["first"].snapshot_id) == ("billing", first)
+    assert len(table.scan(snapshot_id=first).to_arrow()) == 300
+    with pytest.raises(CommitFailedException, match="the table is another one than this commit was made for"):
+        stale.manage_snapshots().create_tag(first, "first").commit()
+    table.manage_snapshots().remove_tag("first").commit()
+    assert "first" not in catalog.load_table(("lake", topic.name)).metadata.refs
 
 
 def assert_strangers_are_told(topic: LakeTopic) -> None:

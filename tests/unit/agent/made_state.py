@@ -12,6 +12,7 @@ from coordinator.config_types import ConfigSource
 from coordinator.log import Entry
 from coordinator.memory_log import MemoryLedger
 from coordinator.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
+from iceberg_export.tables.edits import TableEdit
 from protocol.types import Milliseconds, ObjectId, Offset, Position, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
@@ -84,6 +85,8 @@ class SmallAgent:
         self.metrics.watch_state(lambda: state_figures(self.state))
         self.archived: list[str] = []
         self.rebuild_error: Exception | None = None
+        self.edits: list[tuple[TopicId, TableEdit]] = []
+        self.edit_error: Exception | None = None
 
     async def fill(self) -> None:
         session = await self.ledger.open_session("a")
@@ -118,6 +121,16 @@ class SmallAgent:
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
         return {"disagreements": [], "disagreements_count": 0, "deleted": int(is_repairing)}
+
+    @property
+    def table_edits(self) -> "SmallAgent":
+        return self
+
+    async def make(self, topic_id: TopicId, edit: TableEdit) -> None:
+        """In the place of `TableEdits`."""
+        if self.edit_error is not None:
+            raise self.edit_error
+        self.edits.append((topic_id, edit))
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
         if self.rebuild_error is not None:

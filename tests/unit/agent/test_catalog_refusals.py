@@ -11,6 +11,7 @@ from agent.catalog_refusals import Update, commit_refusal, read_updates
 def told(*updates: dict[str, object]) -> str:
     body = json.dumps({"requirements": [], "updates": updates}).encode()
     refusal = commit_refusal("lake.t", read_updates(body))
+    assert refusal is not None
     assert (refusal.status, refusal.kind) == (403, "ForbiddenException")
     return refusal.message
 
@@ -29,35 +30,51 @@ def told(*updates: dict[str, object]) -> str:
         ({"action": "set-location", "location": "s3://x"}, "stay in its folder"),
         ({"action": "upgrade-format-version", "format-version": 3}, "the format's version"),
         ({"action": "assign-uuid", "uuid": "x"}, "its topic's id"),
-        ({"action": "set-properties", "updates": {}}, "cannot be set on a topic's table yet"),
-        ({"action": "set-snapshot-ref", "ref-name": "tag", "type": "tag"}, "cannot be set on a topic's table yet"),
-        ({"action": "set-statistics"}, "cannot be set on a topic's table yet"),
+        ({"action": "set-properties", "updates": {"a": "b", "gc.enabled": "true"}}, "gc.enabled: Penstock decides"),
+        ({"action": "set-properties", "updates": {"write.wap.enabled": "true"}}, "penstock topics alter"),
+        ({"action": "set-properties", "updates": {"format-version": "3"}}, "format-version: Penstock decides"),
+        ({"action": "remove-properties", "removals": ["penstock.topic"]}, "penstock.topic: Penstock decides"),
+        ({"action": "set-statistics"}, "statistics are those that Penstock writes"),
         ({"action": "of-the-future"}, "does not know this update"),
     ],
 )
 def test_each_update_is_answered_with_what_to_do(update: dict[str, object], words: str) -> None:
     message = told(update)
     assert words in message
-    assert f"{update['action']}: " in message
+    assert f"{update['action']}" in message
 
 
 def test_what_changes_rows_is_told_first_and_nothing_twice() -> None:
     message = told(
-        {"action": "set-properties"},
+        {"action": "set-properties", "updates": {"mine": "1"}},
         {"action": "add-schema"},
         {"action": "add-snapshot"},
         {"action": "add-snapshot"},
         {"action": "set-snapshot-ref", "ref-name": "main"},
     )
     assert message.startswith(
-        "table lake.t is a topic, and is not changed by commits: add-snapshot, set-snapshot-ref: "
+        "table lake.t is a topic, and is not changed by such commits: add-snapshot, set-snapshot-ref: "
     )
-    assert message.index("add-schema: ") < message.index("set-properties: ")
+    assert message.index("set-snapshot-ref: ") < message.index("add-schema: ")
+    assert "set-properties" not in message, "it alone would be done"
 
 
 def test_a_commit_of_nothing_is_refused_too() -> None:
     assert "produce to the topic" in told()
-    assert commit_refusal("lake.t", [Update(action="add-spec")]).status == 403
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        Update(action="set-properties", updates={"comment": "orders", "read.split.target-size": "1"}),
+        Update(action="remove-properties", removals=["comment"]),
+        Update(action="set-snapshot-ref", ref_name="audit"),
+        Update(action="remove-snapshot-ref", ref_name="audit"),
+    ],
+)
+def test_properties_of_peoples_own_and_names_of_snapshots_are_not_refused(update: Update) -> None:
+    assert commit_refusal("lake.t", [update, update]) is None
+    assert commit_refusal("lake.t", [update, Update(action="add-snapshot")]) is not None
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"updates": 3}', b'{"updates": [{}]}', b"\xff"])

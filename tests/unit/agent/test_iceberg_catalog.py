@@ -14,12 +14,16 @@ from agent.http_api import build_app
 from agent.http_server import HttpServer
 from agent.http_tokens import HttpTokens, is_this_machine
 from agent.iceberg_catalog import CREDENTIALS_ENDPOINT, ENDPOINTS
+from agent.ledger_writer import OutcomeUnknown
+from agent.table_edits import TopicGone
 from agent.vended_credentials import CredentialVendor
 from coordinator.state import TableState, TopicState
+from iceberg_export.tables.edits import EditInvalid, RequirementFailed
 from protocol.limits import CATALOG_BODY_BYTES_MAX
 from protocol.types import Milliseconds, TopicId
-from storage.object_store import StoreMisconfigured
+from storage.object_store import StoreMisconfigured, StoreUnavailable
 from storage.session_credentials import SessionCredentials
+from tests.made_tables import setting
 from tests.unit.agent.asgi_client import Answer, AsgiClient
 from tests.unit.agent.ledger_parts import ManualClock
 from tests.unit.agent.made_state import TOPIC_ID, SmallAgent
@@ -206,6 +210,40 @@ async def test_an_unknown_table_is_told_as_such(client: AsgiClient, method: str,
 async def test_whether_a_table_is_there_and_what_was_measured(client: AsgiClient) -> None:
     assert (await client("HEAD", TABLE)).status == 204
     assert (await client("POST", f"{TABLE}/metrics", b'{"report-type": "scan-report"}')).status == 204
+
+
+SETTING = json.dumps({"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}).encode()
+
+
+async def test_an_edit_is_made_and_answered_with_the_table(agent: SmallAgent, client: AsgiClient) -> None:
+    answer = await client("POST", TABLE, SETTING)
+    assert answer.status == 200
+    assert answer.json() == {"metadata-location": f"{ROOT}/{KEY}", "metadata": METADATA}
+    assert agent.edits == [(TOPIC_ID, setting({"a": "b"}))]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (EditInvalid("no"), 400, "BadRequestException"),
+        (RequirementFailed("no"), 409, "CommitFailedException"),
+        (OutcomeUnknown("no"), 500, "CommitStateUnknownException"),
+        (TopicGone("no"), 404, "NoSuchTableException"),
+        (StoreUnavailable("no"), 503, "ServiceUnavailableException"),
+    ],
+)
+async def test_what_became_of_an_edit_is_told(
+    agent: SmallAgent, client: AsgiClient, error: Exception, status: int, kind: str
+) -> None:
+    agent.edit_error = error
+    assert error_of(await client("POST", TABLE, SETTING))[:2] == (status, kind)
+
+
+async def test_an_edit_that_is_none_is_a_bad_request(agent: SmallAgent, client: AsgiClient) -> None:
+    updates = [{"action": "remove-properties", "removals": []}]
+    body = json.dumps({"requirements": [{"type": "assert-of-the-future"}], "updates": updates}).encode()
+    assert error_of(await client("POST", TABLE, body))[:2] == (400, "BadRequestException")
+    assert agent.edits == []
 
 
 @pytest.mark.parametrize(

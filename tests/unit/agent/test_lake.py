@@ -22,7 +22,7 @@ from storage.memory_store import MemoryStore
 from storage.object_store import Buffer
 from storage.refs import ObjectKind
 from tests.made_commands import TOPIC, create
-from tests.made_tables import run_here
+from tests.made_tables import run_here, setting
 from tests.unit.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
 from tests.unit.agent.test_archiver import produce
 
@@ -187,7 +187,7 @@ async def test_s6_a_pass_that_finds_another_commit_in_its_place_is_made_again() 
         await archiver(parts, store).archive_topic(TOPIC)
         await produce(parts, store, 1)
         other = lake_of(parts, store)
-        prepared = await other.prepare(TOPIC, Change(properties={"a": "b"}), parts.writer.session)
+        prepared = await other.prepare(TOPIC, Change(edit=setting({"a": "b"})), parts.writer.session)
         assert prepared is not None
         store.command = CommitTable(topic_id=TOPIC, object_session=parts.writer.session, table=prepared)
         # Numbers of one session come from one lake; the other one stands for another agent's.

@@ -9,7 +9,7 @@ from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn, columns
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, decode
 from iceberg_export.typed.union import NO_COLUMNS, TypedColumns, merge_value
-from tests.made_tables import MadeTable, data_file
+from tests.made_tables import MadeTable, data_file, setting
 from tests.made_typed import avro_reader, record
 
 
@@ -77,7 +77,7 @@ async def test_a_file_for_other_columns_is_no_part_of_the_table() -> None:
 
 async def test_columns_that_cannot_be_read_are_told() -> None:
     table = MadeTable()
-    await table.commit(data_file(0), properties={"penstock.typed-columns": "{}"})
+    await table.commit(data_file(0), edit=setting({"penstock.typed-columns": "{}"}))
     metadata = await table.reader.metadata(table.metadata_key)
     with pytest.raises(TableUnreadable, match=r"penstock\.typed-columns"):
         columns_of(metadata)

@@ -10,7 +10,7 @@ from protocol.limits import TABLE_MANIFESTS_PER_LEVEL_MAX, TABLE_SNAPSHOTS_MAX
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
-from tests.made_tables import ROWS, MadeTable, data_file
+from tests.made_tables import ROWS, MadeTable, data_file, setting
 
 
 async def test_the_first_commit_replaces_nothing_and_names_all_that_it_put() -> None:
@@ -123,11 +123,10 @@ async def test_a_commit_of_offsets_alone_is_a_snapshot_without_files() -> None:
 async def test_a_commit_of_properties_alone_makes_no_snapshot() -> None:
     table = MadeTable()
     await table.commit(data_file(1))
-    prepared = await table.commit(properties={"owner": "who", "penstock.topic": None})
+    prepared = await table.commit(edit=setting({"owner": "who"}))
     assert prepared.table.added == ()
     assert len(prepared.metadata.snapshots) == 1
     assert prepared.metadata.properties["owner"] == "who"
-    assert "penstock.topic" not in prepared.metadata.properties
     assert prepared.metadata.properties["gc.enabled"] == "false"
     assert await table.live_keys() == [data_file(1).key]
 

@@ -9,7 +9,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from iceberg_export.arrow_files import arrow_schema
 from iceberg_export.tables.metadata import TableUnreadable, decode, empty_metadata, encode, table_location
-from tests.made_tables import CREATED_MS, NAME, ROOT, TOPIC, MadeTable, data_file
+from tests.made_tables import CREATED_MS, NAME, ROOT, TOPIC, MadeTable, data_file, setting
 
 
 def empty() -> bytes:
@@ -76,7 +76,7 @@ def test_empty_metadata_is_the_same_each_time() -> None:
 async def test_what_is_written_is_read_back_the_same() -> None:
     table = MadeTable()
     await table.commit(data_file(1))
-    data = (await table.commit(data_file(2), offsets={0: (1, 2)}, properties={"a": "b"})).metadata_json
+    data = (await table.commit(data_file(2), offsets={0: (1, 2)}, edit=setting({"a": "b"}))).metadata_json
     assert encode(decode(data)) == data
     written = json.loads(data)
     assert "parent-snapshot-id" not in written["snapshots"][0]

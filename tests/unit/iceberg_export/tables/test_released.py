@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iceberg_export.tables import commit, manifest_changes, snapshots
+from iceberg_export.tables.edits import RemoveSnapshotRef, SetSnapshotRef, TableEdit
 from protocol.limits import TABLE_SNAPSHOTS_EXPIRED_AT_ONCE, TABLE_SNAPSHOTS_MAX
-from tests.made_tables import MadeTable, data_file
+from tests.made_tables import MadeTable, data_file, setting
 
 _DELETED = 2
 
@@ -35,19 +36,36 @@ async def reachable(table: MadeTable) -> set[str]:
     return found
 
 
-Step = tuple[int, list[int]]
-"""How many files a commit adds, and which of those in the table, by turns, it drops."""
+Step = tuple[int, list[int], int | None]
+"""How many files a commit adds, which of those in the table, by turns, it drops, and, if any, which snapshot, by turns,
+is named before it; where that one has its name already, the name goes."""
+
+
+async def name_or_not(table: MadeTable, pick: int) -> None:
+    metadata = await table.reader.metadata(table.metadata_key)
+    if not metadata.snapshots:
+        return
+    snapshot_id = metadata.snapshots[pick % len(metadata.snapshots)].snapshot_id
+    name = str(snapshot_id)
+    if name in metadata.refs:
+        await table.commit(edit=TableEdit(updates=(RemoveSnapshotRef(ref_name=name),)))
+    else:
+        await table.commit(
+            edit=TableEdit(updates=(SetSnapshotRef(ref_name=name, type="tag", snapshot_id=snapshot_id),))
+        )
 
 
 async def commit_and_check(steps: list[Step]) -> None:
     table = MadeTable()
     serial, live = 0, list[str]()
-    for added_count, picks in steps:
+    for added_count, picks, pick in steps:
+        if pick is not None and table.metadata_key:
+            await name_or_not(table, pick)
         dropped = {live[pick % len(live)] for pick in picks if live}
         added = [data_file(serial + number) for number in range(added_count)]
         serial += added_count
         if not added and not dropped:
-            await table.commit(properties={"n": str(serial)})
+            await table.commit(edit=setting({"n": str(serial)}))
         else:
             prepared = await table.commit(*added, dropped=dropped)
             await table.store.delete(prepared.table.released)
@@ -60,7 +78,13 @@ async def commit_and_check(steps: list[Step]) -> None:
 
 
 @settings(max_examples=15)
-@given(st.lists(st.tuples(st.integers(0, 7), st.lists(st.integers(0, 100), max_size=4)), min_size=10, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 7), st.lists(st.integers(0, 100), max_size=4), st.none() | st.integers(0, 5)),
+        min_size=10,
+        max_size=30,
+    )
+)
 def test_the_ledger_refers_to_what_retained_snapshots_need_and_to_nothing_else(steps: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "TABLE_SNAPSHOTS_MAX", 3)
@@ -126,5 +150,40 @@ async def test_a_drop_may_let_all_that_is_older_expire_with_it() -> None:
         await table.commit(data_file(number))
     prepared = await table.commit(dropped=[data_file(0).key], expires_before_ms=table.now_ms + 2_000)
     assert len(prepared.metadata.snapshots) == 1
+    assert data_file(0).key in prepared.table.released
+    assert await reachable(table) == table.objects
+
+
+async def test_a_named_snapshot_keeps_what_it_needs_until_its_name_goes() -> None:
+    table = MadeTable()
+    await table.commit(data_file(0), data_file(1))
+    snapshot_id = (await table.reader.metadata(table.metadata_key)).snapshots[0].snapshot_id
+    await table.commit(edit=TableEdit(updates=(SetSnapshotRef(ref_name="audit", type="tag", snapshot_id=snapshot_id),)))
+    await table.commit(data_file(2), dropped=[data_file(0).key])
+    await table.commit(data_file(3), dropped=[data_file(2).key])
+    prepared = await table.commit(data_file(4), expires_before_ms=table.now_ms * 2)
+    assert len(prepared.metadata.snapshots) == 2
+    assert data_file(2).key in table.released, "no snapshot that stays held it"
+    assert data_file(0).key in table.objects
+    assert await reachable(table) == table.objects
+    assert await table.upkeep([data_file(0).key], expires_before_ms=table.now_ms * 2) is None, "it was dropped before"
+    await table.commit(edit=TableEdit(updates=(RemoveSnapshotRef(ref_name="audit"),)))
+    prepared = await table.commit(expires_before_ms=table.now_ms * 2)
+    assert {data_file(0).key} == {key for key in prepared.table.released if key.endswith(".parquet")}
+    assert await reachable(table) == table.objects
+
+
+async def test_a_name_that_is_too_old_lets_its_snapshot_expire() -> None:
+    table = MadeTable()
+    snapshot_id = (await table.commit(data_file(0))).metadata.snapshots[0].snapshot_id
+    named = SetSnapshotRef(ref_name="week", type="tag", snapshot_id=snapshot_id, max_ref_age_ms=10_000)
+    await table.commit(edit=TableEdit(updates=(named,)))
+    await table.commit(data_file(1), dropped=[data_file(0).key])
+    gone, forever_ms = [data_file(0).key], table.now_ms * 2
+    assert await table.upkeep(gone, expires_before_ms=forever_ms) is None
+    table.now_ms += 10_000
+    assert await table.upkeep(gone, expires_before_ms=forever_ms) is not None
+    prepared = await table.commit(expires_before_ms=forever_ms)
+    assert set(prepared.metadata.refs) == {"main"}
     assert data_file(0).key in prepared.table.released
     assert await reachable(table) == table.objects

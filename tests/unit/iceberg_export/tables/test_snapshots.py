@@ -1,16 +1,18 @@
 """The snapshot that a commit adds, and those that are too many."""
 
 import pytest
+from msgspec.structs import replace
 
-from iceberg_export.tables.metadata import TableMetadata, empty_metadata
+from iceberg_export.tables.metadata import SnapshotRef, TableMetadata, empty_metadata
 from iceberg_export.tables.snapshots import (
+    TAG,
     FileTotals,
     add_snapshot,
-    expired_count,
-    set_properties,
+    expiring,
     snapshot_id_of,
     summarize,
-    without_oldest,
+    without,
+    without_old_names,
 )
 from protocol.limits import TABLE_OFFSETS_BYTES_MAX, TABLE_SNAPSHOTS_EXPIRED_AT_ONCE, TABLE_SNAPSHOTS_MAX
 from tests.made_tables import NAME, TOPIC, data_file
@@ -70,21 +72,62 @@ def test_ids_of_snapshots_differ_with_the_key() -> None:
     assert snapshot_id_of("a") == snapshot_id_of("a") != snapshot_id_of("b")
 
 
+def ids(metadata: TableMetadata) -> list[int]:
+    return [snapshot.snapshot_id for snapshot in metadata.snapshots]
+
+
+def named(metadata: TableMetadata, **snapshot_ids: int) -> TableMetadata:
+    refs = {name: SnapshotRef(snapshot_id=number, type=TAG) for name, number in snapshot_ids.items()}
+    return replace(metadata, refs={**metadata.refs, **refs})
+
+
 def test_snapshots_expire_together() -> None:
     limit = TABLE_SNAPSHOTS_MAX + TABLE_SNAPSHOTS_EXPIRED_AT_ONCE
-    assert expired_count(with_snapshots(limit - 1)) == 0
+    assert expiring(with_snapshots(limit - 1)) == ()
     metadata = with_snapshots(limit)
-    assert expired_count(metadata) == TABLE_SNAPSHOTS_EXPIRED_AT_ONCE
-    left = without_oldest(metadata, TABLE_SNAPSHOTS_EXPIRED_AT_ONCE)
-    assert [snapshot.snapshot_id for snapshot in left.snapshots] == list(
-        range(TABLE_SNAPSHOTS_EXPIRED_AT_ONCE + 1, limit + 1)
-    )
-    assert [entry.snapshot_id for entry in left.snapshot_log] == [s.snapshot_id for s in left.snapshots]
+    leaving = expiring(metadata)
+    assert leaving == metadata.snapshots[:TABLE_SNAPSHOTS_EXPIRED_AT_ONCE]
+    left = without(metadata, leaving)
+    assert ids(left) == list(range(TABLE_SNAPSHOTS_EXPIRED_AT_ONCE + 1, limit + 1))
+    assert [entry.snapshot_id for entry in left.snapshot_log] == ids(left)
     assert left.current() == metadata.current()
 
 
-def test_properties_are_set_and_removed() -> None:
-    before = with_snapshots(1)
-    after = set_properties(before, {"a": "b", "gc.enabled": None, "not there": None}, now_ms=99)
-    assert after.properties == {k: v for k, v in before.properties.items() if k != "gc.enabled"} | {"a": "b"}
-    assert (after.last_updated_ms, after.snapshots) == (99, before.snapshots)
+def test_snapshots_that_are_named_stay_and_do_not_count() -> None:
+    limit = TABLE_SNAPSHOTS_MAX + TABLE_SNAPSHOTS_EXPIRED_AT_ONCE
+    metadata = named(with_snapshots(limit), a=2, b=2, current=limit)
+    assert expiring(metadata) == ()
+    metadata = named(with_snapshots(limit + 1), a=2)
+    leaving = expiring(metadata)
+    assert [one.snapshot_id for one in leaving] == [1, *range(3, TABLE_SNAPSHOTS_EXPIRED_AT_ONCE + 2)]
+    left = without(metadata, leaving)
+    assert ids(left) == [2, *range(TABLE_SNAPSHOTS_EXPIRED_AT_ONCE + 2, limit + 2)]
+    assert [entry.snapshot_id for entry in left.snapshot_log] == ids(left)[1:], "what was current when has no gap"
+
+
+def test_a_snapshot_expires_when_the_next_one_that_is_there_is_old_enough() -> None:
+    metadata = named(with_snapshots(5), a=3)
+    assert ids(metadata) == [1, 2, 3, 4, 5]
+    assert expiring(metadata, 20) == ()
+    assert [one.snapshot_id for one in expiring(metadata, 21)] == [1]
+    assert [one.snapshot_id for one in expiring(metadata, 51)] == [1, 2, 4]
+    left = without(metadata, expiring(metadata, 51))
+    assert ids(left) == [3, 5]
+    assert [entry.snapshot_id for entry in left.snapshot_log] == [5]
+    assert expiring(left, 51) == ()
+    assert [one.snapshot_id for one in expiring(replace(left, refs={}), 51)] == [3]
+
+
+def test_a_name_goes_with_the_age_that_it_was_given() -> None:
+    metadata = named(with_snapshots(3), stays=1)
+    old = SnapshotRef(snapshot_id=2, type=TAG, max_ref_age_ms=30)  # the snapshot is of 20
+    metadata = replace(metadata, refs={**metadata.refs, "goes": old})
+    assert without_old_names(metadata, 50) is metadata
+    assert set(without_old_names(metadata, 51).refs) == {"main", "stays"}
+
+
+def test_a_new_snapshot_leaves_the_names_of_others() -> None:
+    metadata = add_snapshot(
+        named(with_snapshots(1), a=1), snapshot_id=9, manifest_list="s3://b/9", summary={}, now_ms=99
+    )
+    assert {name: ref.snapshot_id for name, ref in metadata.refs.items()} == {"main": 9, "a": 1}
