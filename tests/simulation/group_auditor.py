@@ -126,6 +126,9 @@ class GroupAuditor:
         if error == ErrorCode.illegal_generation and group_id in self.entries.became_classic:
             # The classic group begins at the consumer group's epoch, and tells so whoever was behind it, as Kafka does.
             return
+        if (group_id, who) in self.entries.replaced:
+            # A static member's place is whose JoinGroup came last, as in Kafka: also that of the program before it, late.
+            return
         if error in GONE and self._now_s() < until_s:
             self._history.violation(
                 f"{who} is told {ErrorCode(error).name}, though {group_id} may not give it up for another "
@@ -147,7 +150,8 @@ class GroupAuditor:
         """A member is told what it should have."""
         for place in sorted(places):
             holder = self._holders.get((group_id, place), who)
-            if holder != who and self._now_s() < self._counted_until_s.get((group_id, holder), 0.0):
+            is_replaced = (group_id, holder) in self.entries.replaced
+            if holder != who and not is_replaced and self._now_s() < self._counted_until_s.get((group_id, holder), 0.0):
                 self._history.violation(f"{place} is given to {who}, and {holder} of {group_id} has it")
             self._holders[group_id, place] = who
         self._history.note(who, "is given", f"{group_id} {sorted(places)}")

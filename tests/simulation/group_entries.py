@@ -48,6 +48,8 @@ class _Seen:
     generation: int
     """Or group epoch."""
     members: tuple[str, ...]
+    instances: Mapping[str, str]
+    """Which member has the place of a static one, by its instance id."""
     offsets: Mapping[Place, int]
     is_consumer: bool = False
     """Whether it goes by the consumer protocol."""
@@ -76,6 +78,8 @@ class GroupEntries:
         """When each generation, or group epoch, of a group began."""
         self.became_classic: set[str] = set()
         """Groups of the consumer protocol that went on under the classic one."""
+        self.replaced: set[tuple[str, str]] = set()
+        """Group and id of static members whose place another one has: also one that is older, and was heard later."""
 
     def before(self, state: ClusterState) -> None:
         """An entry is about to be applied."""
@@ -149,7 +153,7 @@ class GroupEntries:
             self.generations.pop(group_id, None)
             return
         if before is None:
-            before = _Seen(claim=after.claim, version=0, generation=0, members=(), offsets={})
+            before = _Seen(claim=after.claim, version=0, generation=0, members=(), instances={}, offsets={})
         elif before.claim != after.claim and not isinstance(command, ClaimGroups):
             self._fault(group_id, f"has another coordinator by {type(command).__name__} (S13)")
         is_same_value = (before.version, before.generation, before.members) == (
@@ -166,6 +170,13 @@ class GroupEntries:
             self._history.note(group_id, "generation", f"{after.generation}: {len(after.members)} members")
         if before.is_consumer and not after.is_consumer and after.members:
             self.became_classic.add(group_id)
+        if before.instances != after.instances:
+            self.replaced.difference_update((group_id, who) for who in after.instances.values())
+            self.replaced.update(
+                (group_id, who)
+                for instance, who in before.instances.items()
+                if after.instances.get(instance, who) != who
+            )
         if before.offsets != after.offsets and not isinstance(command, CommitOffsets | EndTransaction):
             self._fault(group_id, f"forgets, or commits, offsets by {type(command).__name__}")
         self._move(group_id, before.offsets, after.offsets)
@@ -187,10 +198,13 @@ def _seen(state: ClusterState) -> dict[str, _Seen]:
 def _seen_of(state: ClusterState, group: GroupState) -> _Seen:
     value, generation = group.value, 0
     members: tuple[str, ...] = ()
+    named: list[tuple[str | None, str]] = []
     if isinstance(value, ClassicGroup):
         generation, members = value.generation, tuple(member.member_id for member in value.members)
+        named = [(member.group_instance_id, member.member_id) for member in value.members]
     elif value is not None:
         generation, members = value.epoch, tuple(sorted(value.members))
+        named = [(member.instance_id, member_id) for member_id, member in value.members.items()]
     offsets = {
         (state.topics[topic_id].name, int(partition)): int(found.offset)
         for topic_id, partitions in group.offsets.items()
@@ -201,6 +215,7 @@ def _seen_of(state: ClusterState, group: GroupState) -> _Seen:
         version=group.version,
         generation=generation,
         members=members,
+        instances={instance: who for instance, who in named if instance is not None},
         offsets=offsets,
         is_consumer=isinstance(value, ConsumerGroup),
     )
