@@ -99,11 +99,6 @@ def client(request: pytest.FixtureRequest, clients: dict[str, Client]) -> Client
     return clients[request.param]
 
 
-@pytest.fixture(params=PHASES)
-def phase(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def create_topics(bootstrap: str, topics: Mapping[str, int], **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = [NewTopic(name, num_partitions=count, config=config) for name, count in topics.items()]
@@ -178,13 +173,12 @@ def written(broker: Broker, clients: dict[str, Client]) -> dict[Place, list[Row]
 
 
 def test_every_client_reads_what_every_client_wrote(
-    broker: Broker, written: dict[Place, list[Row]], client: Client, phase: str
+    broker: Broker, written: dict[Place, list[Row]], client: Client
 ) -> None:
-    wanted = {place: rows for place, rows in written.items() if place[0].endswith(phase)}
-    assert len(wanted) == len(NAMES) * len(CODECS) * CODEC_PARTITIONS
-    assert client.ends(broker.bootstrap, list(wanted)) == {place: (0, len(rows)) for place, rows in wanted.items()}
-    consumed = client.consume(broker.bootstrap, {place: (0, len(rows)) for place, rows in wanted.items()})
-    for place, rows in wanted.items():
+    assert len(written) == len(PHASES) * len(NAMES) * len(CODECS) * CODEC_PARTITIONS
+    assert client.ends(broker.bootstrap, list(written)) == {place: (0, len(rows)) for place, rows in written.items()}
+    consumed = client.consume(broker.bootstrap, {place: (0, len(rows)) for place, rows in written.items()})
+    for place, rows in written.items():
         assert consumed[place] == list(enumerate(rows)), place
 
 
@@ -213,23 +207,18 @@ def _time(partition: int, number: int) -> int:
 
 
 def test_every_client_reads_many_partitions_from_any_offset(
-    broker: Broker, many: dict[Place, list[Row]], client: Client, phase: str
+    broker: Broker, many: dict[Place, list[Row]], client: Client
 ) -> None:
-    ranges = {
-        (topic, partition): (partition * 7 % (MANY_RECORDS + 1), MANY_RECORDS)
-        for topic, partition in many
-        if topic.endswith(phase)
-    }
+    ranges = {place: (place[1] * 7 % (MANY_RECORDS + 1), MANY_RECORDS) for place in many}
     consumed = client.consume(broker.bootstrap, ranges)
     for place, (first, _) in ranges.items():
         assert consumed[place] == list(enumerate(many[place]))[first:], place
 
 
-def test_every_client_finds_any_time(broker: Broker, many: dict[Place, list[Row]], client: Client, phase: str) -> None:
+def test_every_client_finds_any_time(broker: Broker, many: dict[Place, list[Row]], client: Client) -> None:
     times = {
         (topic, partition): _time(partition, 0) + (partition * 10 - 15 if partition < 60 else partition % 30 * 10)
         for topic, partition in many
-        if topic.endswith(phase)
     }
     expected = {
         place: next((number for number, row in enumerate(many[place]) if row.timestamp_ms >= time_ms), None)
@@ -239,19 +228,24 @@ def test_every_client_finds_any_time(broker: Broker, many: dict[Place, list[Row]
     assert client.offsets_at(broker.bootstrap, times) == expected
 
 
-def test_a_topic_with_append_times_shows_them_to_every_client(broker: Broker, client: Client, phase: str) -> None:
-    topic = f"append-{type(client).__name__}-{phase}"
-    create_topics(broker.bootstrap, {topic: 1}, **{"message.timestamp.type": "LogAppendTime"})
+def test_a_topic_with_append_times_shows_them_to_every_client(broker: Broker, client: Client) -> None:
+    topics = [f"append-{type(client).__name__}-{phase}" for phase in PHASES]
+    create_topics(broker.bootstrap, dict.fromkeys(topics, 1), **{"message.timestamp.type": "LogAppendTime"})
     began_ms = int(time.time() * 1000) - 1_000
-    sends = [Send(codec="gzip", place=(topic, 0), row=Row(value=b"%d" % n, timestamp_ms=1_000 + n)) for n in range(20)]
+    sends = [
+        Send(codec="gzip", place=(topic, 0), row=Row(value=b"%d" % n, timestamp_ms=1_000 + n))
+        for n in range(20)
+        for topic in topics
+    ]
     ConfluentClient().produce(broker.bootstrap, sends)
-    if phase == "archive":
-        archive(broker, topic)
-    rows = [row for _, row in client.consume(broker.bootstrap, {(topic, 0): (0, 20)})[topic, 0]]
-    assert [row.value for row in rows] == [b"%d" % n for n in range(20)]
-    assert all(row.is_append_time and began_ms <= row.timestamp_ms <= time.time() * 1000 + 1_000 for row in rows)
-    assert client.offsets_at(broker.bootstrap, {(topic, 0): began_ms}) == {(topic, 0): 0}
-    assert client.offsets_at(broker.bootstrap, {(topic, 0): 1_001}) == {(topic, 0): 0}
+    archive(broker, *(topic for topic in topics if topic.endswith("archive")))
+    consumed = client.consume(broker.bootstrap, {(topic, 0): (0, 20) for topic in topics})
+    for rows in ([row for _, row in consumed[topic, 0]] for topic in topics):
+        assert [row.value for row in rows] == [b"%d" % n for n in range(20)]
+        assert all(row.is_append_time and began_ms <= row.timestamp_ms <= time.time() * 1000 + 1_000 for row in rows)
+    for time_ms in (began_ms, 1_001):
+        found = client.offsets_at(broker.bootstrap, {(topic, 0): time_ms for topic in topics})
+        assert found == {(topic, 0): 0 for topic in topics}
 
 
 def test_a_topic_is_created_by_its_first_record(broker: Broker, client: Client) -> None:

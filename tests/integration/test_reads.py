@@ -17,12 +17,12 @@ from tests.cluster import ClusterAgent, ClusterFactory
 from tests.flights import create_topic
 from tests.raw_client import RawClient, connected
 
-ROUNDS = 100
-POLLS = 200
+ROUNDS = 40
+POLLS = 60
 SECONDS_MAX = 120.0
 PARTITIONS = 16
 RECORD = bytes(range(256)) * 4
-RECORDS = 60_000
+RECORDS = 30_000
 FAST = {"flush-interval-ms": "5"}
 NEVER_ARCHIVED = {"archive-interval-s": "86400", "archive-bytes": "256MiB"}
 
