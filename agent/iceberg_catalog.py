@@ -194,6 +194,7 @@ class _Catalog:
             case "GET":
                 return await self._load(name, request)
             case "POST":
+                _check_media_type(request)
                 return await self._commit(name, await _body(request))
             case _:
                 await self._check_exists(name)
@@ -306,6 +307,12 @@ def _page(names: list[str], request: Request) -> tuple[list[str], str | None]:
     rest = [name for name in names if name > token]
     page = rest[: int(size_text)]
     return page, page[-1] if len(page) < len(rest) else None
+
+
+def _check_media_type(request: Request) -> None:
+    """A page in somebody's browser cannot send this type to a port of the machine without asking first."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise CatalogError(415, "BadRequestException", "a commit is JSON: send Content-Type: application/json")
 
 
 def _check_namespace(text: str) -> None:

@@ -239,6 +239,16 @@ async def test_what_became_of_an_edit_is_told(
     assert error_of(await client("POST", TABLE, SETTING))[:2] == (status, kind)
 
 
+@pytest.mark.parametrize("media_type", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_a_page_in_a_browser_of_this_machine_edits_nothing(
+    agent: SmallAgent, client: AsgiClient, media_type: str
+) -> None:
+    answer = await client("POST", TABLE, SETTING, {"content-type": media_type, "origin": "https://elsewhere.example"})
+    assert error_of(answer)[:2] == (415, "BadRequestException")
+    assert agent.edits == []
+    assert (await client("POST", TABLE, SETTING, {"content-type": "application/json; charset=utf-8"})).status == 200
+
+
 async def test_an_edit_that_is_none_is_a_bad_request(agent: SmallAgent, client: AsgiClient) -> None:
     updates = [{"action": "remove-properties", "removals": []}]
     body = json.dumps({"requirements": [{"type": "assert-of-the-future"}], "updates": updates}).encode()
