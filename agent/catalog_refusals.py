@@ -43,6 +43,9 @@ _PROPERTY = (
     "altered with penstock topics alter, or Kafka's tools"
 )
 RESERVED_PREFIXES = ("penstock.", "gc.", "write.", "commit.", "history.", "encryption.", "schema.name-mapping.")
+ACCESS_PREFIXES = ("s3.", "client.", "adls.", "gcs.", "hdfs.", "hf.", "rest.", "header.")
+ACCESS_PROPERTIES = frozenset({"io-impl", "py-io-impl", "warehouse", "uri", "token", "credential"})
+"""PyIceberg, and what reads by it, takes these of a table too: where the bucket is, which keys, and which code."""
 RESERVED_PROPERTIES = frozenset(
     {
         *PROPERTIES,
@@ -142,4 +145,5 @@ def _reason(update: Update) -> tuple[str, str]:
 
 def is_reserved(name: str) -> bool:
     """Whether a property of that name is Penstock's to set."""
-    return name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIXES)
+    is_named = name in RESERVED_PROPERTIES or name in ACCESS_PROPERTIES
+    return is_named or name.startswith((*RESERVED_PREFIXES, *ACCESS_PREFIXES))

@@ -34,6 +34,8 @@ def told(*updates: dict[str, object]) -> str:
         ({"action": "set-properties", "updates": {"write.wap.enabled": "true"}}, "penstock topics alter"),
         ({"action": "set-properties", "updates": {"format-version": "3"}}, "format-version: Penstock decides"),
         ({"action": "remove-properties", "removals": ["penstock.topic"]}, "penstock.topic: Penstock decides"),
+        ({"action": "set-properties", "updates": {"py-io-impl": "m.C"}}, "py-io-impl: Penstock decides"),
+        ({"action": "set-properties", "updates": {"s3.endpoint": "http://x"}}, "s3.endpoint: Penstock decides"),
         ({"action": "set-statistics"}, "statistics are those that Penstock writes"),
         ({"action": "of-the-future"}, "does not know this update"),
     ],
