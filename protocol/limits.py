@@ -496,7 +496,7 @@ TABLE_OFFSETS_BYTES_MAX = 4 * KIB
 TABLE_FILES_PER_COMMIT_MAX = 1_000
 """Data files that one commit adds or drops: a ledger entry names them, those dropped when their snapshot expires."""
 TABLE_RELEASED_PER_COMMIT_MAX = 3_000
-"""Objects that one commit releases, where it is not a single snapshot that does: a ledger entry names them."""
+"""Objects that one commit releases by snapshots that expire: a ledger entry names them."""
 TABLE_REFS_MAX = 64
 """Tags and branches of a table: each keeps a snapshot with all that it needs."""
 TABLE_REF_NAME_CHARS_MAX = 255

@@ -26,7 +26,7 @@ from iceberg_export.tables.metadata import (
     encode,
     table_location,
 )
-from iceberg_export.tables.released import dropped_files, released_by
+from iceberg_export.tables.released import dropped_files, held_now, released_by
 from iceberg_export.tables.snapshots import (
     FileTotals,
     add_snapshot,
@@ -75,6 +75,8 @@ class Change:
     """What the added files' typed columns make of the table's; None where they have none."""
     expires_before_ms: int | None = None
     """Snapshots that were followed by another one before this time expire, whatever their number."""
+    left: tuple[str, ...] = ()
+    """Keys of data files that no snapshot holds any more, and that no entry has released yet (`upkeep`)."""
 
     @property
     def makes_snapshot(self) -> bool:
@@ -147,7 +149,7 @@ async def commit(
             metadata=NewObject(key=metadata_key, object_bytes=len(metadata_json)),
             added=tuple(NewObject(key=made.key, object_bytes=len(made.data)) for made in objects),
             data_files=tuple(file.key for file in change.added),
-            released=(table.metadata_key, *released) if table.metadata_key else released,
+            released=(*([table.metadata_key] if table.metadata_key else []), *released, *change.left),
         ),
         metadata=metadata,
         metadata_json=metadata_json,
@@ -167,14 +169,17 @@ async def upkeep(
     """The change that lets go of data files to which nothing but the table refers; None while there is none to make.
 
     A file that was dropped stays with the table until the last snapshot before its drop expires, which is when it was
-    followed by another one before `expires_before_ms`, and has no name. Raises `StoreError`.
+    followed by another one before `expires_before_ms`, and has no name. Those that no snapshot holds are what one of
+    them held when it expired, where one entry could not name them all. Raises `StoreError`.
     """
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
     metadata = without_old_names(await _metadata_before(table, reader), now_ms)
-    dropped = sorted(frozenset(unneeded) - await dropped_files(metadata, reader))[:TABLE_FILES_PER_COMMIT_MAX]
-    if not dropped and not expiring(metadata, expires_before_ms):
+    wanted = sorted(frozenset(unneeded) - await dropped_files(metadata, reader))[:TABLE_FILES_PER_COMMIT_MAX]
+    if not wanted and not expiring(metadata, expires_before_ms):
         return None
-    return Change(dropped=frozenset(dropped), expires_before_ms=expires_before_ms)
+    dropped = await held_now(metadata, frozenset(wanted), reader)
+    left = tuple(key for key in wanted if key not in dropped)
+    return Change(dropped=dropped, expires_before_ms=expires_before_ms, left=left)
 
 
 async def typed_columns(
@@ -288,7 +293,8 @@ async def _expire(
 ) -> tuple[TableMetadata, tuple[str, ...]]:
     """The metadata without the snapshots that are too many, or too old, and the keys that they release.
 
-    Where an entry could not name them all, fewer expire, one at least: as many come as go then.
+    Where an entry could not name them all, fewer expire, one at least: as many come as go then. What that one alone
+    has too many of, after years with a name say, are data files: `upkeep` releases the rest.
     """
     leaving = expiring(metadata, before_ms)
     if not leaving:
@@ -298,7 +304,7 @@ async def _expire(
     for snapshot, keys in zip(leaving, await released_by(metadata.snapshots, leaving, reader), strict=True):
         if expired and len(released) + len(keys) > TABLE_RELEASED_PER_COMMIT_MAX:
             break
-        released += keys
+        released += keys[:TABLE_RELEASED_PER_COMMIT_MAX]
         expired.append(snapshot)
     return without(metadata, expired), tuple(released)
 

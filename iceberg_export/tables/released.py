@@ -42,6 +42,7 @@ async def released_by(
         number = 0 if stays is None else stays.sequence_number
         released.append(
             (
+                # Data files last: what does not fit into an entry is found again among them (`commit.upkeep`).
                 key_of_uri(snapshot.manifest_list, reader.root),
                 *(manifest.key for manifest in _without(lists[snapshot.snapshot_id], others)),
                 *(entry.file.key for entry in dropped if entry.sequence_number > number),
@@ -61,6 +62,19 @@ async def dropped_files(metadata: TableMetadata, reader: TableReader) -> frozens
         if DROPPED_FILES in snapshot.summary or not _is_parent(before, snapshot)
     ]
     return frozenset(entry.file.key for entry in chain.from_iterable(await _dropped_between(pairs, reader)))
+
+
+async def held_now(metadata: TableMetadata, keys: frozenset[str], reader: TableReader) -> frozenset[str]:
+    """Those of the keys that the current snapshot holds. Raises `StoreError`."""
+    current, missing = metadata.current(), set(keys)
+    manifests = () if current is None else await reader.manifests(current)
+    # Files leave in about the order in which they came, so that few manifests are read.
+    for manifest in sorted(manifests, key=lambda manifest: manifest.min_sequence_number):
+        if not missing:
+            break
+        if manifest.live_files:
+            missing -= {entry.file.key for entry in await reader.entries(manifest) if entry.is_live}
+    return keys - missing
 
 
 def _last_before(snapshot: Snapshot, snapshots: Sequence[Snapshot], gone: Collection[int]) -> Snapshot | None:

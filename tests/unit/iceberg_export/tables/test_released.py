@@ -187,3 +187,29 @@ async def test_a_name_that_is_too_old_lets_its_snapshot_expire() -> None:
     assert set(prepared.metadata.refs) == {"main"}
     assert data_file(0).key in prepared.table.released
     assert await reachable(table) == table.objects
+
+
+async def test_a_name_that_goes_after_years_releases_more_than_an_entry_can_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing that a table keeps for a name may grow beyond what an entry can name, or no entry of it fits any more."""
+    table = MadeTable()
+    await table.commit(*(data_file(number) for number in range(30)))
+    snapshot_id = (await table.reader.metadata(table.metadata_key)).snapshots[0].snapshot_id
+    named = SetSnapshotRef(ref_name="audit", type="tag", snapshot_id=snapshot_id)
+    await table.commit(edit=TableEdit(updates=(named,)))
+    await table.commit(data_file(30), dropped=[data_file(number).key for number in range(30)])
+    await table.commit(data_file(31), expires_before_ms=table.now_ms * 2)
+    await table.commit(edit=TableEdit(updates=(RemoveSnapshotRef(ref_name="audit"),)))
+    monkeypatch.setattr(commit, "TABLE_RELEASED_PER_COMMIT_MAX", 10)
+    monkeypatch.setattr(commit, "TABLE_FILES_PER_COMMIT_MAX", 7)
+    gone = {data_file(number).key for number in range(30)}
+    prepared = await table.commit(data_file(32), expires_before_ms=table.now_ms * 2)
+    most = [len(prepared.table.released)]
+    while (change := await table.upkeep(gone & table.objects, expires_before_ms=table.now_ms * 2)) is not None:
+        table.apply(prepared := await table.prepare(change))
+        most.append(len(prepared.table.released))
+    assert max(most) <= 1 + 10
+    assert not gone & table.objects
+    assert await reachable(table) == table.objects
+    assert sorted(await table.live_keys()) == sorted(data_file(number).key for number in (30, 31, 32))
