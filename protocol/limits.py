@@ -502,7 +502,7 @@ TABLE_REFS_MAX = 64
 TABLE_REF_NAME_CHARS_MAX = 255
 TABLE_PROPERTIES_MAX = 128
 TABLE_PROPERTIES_BYTES_MAX = 64 * KIB
-"""Names and values of a table's properties, those of Penstock among them; every commit writes them again."""
+"""Names and values of a table's properties, but for `penstock.*`; every commit writes them again."""
 TABLE_PROPERTY_NAME_CHARS_MAX = 255
 TABLE_EDIT_TRIES_MAX = 5
 """How often an edit through the catalog is made, while others commit to its table meanwhile."""

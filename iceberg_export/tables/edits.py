@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
-from iceberg_export.tables.metadata import MAIN, SnapshotRef, TableMetadata
+from iceberg_export.tables.metadata import MAIN, OWN_PREFIX, SnapshotRef, TableMetadata
 from iceberg_export.tables.snapshots import TAG
 from protocol.limits import (
     TABLE_PROPERTIES_BYTES_MAX,
@@ -228,12 +228,16 @@ def _check_is_not_main(name: str) -> None:
 
 
 def _check_sizes(properties: Mapping[str, str], refs: Mapping[str, SnapshotRef]) -> None:
-    """Every commit writes all of it again, and every reader reads it."""
+    """Every commit writes all of it again, and every reader reads it.
+
+    Penstock's own count for nothing: those of a table with many typed columns are longer than all that people may set.
+    """
+    own = {name: value for name, value in properties.items() if not name.startswith(OWN_PREFIX)}
     if len(refs) - (MAIN in refs) > TABLE_REFS_MAX:
-        raise EditInvalid(f"a table has {TABLE_REFS_MAX} tags and branches at most: drop one of {', '.join(refs)}")
-    byte_count = sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
-    if len(properties) > TABLE_PROPERTIES_MAX or byte_count > TABLE_PROPERTIES_BYTES_MAX:
+        raise EditInvalid(f"a table has {TABLE_REFS_MAX} tags and branches at most: drop one")
+    byte_count = sum(len(name.encode()) + len(value.encode()) for name, value in own.items())
+    if len(own) > TABLE_PROPERTIES_MAX or byte_count > TABLE_PROPERTIES_BYTES_MAX:
         raise EditInvalid(
             f"a table has {TABLE_PROPERTIES_MAX} properties of {TABLE_PROPERTIES_BYTES_MAX} bytes in all at most, and "
-            f"would have {len(properties)} of {byte_count}"
+            f"would have {len(own)} of {byte_count}"
         )

@@ -142,6 +142,8 @@ PROPERTIES: Mapping[str, str] = {
 }
 """What every table says: engines delete nothing, and cut files where Spark's default would make a task of every row
 group."""
+OWN_PREFIX = "penstock."
+"""Of the names of properties that nobody else sets."""
 TOPIC_PROPERTY = "penstock.topic"
 TOPIC_ID_PROPERTY = "penstock.topic-id"
 

@@ -5,7 +5,9 @@ import json
 import msgspec
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from iceberg_export.schema import TYPED_METADATA_KEY
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed, TableEdit, decode_edit, edited
 from iceberg_export.tables.metadata import SnapshotRef, TableMetadata, decode, empty_metadata, encode
 from iceberg_export.tables.snapshots import add_snapshot
@@ -85,6 +87,13 @@ def test_snapshots_are_named_and_names_move_and_go() -> None:
 def test_what_cannot_be_is_refused(update: dict[str, object], words: str) -> None:
     with pytest.raises(EditInvalid, match=words):
         edited(table(), edit(update), now_ms=NOW_MS)
+
+
+def test_a_table_with_very_many_typed_columns_is_edited_as_any_other() -> None:
+    before = table()
+    wide = replace(before, properties={**before.properties, TYPED_METADATA_KEY: "x" * 2 * TABLE_PROPERTIES_BYTES_MAX})
+    after = edited(wide, edit(tag(1), {"action": "set-properties", "updates": {"a": "b"}}), now_ms=NOW_MS)
+    assert (after.properties["a"], "audit" in after.refs) == ("b", True)
 
 
 def test_names_are_bounded_in_number() -> None:
