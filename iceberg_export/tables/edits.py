@@ -51,10 +51,10 @@ class AssertTableUuid(_Requirement, frozen=True, kw_only=True, tag="assert-table
 
 
 class AssertRefSnapshotId(_Requirement, frozen=True, kw_only=True, tag="assert-ref-snapshot-id"):
-    """A name is of that snapshot, or, with None, not given yet."""
+    """A name is of that snapshot, or, with None or without one, not given yet."""
 
     ref: str
-    snapshot_id: int | None
+    snapshot_id: int | None = None
 
 
 class AssertLastAssignedFieldId(_Requirement, frozen=True, kw_only=True, tag="assert-last-assigned-field-id"):

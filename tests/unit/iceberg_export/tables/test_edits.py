@@ -129,6 +129,7 @@ HOLD: tuple[dict[str, object], ...] = (
     {"type": "assert-table-uuid", "uuid": table().table_uuid},
     {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 2},
     {"type": "assert-ref-snapshot-id", "ref": "audit", "snapshot-id": None},
+    {"type": "assert-ref-snapshot-id", "ref": "audit"},
     {"type": "assert-last-assigned-field-id", "last-assigned-field-id": table().last_column_id},
     {"type": "assert-current-schema-id", "current-schema-id": 0},
     {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 999},
