@@ -211,7 +211,7 @@ class _Catalog:
             raise refusal
         try:
             await self._tables.edit(name, decode_edit(body))
-            table = await self._tables.load(name)
+            table = await self._edited(name)
         except EditInvalid as error:
             raise CatalogError(400, "BadRequestException", str(error)) from error
         except RequirementFailed as error:
@@ -223,6 +223,13 @@ class _Catalog:
             raise no_such_table(NAMESPACE, name) from None
         rest = json.dumps({"metadata-location": table.metadata_uri})
         return _with_metadata(rest, table.metadata)
+
+    async def _edited(self, name: str) -> LoadedTable:
+        """The table after an edit that holds. What fails now must not be told as an edit that was not made."""
+        try:
+            return await self._tables.load(name)
+        except (StoreError, LedgerError) as error:
+            raise OutcomeUnknown(f"it was, and the table cannot be shown: {error}") from error
 
     async def _load(self, name: str, request: Request) -> Response:
         wanted = request.query_params.get("snapshots", "all")

@@ -249,6 +249,16 @@ async def test_a_page_in_a_browser_of_this_machine_edits_nothing(
     assert (await client("POST", TABLE, SETTING, {"content-type": "application/json; charset=utf-8"})).status == 200
 
 
+async def test_an_edit_that_holds_is_not_told_as_none_where_the_table_cannot_be_shown(
+    agent: SmallAgent, client: AsgiClient
+) -> None:
+    await agent.store.delete([KEY])
+    status, kind, message = error_of(await client("POST", TABLE, SETTING))
+    assert (status, kind) == (500, "CommitStateUnknownException")
+    assert "load the table, and look" in message
+    assert len(agent.edits) == 1
+
+
 async def test_an_edit_that_is_none_is_a_bad_request(agent: SmallAgent, client: AsgiClient) -> None:
     updates = [{"action": "remove-properties", "removals": []}]
     body = json.dumps({"requirements": [{"type": "assert-of-the-future"}], "updates": updates}).encode()
