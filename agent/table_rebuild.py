@@ -146,7 +146,11 @@ def _live(state: ClusterState, table: TableState) -> list[str]:
 
 
 def _released(state: ClusterState, table: TableState) -> tuple[str, ...]:
-    """Keys of all else that the table refers to, its metadata first, which every commit has to let go of."""
+    """Keys of all else that the table refers to, its metadata first, which every commit has to let go of.
+
+    Data files come last: those that are left where nobody goes on after the first entry leave the table by its upkeep.
+    """
     stays = {table.metadata_key, *_live(state, table)}
-    keys = (state.objects[object_id].key for object_id in sorted(table.objects))
-    return (table.metadata_key, *(key for key in keys if key not in stays))
+    held = [state.objects[object_id] for object_id in sorted(table.objects)]
+    held.sort(key=lambda each: each.kind is ObjectKind.PARQUET)
+    return (table.metadata_key, *(each.key for each in held if each.key not in stays))

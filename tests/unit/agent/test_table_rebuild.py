@@ -7,12 +7,13 @@ import pytest
 
 from agent import table_rebuild
 from agent.lake import Lake
-from agent.table_rebuild import FileLost, NothingToRebuild, TableRebuild
+from agent.table_rebuild import FileLost, NothingToRebuild, TableRebuild, _Described
 from coordinator.commands import DeleteTopic
 from coordinator.invariants import check
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.limits import TABLE_REBUILD_TRIES_MAX
+from protocol.types import TopicId
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
 from tests.made_commands import TOPIC, create
@@ -55,6 +56,24 @@ async def metadata(parts: Parts, store: MemoryStore, root: str = LAKE_ROOT) -> T
     return await TableReader(root=root, store=store, cache=TableCache(), run_in_thread=run_here).metadata(
         metadata_key(parts)
     )
+
+
+class Interrupted(Exception):
+    """The agent goes."""
+
+
+class OnlyOnce:
+    """Describes files for one entry, and no other: each asks for it before its turn, and in it."""
+
+    def __init__(self, describe: Callable[[TopicId, dict[str, _Described]], Awaitable[None]]) -> None:
+        self._describe = describe
+        self._times_left = 2
+
+    async def __call__(self, topic_id: TopicId, described: dict[str, _Described]) -> None:
+        self._times_left -= 1
+        if self._times_left < 0:
+            raise Interrupted
+        await self._describe(topic_id, described)
 
 
 async def test_a_damaged_table_holds_the_files_of_its_log_again_and_passes_go_on() -> None:
@@ -120,6 +139,30 @@ async def test_what_one_entry_cannot_name_goes_with_the_next(monkeypatch: pytest
         assert rebuilt.version > 4, "several entries"
         assert len(needed(parts)) == 3 + 3
         assert not old & needed(parts)
+        assert check(parts.metadata.state) == []
+
+
+async def test_where_nobody_goes_on_after_the_first_entry_upkeep_lets_go_of_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    async with archived(store, count=FILES) as (parts, lake, rebuild):
+        await leveller(parts, store, lake).level(TOPIC)
+        before = len(needed(parts))
+        metadata_count = sum("/metadata/" in key for key in needed(parts))
+        monkeypatch.setattr(table_rebuild, "TABLE_RELEASED_PER_COMMIT_MAX", metadata_count)
+        monkeypatch.setattr(rebuild, "_describe", OnlyOnce(rebuild._describe))
+        with pytest.raises(Interrupted):
+            await rebuild.rebuild(TOPIC)
+        assert len(needed(parts)) == before - metadata_count + len(("metadata", "list", "manifest"))
+        keeping = upkeep(parts, lake)
+        await parts.clock.sleep(3_600)
+        await keeping.keep(TOPIC)
+        assert needed(parts) == {
+            *files_of_log(parts),
+            *(key for key in needed(parts) if "/metadata/" in key),
+        }
+        assert len(needed(parts)) == len(files_of_log(parts)) + len(("metadata", "list", "manifest"))
         assert check(parts.metadata.state) == []
 
 
