@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from iceberg_export.jobs.agents import AgentAddress
@@ -30,7 +31,7 @@ def broker(penstock: PenstockFactory) -> Penstock:
     """Two files of two partitions: of each and partition five committed records, then as many aborted ones, between
     records without transactions and markers. 14 offsets of partition 0 in the first file, of which 7 are rows."""
     broker = penstock(options=OPTIONS)
-    client = {"bootstrap.servers": broker.bootstrap}
+    client: dict[str, str | int | float | bool] = {"bootstrap.servers": broker.bootstrap}
     admin = AdminClient(client)
     admin.create_topics([NewTopic("orders", num_partitions=2)])["orders"].result(30)
     plain, producer = Producer(client), Producer({**client, "transactional.id": "orders"})

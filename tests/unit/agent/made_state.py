@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from agent.lake_rewrites import LakeRewrites
 from agent.metrics import Metrics
 from agent.state_views import state_figures
+from agent.table_edits import TableEdits
 from coordinator.apply import apply_proposal
 from coordinator.command_codec import decode, encode
 from coordinator.commands import Command, Endpoint, Outcome, Proposal, ReportTime
@@ -73,6 +75,19 @@ def rows_of(shown: Mapping[str, object], name: str) -> list[dict[str, object]]:
     return rows
 
 
+class MadeEdits(TableEdits):
+    """Remembers what it was asked to make; raises `error` instead where there is one."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[TopicId, TableEdit]] = []
+        self.error: Exception | None = None
+
+    async def make(self, topic_id: TopicId, edit: TableEdit) -> None:
+        if self.error is not None:
+            raise self.error
+        self.made.append((topic_id, edit))
+
+
 class SmallAgent:
     """Implements `agent.http_server.Agent` over a made state, a ledger and a store in memory."""
 
@@ -85,8 +100,7 @@ class SmallAgent:
         self.metrics.watch_state(lambda: state_figures(self.state))
         self.archived: list[str] = []
         self.rebuild_error: Exception | None = None
-        self.edits: list[tuple[TopicId, TableEdit]] = []
-        self.edit_error: Exception | None = None
+        self.table_edits = MadeEdits()
 
     async def fill(self) -> None:
         session = await self.ledger.open_session("a")
@@ -123,14 +137,8 @@ class SmallAgent:
         return {"disagreements": [], "disagreements_count": 0, "deleted": int(is_repairing)}
 
     @property
-    def table_edits(self) -> "SmallAgent":
-        return self
-
-    async def make(self, topic_id: TopicId, edit: TableEdit) -> None:
-        """In the place of `TableEdits`."""
-        if self.edit_error is not None:
-            raise self.edit_error
-        self.edits.append((topic_id, edit))
+    def rewrites(self) -> LakeRewrites:
+        raise AssertionError("nobody plans rewrites here")
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
         if self.rebuild_error is not None:

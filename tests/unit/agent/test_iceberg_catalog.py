@@ -219,7 +219,7 @@ async def test_an_edit_is_made_and_answered_with_the_table(agent: SmallAgent, cl
     answer = await client("POST", TABLE, SETTING)
     assert answer.status == 200
     assert answer.json() == {"metadata-location": f"{ROOT}/{KEY}", "metadata": METADATA}
-    assert agent.edits == [(TOPIC_ID, setting({"a": "b"}))]
+    assert agent.table_edits.made == [(TOPIC_ID, setting({"a": "b"}))]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ async def test_an_edit_is_made_and_answered_with_the_table(agent: SmallAgent, cl
 async def test_what_became_of_an_edit_is_told(
     agent: SmallAgent, client: AsgiClient, error: Exception, status: int, kind: str
 ) -> None:
-    agent.edit_error = error
+    agent.table_edits.error = error
     assert error_of(await client("POST", TABLE, SETTING))[:2] == (status, kind)
 
 
@@ -245,7 +245,7 @@ async def test_a_page_in_a_browser_of_this_machine_edits_nothing(
 ) -> None:
     answer = await client("POST", TABLE, SETTING, {"content-type": media_type, "origin": "https://elsewhere.example"})
     assert error_of(answer)[:2] == (415, "BadRequestException")
-    assert agent.edits == []
+    assert agent.table_edits.made == []
     assert (await client("POST", TABLE, SETTING, {"content-type": "application/json; charset=utf-8"})).status == 200
 
 
@@ -256,14 +256,14 @@ async def test_an_edit_that_holds_is_not_told_as_none_where_the_table_cannot_be_
     status, kind, message = error_of(await client("POST", TABLE, SETTING))
     assert (status, kind) == (500, "CommitStateUnknownException")
     assert "load the table, and look" in message
-    assert len(agent.edits) == 1
+    assert len(agent.table_edits.made) == 1
 
 
 async def test_an_edit_that_is_none_is_a_bad_request(agent: SmallAgent, client: AsgiClient) -> None:
     updates = [{"action": "remove-properties", "removals": []}]
     body = json.dumps({"requirements": [{"type": "assert-of-the-future"}], "updates": updates}).encode()
     assert error_of(await client("POST", TABLE, body))[:2] == (400, "BadRequestException")
-    assert agent.edits == []
+    assert agent.table_edits.made == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from protocol.types import ObjectId
 from storage.object_store import StoreUnavailable
 from storage.refs import ObjectKind
 from tests.made_tables import MadeTable, data_file
-from tests.unit.agent.made_state import TOPIC_ID, SmallAgent
+from tests.unit.agent.made_state import TOPIC_ID, SmallAgent, rows_of
 
 METADATA_KEY = "lake/orders-07/metadata/1-2.metadata.json"
 
@@ -100,6 +100,6 @@ def test_pages_of_the_index_are_the_whole_of_it(agent: SmallAgent) -> None:
     assert whole["partitions"] == [[0, 10], [0, 30]]
     assert (whole["metadata"], whole["is_last"]) == (METADATA_KEY, True)
     paged = [index_page(agent.state, topic, after=after, limit=1) for after in range(5)]
-    assert [row for page in paged for row in page["rows"]] == rows
+    assert [row for page in paged for row in rows_of(page, "rows")] == rows
     assert [page["is_last"] for page in paged] == [False, False, False, True, True]
     assert {page["moment"] for page in paged} == {whole["moment"]}

@@ -1,6 +1,7 @@
 """What an edit through the catalog makes of a table's metadata, and what it is refused for."""
 
 import json
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -24,13 +25,13 @@ def table(snapshots: int = 2) -> TableMetadata:
     return metadata
 
 
-def edit(*updates: dict[str, object], requirements: tuple[dict[str, object], ...] = ()) -> TableEdit:
+def edit(*updates: Mapping[str, object], requirements: tuple[dict[str, object], ...] = ()) -> TableEdit:
     """As a client sends it, with what else it sends."""
     body = {"identifier": {"namespace": ["lake"], "name": NAME}, "requirements": requirements, "updates": updates}
     return decode_edit(json.dumps(body).encode())
 
 
-def tag(snapshot_id: int, name: str = "audit", **more: object) -> dict[str, object]:
+def tag(snapshot_id: int, name: str = "audit", /, **more: object) -> dict[str, object]:
     return {"action": "set-snapshot-ref", "ref-name": name, "type": "tag", "snapshot-id": snapshot_id, **more}
 
 
