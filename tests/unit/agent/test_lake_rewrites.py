@@ -8,7 +8,14 @@ import pytest
 from agent.cpu import run_in_thread
 from agent.lake import Lake
 from agent.lake_rewrites import LakeRewrites, NoRewrite
-from coordinator.commands import ArchivedChunk, NewObject, PartitionReplacement, ReplaceChunks, TableCommit
+from coordinator.commands import (
+    ArchivedChunk,
+    NewObject,
+    PartitionReplacement,
+    ReplaceChunks,
+    ReplacedChunk,
+    TableCommit,
+)
 from coordinator.invariants import check
 from coordinator.state import TopicState
 from iceberg_export.merge import merge
@@ -27,6 +34,7 @@ from protocol.types import Offset, SessionId, TopicId
 from storage.memory_store import MemoryStore
 from tests.made_commands import TOPIC, create
 from tests.unit.agent.ledger_parts import Parts, lake_of, running_parts
+from tests.unit.agent.test_archiver import produce
 from tests.unit.agent.test_lake import live_files
 from tests.unit.agent.test_leveller import archived, leveller, operations, served
 
@@ -150,6 +158,35 @@ async def test_a_file_that_lacks_a_record_is_refused() -> None:
         with pytest.raises(NoRewrite, match=r"is not what was said of it|rows and"):
             await made.commit(topic_of(parts), rewritten)
         assert len(await live_files(parts, store)) == FILES
+
+
+def with_intake(parts: Parts, command: ReplaceChunks) -> ReplaceChunks:
+    """The same, and the first chunk that waits to be archived is replaced with it, by no rows."""
+    index = topic_of(parts).partitions[0].index
+    waiting = index.row(index.intake_row)
+    named = ReplacedChunk(
+        offset_first=waiting.offset_first,
+        offset_end=waiting.offset_end,
+        object_key=parts.metadata.state.objects[waiting.object_id].key,
+        byte_first=waiting.byte_first,
+    )
+    (swap,) = command.partitions
+    last = replace(swap.archived[-1], offset_end=waiting.offset_end)
+    swap = replace(swap, replaced=(*swap.replaced, named), archived=(*swap.archived[:-1], last))
+    return replace(command, partitions=(swap,))
+
+
+async def test_what_is_not_archived_is_never_replaced() -> None:
+    store = MemoryStore()
+    async with archived(store, count=FILES) as (parts, lake):
+        await produce(parts, store, FILES)
+        made = rewrites(parts, store, lake)
+        rewritten = await written(await planned(made, parts), store)
+        with pytest.raises(NoRewrite, match="not archived yet"):
+            await made.commit(topic_of(parts), Rewritten(command=with_intake(parts, rewritten.command)))
+        index = topic_of(parts).partitions[0].index
+        assert index.intake_row < len(index), "its records are there"
+        await made.commit(topic_of(parts), rewritten)
 
 
 async def test_columns_are_filled_in_only_where_some_are_wanted() -> None:
