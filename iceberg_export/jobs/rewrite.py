@@ -156,7 +156,7 @@ def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task:
                 session=task.session,
                 number=task.number,
                 run_in_thread=asyncio.to_thread,
-                columns_of=None if plan is None else partial(_columns_of, plan),
+                columns_of=None if plan is None else partial(columns_of, plan),
             )
         )
     except SchemasGone as error:
@@ -175,7 +175,7 @@ def _writable(store_url: str, store: ObjectStore) -> ObjectStore:
     return LocalStore(Path(store_url.removeprefix(FILE_SCHEME)), is_writer=False, is_guest=True)
 
 
-async def _columns_of(plan: ColumnsPlan, parts: "Callable[[], Iterable[RecordRows]]") -> "FileColumns":
+async def columns_of(plan: ColumnsPlan, parts: "Callable[[], Iterable[RecordRows]]") -> "FileColumns":
     """The typed columns of a file, as the agent would give it."""
     return await asyncio.to_thread(_columns, plan, parts)
 

@@ -59,13 +59,14 @@ def newest(one: TypedColumns | None, other: TypedColumns | None) -> TypedColumns
 
 
 def with_columns(metadata: TableMetadata, change: ColumnsChange) -> TableMetadata:
-    """The metadata with these typed columns. Raises `ColumnsMovedOn` where it has others than `change.before`."""
+    """The metadata with these typed columns. Raises `ColumnsMovedOn` where it has others than `change.before`, and than
+    `change.after`: of files that were made at a time the first one brings what all of them need."""
     before = columns_of(metadata)
+    if before == change.after:
+        return metadata
     if before != change.before:
         told = ["none" if each is None else f"version {each.version}" for each in (before, change.before)]
         raise ColumnsMovedOn(f"the table has typed columns of {told[0]}, and the file was made for {told[1]}")
-    if change.after == before:
-        return metadata
     used = {snapshot.schema_id for snapshot in metadata.snapshots} | {metadata.current_schema_id}
     schema_id = metadata.current_schema_id + 1
     kept = (schema for schema in metadata.schemas if _head_decoder.decode(schema).schema_id in used)

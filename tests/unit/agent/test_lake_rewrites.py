@@ -1,7 +1,9 @@
 """A job's files come true where they hold what they stand for, and are refused otherwise."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -18,9 +20,12 @@ from coordinator.commands import (
 )
 from coordinator.invariants import check
 from coordinator.state import TopicState
+from coordinator.topic_configs import TABLE_COLUMNS, TABLE_FILE_BYTES
+from iceberg_export.jobs.rewrite import columns_of
 from iceberg_export.merge import merge
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.rewrites import (
+    ColumnsPlan,
     Purpose,
     RewriteTask,
     Rewritten,
@@ -33,12 +38,15 @@ from iceberg_export.tables.snapshots import REPLACE
 from protocol.types import Offset, SessionId, TopicId
 from storage.memory_store import MemoryStore
 from tests.made_commands import TOPIC, create
+from tests.made_typed import avro_bytes, framed, record
 from tests.unit.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.unit.agent.test_archiver import produce
-from tests.unit.agent.test_lake import live_files
+from tests.unit.agent.test_lake import archiver, live_files
 from tests.unit.agent.test_leveller import archived, leveller, operations, served
+from tests.unit.agent.test_typed_columns import register
 
 FILES = 3
+ORDER = record("Order", ("id", "int"))
 
 
 def rewrites(parts: Parts, store: MemoryStore, lake: Lake) -> LakeRewrites:
@@ -55,12 +63,18 @@ def topic_of(parts: Parts) -> TopicState:
     return parts.metadata.state.topics[TOPIC]
 
 
-async def written(task: RewriteTask, store: MemoryStore) -> Rewritten:
+async def written(task: RewriteTask, store: MemoryStore, columns: ColumnsPlan | None = None) -> Rewritten:
     """What a job makes of a task, over the wire and back."""
     made = await merge(
-        task.merge, store=store, session=task.session, number=task.number, run_in_thread=run_in_thread, columns_of=None
+        task.merge,
+        store=store,
+        session=task.session,
+        number=task.number,
+        run_in_thread=run_in_thread,
+        columns_of=None if columns is None else partial(columns_of, columns),
     )
-    return decode_rewritten(encode_rewritten(Rewritten(command=made.command)))
+    before = None if columns is None else columns.before
+    return decode_rewritten(encode_rewritten(Rewritten(command=made.command, before=before)))
 
 
 async def planned(made: LakeRewrites, parts: Parts) -> RewriteTask:
@@ -187,6 +201,24 @@ async def test_what_is_not_archived_is_never_replaced() -> None:
         index = topic_of(parts).partitions[0].index
         assert index.intake_row < len(index), "its records are there"
         await made.commit(topic_of(parts), rewritten)
+
+
+async def test_all_files_of_one_plan_get_the_columns_that_the_table_had_not() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        lake = lake_of(parts, store)
+        schema_id = await register(parts, json.dumps(ORDER))
+        for number in range(FILES):
+            await produce(parts, store, number, values=[framed(schema_id, avro_bytes(ORDER, {"id": number}))])
+            await archiver(parts, store, lake).archive_topic(TOPIC)
+        topic_of(parts).configs |= {TABLE_COLUMNS: "value", TABLE_FILE_BYTES: "1"}
+        made = rewrites(parts, store, lake)
+        plan = await made.plan(topic_of(parts), Purpose.BACKFILL)
+        assert len(plan.tasks) == FILES
+        for task in plan.tasks:
+            await made.commit(topic_of(parts), await written(task, store, plan.columns))
+        assert (await made.plan(topic_of(parts), Purpose.BACKFILL)).tasks == ()
 
 
 async def test_columns_are_filled_in_only_where_some_are_wanted() -> None:

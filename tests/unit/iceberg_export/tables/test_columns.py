@@ -75,6 +75,14 @@ async def test_a_file_for_other_columns_is_no_part_of_the_table() -> None:
             await committed(table, 1, before, columns("c", before=one))
 
 
+async def test_a_file_that_was_made_beside_another_one_with_the_same_columns_is() -> None:
+    table = MadeTable()
+    one = columns("a")
+    first = await committed(table, 0, None, one)
+    second = await committed(table, 1, None, one)
+    assert (columns_of(second), second.schemas) == (one, first.schemas)
+
+
 async def test_columns_that_cannot_be_read_are_told() -> None:
     table = MadeTable()
     await table.commit(data_file(0), edit=setting({"penstock.typed-columns": "{}"}))
