@@ -18,6 +18,7 @@ from agent.metadata_loop import MetadataLoop
 from agent.typed_columns import TypedColumnsOfTopics
 from coordinator.commands import Done, PartitionReplacement
 from coordinator.state import ObjectState, TopicState
+from coordinator.topic_configs import TABLE_FILE_BYTES
 from iceberg_export.files import FileUnreadable
 from iceberg_export.level_plan import SizedFile
 from iceberg_export.merge import Merge
@@ -72,6 +73,10 @@ class LakeRewrites:
         Raises `NoRewrite`, `StoreError`.
         """
         rules = file_rules(topic, self._broker_configs)
+        if purpose is Purpose.REWRITE and not rules.bytes_target:
+            raise NoRewrite(
+                f"{TABLE_FILE_BYTES} of {topic.name} is 0, which leaves its files as they are: set it first"
+            )
         columns = await self._typed_columns.plan(topic.topic_id)
         if purpose is Purpose.BACKFILL and columns is None:
             raise NoRewrite(f"{topic.name} has no typed columns: set penstock.table.columns=key, value or both first")
@@ -92,7 +97,7 @@ class LakeRewrites:
             ],
             wanted,
             purpose=purpose,
-            bytes_target=rules.bytes_target or sum(held.object_bytes for _, held in found),
+            bytes_target=rules.bytes_target,
             span_ms_max=rules.span_ms_max,
         )
         tasks: list[RewriteTask] = []

@@ -84,7 +84,8 @@ def select(
 ) -> list[range]:
     """Which neighbours of `files` become one each, of those whose numbers are `wanted`, as large as files should be.
 
-    A single file becomes another one for typed columns alone. Bounded by `REWRITE_CHUNKS_MAX` rows of the index.
+    A single file becomes another one for typed columns alone; with a target of 0 all of them stay single. Bounded by
+    `REWRITE_CHUNKS_MAX` rows of the index.
     """
     found: list[range] = []
     chunk_count = first = 0

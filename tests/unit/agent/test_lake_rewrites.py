@@ -203,6 +203,18 @@ async def test_what_is_not_archived_is_never_replaced() -> None:
         await made.commit(topic_of(parts), rewritten)
 
 
+async def test_files_that_are_to_stay_as_they_are_do_not_become_one() -> None:
+    store = MemoryStore()
+    async with archived(store, count=FILES) as (parts, lake):
+        topic_of(parts).configs[TABLE_FILE_BYTES] = "0"
+        made = rewrites(parts, store, lake)
+        with pytest.raises(NoRewrite, match=r"penstock\.table\.file\.bytes of t is 0"):
+            await made.plan(topic_of(parts), Purpose.REWRITE)
+        topic_of(parts).configs[TABLE_COLUMNS] = "value"
+        plan = await made.plan(topic_of(parts), Purpose.BACKFILL)
+        assert [len(task.merge.keys) for task in plan.tasks] == [1] * FILES
+
+
 async def test_all_files_of_one_plan_get_the_columns_that_the_table_had_not() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
