@@ -7,6 +7,7 @@ that lost is deleted by the cleaner once this agent's session is over.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.rewrites import Purpose, RewritePlan, RewriteTask, Rewritten, select
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.manifest_changes import FilesNotInTable
+from iceberg_export.tables.table_reader import gather_bounded
 from iceberg_export.topic_files import FilesOutOfOrder, TopicFile, merge_chunks, topic_files
 from iceberg_export.typed.union import decode
 from protocol.types import ObjectNumber, SessionId
@@ -153,12 +155,12 @@ class LakeRewrites:
 
     async def _without_columns(self, files: Sequence[_Held]) -> set[int]:
         """Which of the files, by number, have rows and no typed columns."""
-        found: set[int] = set()
-        for number, (_, held) in enumerate(files):
-            is_raw = await self._archive.typed_columns(held.key) is None
-            if is_raw and (await self._archive.describe(held.key)).record_count:
-                found.add(number)
-        return found
+        are_raw = await gather_bounded([partial(self._is_without_columns, held.key) for _, held in files])
+        return {number for number, is_raw in enumerate(are_raw) if is_raw}
+
+    async def _is_without_columns(self, key: str) -> bool:
+        is_raw = await self._archive.typed_columns(key) is None
+        return is_raw and (await self._archive.describe(key)).record_count > 0
 
 
 def _keys_of(topic: TopicState, session: SessionId) -> str:

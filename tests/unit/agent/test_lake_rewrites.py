@@ -1,5 +1,6 @@
 """A job's files come true where they hold what they stand for, and are refused otherwise."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -231,6 +232,30 @@ async def test_all_files_of_one_plan_get_the_columns_that_the_table_had_not() ->
         for task in plan.tasks:
             await made.commit(topic_of(parts), await written(task, store, plan.columns))
         assert (await made.plan(topic_of(parts), Purpose.BACKFILL)).tasks == ()
+
+
+class CountingStore(MemoryStore):
+    """Counts how many reads of ranges are under way at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way = self.most = 0
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        return await super().get_range(key, byte_first, byte_count)
+
+
+async def test_footers_are_read_several_at_a_time() -> None:
+    store = CountingStore()
+    async with archived(store, count=FILES) as (parts, lake):
+        topic_of(parts).configs[TABLE_COLUMNS] = "value"
+        store.most = 0
+        await rewrites(parts, store, lake).plan(topic_of(parts), Purpose.BACKFILL)
+        assert store.most == FILES
 
 
 async def test_columns_are_filled_in_only_where_some_are_wanted() -> None:
