@@ -1,7 +1,8 @@
 """Whether a data file's rows are those that manifest, footer and the log's index say.
 
 Rule: what is wrong is a finding, and no exception: a verification goes on to its end. Nothing of what writes files, or
-serves records of them, is used to read them, but pyarrow. Runs on executors, a file at a time.
+serves records of them, is used to read them, but pyarrow; but for values that a file leaves out, of which it is checked
+that consumers can be given them. Runs on executors, a file at a time.
 """
 
 import json
@@ -15,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from iceberg_export.files import FileUnreadable
 from iceberg_export.jobs.findings import MISSING_SECTION, Finding, some
-from iceberg_export.schema import FILE_METADATA_KEY, OFFSET, PARTITION, TIMESTAMP
+from iceberg_export.schema import COLUMNS, FILE_METADATA_KEY, KEPT_VALUE, OFFSET, PARTITION, TIMESTAMP
 from iceberg_export.tables.data_file import DataFile, RowBounds
 
 Numbers: TypeAlias = NDArray[np.int64]
@@ -156,6 +158,8 @@ def _read(data: bytes) -> _Rows:
     for group in range(file.num_row_groups):
         table = file.read_row_group(group)
         table.validate(full=True)
+        if KEPT_VALUE in table.column_names:
+            _give_back(data, table)
         for name, found in columns.items():
             column = table[name]
             if column.null_count:
@@ -167,6 +171,19 @@ def _read(data: bytes) -> _Rows:
         np.concatenate(found) if found else np.empty(0, dtype=np.int64) for found in columns.values()
     )
     return _Rows(partition, offset, timestamp_us, group_first, _footer_spans(file), tuple(statistics))
+
+
+def _give_back(data: bytes, table: pa.Table) -> None:
+    """Make the values that a row group leaves out. Raises `ValueError` where one cannot be made."""
+    from iceberg_export.arrow_files import read_footer, with_values
+
+    try:
+        footer = read_footer(data)
+        if footer.plans is None:
+            raise ValueError("it leaves values out, and does not say how they are made")
+        with_values(footer, table.combine_chunks(), COLUMNS)
+    except FileUnreadable as error:
+        raise ValueError(str(error)) from error
 
 
 def _footer_spans(file: pq.ParquetFile) -> tuple[Span, ...] | None:
