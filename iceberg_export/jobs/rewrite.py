@@ -14,7 +14,7 @@ Exit status: 0 where all is done, 1 where something is left as it was, 2 where n
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,6 +72,12 @@ class Summary:
     byte_count: int = 0
     problems: int = 0
 
+    def count(self, done: Done) -> None:
+        """A file that came true."""
+        self.files_before += len(done.keys)
+        self.files_after += 1
+        self.byte_count += done.byte_count
+
     def told(self) -> str:
         return (
             f"{self.files_before:,} files ({self.byte_count:,} bytes) became {self.files_after:,}; "
@@ -96,18 +102,21 @@ def rewrite(context: "SparkContext", store_url: str, agent: AgentAddress, topic:
         tasks = [task for task in plan.tasks if task.merge.keys not in left]
         if not tasks:
             return summary
-        came_true = 0
-        for done in _written(context, store_url, plan, tasks):
-            if _make_true(agent, path, done):
-                came_true += 1
-                summary.files_before += len(done.keys)
-                summary.files_after += 1
-                summary.byte_count += done.byte_count
-            elif done.is_final:
-                left.add(done.keys)
-                summary.problems += 1
+        in_vain += 1
+        for wave in _written(context, store_url, plan, tasks):
+            is_in_vain = True
+            for done in wave:
+                if _make_true(agent, path, done):
+                    is_in_vain = False
+                    summary.count(done)
+                elif done.is_final:
+                    is_in_vain = False
+                    left.add(done.keys)
+                    summary.problems += 1
             _say(f"{topic}: {summary.files_before:,} files rewritten, {summary.byte_count:,} bytes")
-        in_vain = 0 if came_true or left else in_vain + 1
+            if is_in_vain:
+                break  # the table moved on from this plan: what else would be written by it were in vain, too
+            in_vain = 0
     summary.problems += 1
     _say(f"{topic}: planned {in_vain} times in vain, for others change it: run it again later")
     return summary
@@ -115,13 +124,13 @@ def rewrite(context: "SparkContext", store_url: str, agent: AgentAddress, topic:
 
 def _written(
     context: "SparkContext", store_url: str, plan: RewritePlan, tasks: Sequence[RewriteTask]
-) -> Iterable[Done]:
+) -> Iterator[Sequence[Done]]:
     """As many at a time as there are cores; a plan's typed columns are those of its moment."""
     columns = context.broadcast(plan.columns)
     wave = max(1, context.defaultParallelism)
     for first in range(0, len(tasks), wave):
         some = tasks[first : first + wave]
-        yield from context.parallelize(some, len(some)).map(partial(_rewrite_one, store_url, columns)).collect()
+        yield context.parallelize(some, len(some)).map(partial(_rewrite_one, store_url, columns)).collect()
 
 
 def _make_true(agent: AgentAddress, path: str, done: Done) -> bool:
