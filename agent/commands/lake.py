@@ -2,7 +2,7 @@
 
 import datetime
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -128,9 +128,10 @@ def rewrite(
 ) -> None:
     """Make a topic's small files as large as `penstock.table.file.bytes` says, all at once. Needs Spark.
 
-    Agents do the same by themselves, little by little. Exit status 1: some files were left as they are.
+    Agents do the same by themselves, little by little. Exit status 1: some files were left as they are. 2: it could not
+    be done to its end.
     """
-    raise typer.Exit(run_job("rewrite", ["rewrite", store or store_of(server), topic, "--agent", server]))
+    _rewritten("rewrite", topic, store, server)
 
 
 @app.command()
@@ -142,6 +143,14 @@ def backfill(
 ) -> None:
     """Give typed columns to what was archived before `penstock.table.columns` was set. Needs Spark.
 
-    Exit status 1: some files were left as they are.
+    Exit status 1: some files were left as they are. 2: it could not be done to its end.
     """
-    raise typer.Exit(run_job("rewrite", ["backfill", store or store_of(server), topic, "--agent", server]))
+    _rewritten("backfill", topic, store, server)
+
+
+def _rewritten(purpose: str, topic: str, store: str | None, server: str) -> NoReturn:
+    try:
+        url = store or store_of(server)
+    except CommandFailed as error:  # whose own status would mean that some files were left
+        raise CommandFailed(f"not done: {error}", exit_code=EXIT_USAGE) from error
+    raise typer.Exit(run_job("rewrite", [purpose, url, topic, "--agent", server]))

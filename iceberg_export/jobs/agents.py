@@ -4,6 +4,7 @@ Rule: an answer is JSON; what is no answer, and a refusal, is an error that says
 """
 
 import json
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
@@ -40,15 +41,13 @@ class AgentAddress:
         return self._ask("POST", path, body)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
-        connection = HTTPConnection(self._address, timeout=JOB_AGENT_SECONDS_MAX)
         try:
-            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-            answer = connection.getresponse()
-            found = answer.read()
-        except (OSError, HTTPException) as error:
+            with closing(HTTPConnection(self._address, timeout=JOB_AGENT_SECONDS_MAX)) as connection:
+                connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+                answer = connection.getresponse()
+                found = answer.read()
+        except (OSError, HTTPException, UnicodeError) as error:  # the last one is of a name that is no host's
             raise NoAnswer(f"no agent answers at http://{self._address}: {error}") from error
-        finally:
-            connection.close()
         if answer.status >= BAD_REQUEST:
             raise Refused(answer.status, _words(found))
         return found

@@ -8,12 +8,13 @@ Rule: an agent plans, executors read and write in the bucket as agents do for th
 each file that was written, and makes it true. So nothing is lost where a job dies, or comes second: what it wrote and
 nobody took is deleted by the cleaner. What of a plan was overtaken is planned again.
 
-Exit status: 0 where all is done, 1 where something is left as it was, 2 where nothing could be asked.
+Exit status: 0 where all is done, 1 where something is left as it was, 2 where it could not be done to its end.
 """
 
 import argparse
 import asyncio
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from iceberg_export.typed.file_columns import FileColumns
 
 CONFLICT = 409
+FAILED = 2
 FILE_SCHEME = "file://"
 
 
@@ -236,7 +238,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             summary = rewrite(context, options.store, agent, options.topic, Purpose(options.purpose))
     except (NoAnswer, Refused, OptionError, StoreError) as error:
         _say(f"not done: {error}")
-        return 2
+        return FAILED
+    except Exception:  # of Spark, or a bug: Python's own status for it would mean that some files were left
+        traceback.print_exc()
+        _say("not done to its end: see above; what came true stays, and the job goes on behind it when it is run again")
+        return FAILED
     sys.stdout.write(summary.told() + "\n")
     return 1 if summary.problems else 0
 

@@ -114,3 +114,10 @@ def test_the_command_line_imports_nothing_slow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "")
+
+
+@pytest.mark.parametrize("purpose", ["rewrite", "backfill"])
+def test_a_rewrite_of_which_nobody_could_be_asked_has_not_the_status_of_one_that_left_files(purpose: str) -> None:
+    told = failure("lake", purpose, "orders", "--server", NOBODY)
+    assert told.exit_code == EXIT_USAGE
+    assert str(told).startswith("not done: no agent answers")
