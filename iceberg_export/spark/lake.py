@@ -65,8 +65,8 @@ class Lake:
         self.bucket = bucket
         self.is_archive_only = is_archive_only
         self._newest: TailManifest | None = None
-        self._content = b""
-        """What it was decoded from: while the bucket has the same, it is not decoded again."""
+        self._decoded: tuple[bytes, TailManifest] | None = None
+        """What the bucket had last, the newest one or not: while it has the same, it is not decoded again."""
         self._looked_s = -math.inf
         self._tables = TableCache()
         self._files: dict[str, tuple[DataFile, ...]] = {}
@@ -159,8 +159,8 @@ class Lake:
         while True:
             try:
                 content = self.bucket.get(TAIL_KEY)
-                if self._newest is not None and content == self._content:
-                    return self._newest
+                if self._decoded is not None and content == self._decoded[0]:
+                    return self._decoded[1]
                 found = decode_manifest(content)
             except ObjectMissing as error:
                 raise OptionError(
@@ -172,7 +172,7 @@ class Lake:
                 if tries == SPARK_MANIFEST_READS_MAX:
                     raise
             else:
-                self._content = content
+                self._decoded = content, found
                 return found
             self.bucket.pause(0.1)
 

@@ -189,6 +189,18 @@ def test_a_recovered_cluster_is_a_loss_and_another_ones_bucket_an_error(bucket: 
         foreign.latest_offset()
 
 
+def test_a_bucket_that_became_another_clusters_is_refused_however_often_it_is_asked(
+    bucket: Bucket, made: MadeLake
+) -> None:
+    query = stream(bucket)
+    first_batch(query)
+    made.cluster_id = "other"
+    bucket.run(made.publish())
+    for _ in range(3):
+        with pytest.raises(ForeignBucket, match="was cluster made-cluster's"):
+            query.latest_offset()
+
+
 def test_a_manifest_from_before_is_not_gone_back_to(bucket: Bucket, made: MadeLake) -> None:
     query = stream(bucket)
     _, end = first_batch(query)
