@@ -5,7 +5,7 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
 
     GET  /live  /ready  /metrics
     GET  /api/status   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
-    GET  /api/lake/NAME/index?after=&limit=   /api/lake/NAME/rewrites?purpose=rewrite|backfill
+    GET  /api/lake/NAME/index?after=&limit=   /api/lake/NAME/rewrites?purpose=rewrite|backfill&behind=
     POST /api/lake/NAME/rewrites  `iceberg_export.rewrites.Rewritten`
     POST /api/archive  {"topics": ["orders"], "wait": true}
     POST /api/lake/NAME/rebuild  {}
@@ -166,7 +166,8 @@ class _Api:
             if request.method == "POST":
                 await self._agent.rewrites.commit(topic, decode_rewritten(body))
                 return JSONResponse({"done": True})
-            plan = await self._agent.rewrites.plan(topic, Purpose(_text(request, "purpose")))
+            purpose, behind = Purpose(_text(request, "purpose")), request.query_params.get("behind", "")
+            plan = await self._agent.rewrites.plan(topic, purpose, behind=behind)
         except NoRewrite as error:
             status, code = (409, "overtaken") if error.is_overtaken else (400, "bad_request")
             raise ApiError(status, code, str(error), "ask for the plan again" if error.is_overtaken else "") from error

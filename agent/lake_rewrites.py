@@ -69,8 +69,10 @@ class LakeRewrites:
         self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
         self._broker_configs = broker_configs
 
-    async def plan(self, topic: TopicState, purpose: Purpose) -> RewritePlan:
+    async def plan(self, topic: TopicState, purpose: Purpose, *, behind: str = "") -> RewritePlan:
         """What of a topic's files is to be rewritten now; no tasks where nothing is.
+
+        `behind`: the key of a file, where those up to it are to be passed over.
 
         Raises `NoRewrite`, `StoreError`.
         """
@@ -92,12 +94,13 @@ class LakeRewrites:
         if len(found) < len(files):
             raise NoRewrite("files went while they were looked at", is_overtaken=True)
         wanted = range(len(found)) if purpose is Purpose.REWRITE else await self._without_columns(found)
+        passed = next((number + 1 for number, (_, held) in enumerate(found) if held.key == behind), 0)
         chosen = select(
             [
                 SizedFile(object_bytes=held.object_bytes, chunk_count=file.chunk_count, newest_ms=file.newest_ms)
                 for file, held in found
             ],
-            wanted,
+            {number for number in wanted if number >= passed},
             purpose=purpose,
             bytes_target=rules.bytes_target,
             span_ms_max=rules.span_ms_max,

@@ -92,10 +92,10 @@ def rewrite(context: "SparkContext", store_url: str, agent: AgentAddress, topic:
     path = f"/api/lake/{quote(topic, safe='')}/rewrites"
     left: set[tuple[str, ...]] = set()
     summary = Summary()
-    in_vain = 0
+    in_vain, behind = 0, ""
     while in_vain < REWRITE_PLANS_IN_VAIN_MAX:
         try:
-            plan = decode_plan(agent.get(f"{path}?purpose={purpose}"))
+            plan = decode_plan(agent.get(f"{path}?purpose={purpose}&behind={quote(behind, safe='')}"))
         except Refused as error:
             if error.status != CONFLICT:
                 raise
@@ -103,7 +103,11 @@ def rewrite(context: "SparkContext", store_url: str, agent: AgentAddress, topic:
             continue
         tasks = [task for task in plan.tasks if task.merge.keys not in left]
         if not tasks:
-            return summary
+            last = plan.tasks[-1].merge.keys[-1] if plan.tasks else behind
+            if last == behind:
+                return summary
+            behind = last  # all of these are left as they are, and a plan is bounded: there may be more
+            continue
         in_vain += 1
         for wave in _written(context, store_url, plan, tasks):
             is_in_vain = True

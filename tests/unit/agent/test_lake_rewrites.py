@@ -229,6 +229,8 @@ async def test_all_files_of_one_plan_get_the_columns_that_the_table_had_not() ->
         made = rewrites(parts, store, lake)
         plan = await made.plan(topic_of(parts), Purpose.BACKFILL)
         assert len(plan.tasks) == FILES
+        second = plan.tasks[1].merge.keys[-1]
+        assert len((await made.plan(topic_of(parts), Purpose.BACKFILL, behind=second)).tasks) == FILES - 2
         for task in plan.tasks:
             await made.commit(topic_of(parts), await written(task, store, plan.columns))
         assert (await made.plan(topic_of(parts), Purpose.BACKFILL)).tasks == ()

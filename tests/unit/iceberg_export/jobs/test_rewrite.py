@@ -33,18 +33,21 @@ class OneByOne:
 
 
 class Agent(AgentAddress):
-    """Plans all files but those that it took; `takes` says of which."""
+    """Plans `size` files at a time, but those that it took; `takes` says of which."""
 
-    def __init__(self, names: str, takes: Callable[[str], bool]) -> None:
+    def __init__(self, names: str, takes: Callable[[str], bool], size: int = 9) -> None:
         super().__init__("nobody:1")
         self._names, self._takes = list(names), takes
+        self._size = size
         self.plans = 0
 
     def get(self, path: str) -> bytes:
-        assert path == "/api/lake/orders/rewrites?purpose=rewrite"
+        asked, _, behind = path.partition("&behind=")
+        assert asked == "/api/lake/orders/rewrites?purpose=rewrite"
         self.plans += 1
         assert self.plans < PLANS_MAX, "it ends"
-        return encode_plan(RewritePlan(tasks=tuple(map(task, self._names)), columns=None))
+        names = [each for each in self._names if each > behind][: self._size]
+        return encode_plan(RewritePlan(tasks=tuple(map(task, names)), columns=None))
 
     def post(self, path: str, body: bytes) -> bytes:
         name = next(each for each in self._names if f"key-{each}".encode() in body)
@@ -99,3 +102,9 @@ def test_a_plan_that_was_overtaken_is_not_written_to_its_end(monkeypatch: pytest
     summary, written = ran(monkeypatch, agent)
     assert written == ["a", "b", "b", "c", "d"]
     assert summary == Summary(files_before=4, files_after=4, byte_count=4)
+
+
+def test_what_lies_behind_a_whole_plan_of_damaged_files_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    summary, written = ran(monkeypatch, Agent("abcde", lambda _: True, size=2), damaged="abcd")
+    assert written == ["e"]
+    assert summary == Summary(files_before=1, files_after=1, byte_count=1, problems=4)
