@@ -127,7 +127,7 @@ class GroupAuditor:
             # The classic group begins at the consumer group's epoch, and tells so whoever was behind it, as Kafka does.
             return
         if (group_id, who) in self.entries.replaced:
-            # A static member's place is whose JoinGroup came last, as in Kafka: also that of the program before it, late.
+            # A static member's place is whose request came last, as in Kafka: also that of the program before it.
             return
         if error in GONE and self._now_s() < until_s:
             self._history.violation(
