@@ -70,7 +70,8 @@ class ApiError(Exception):
 
 def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
     """The application; it keeps no state of its own but what the catalog has in memory."""
-    api = _Api(agent)
+    tokens = HttpTokens() if catalog is None else catalog.tokens
+    api = _Api(agent, tokens)
     routes: list[BaseRoute] = [
         Route("/live", api.live),
         Route("/ready", api.ready),
@@ -92,7 +93,7 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
         Route("/api/inspect/ledger", api.inspect_ledger),
         Route("/api/inspect/object", api.inspect_object),
         Route("/api/inspect/transactions", api.inspect_transactions),
-        registry_mount(agent, HttpTokens() if catalog is None else catalog.tokens),
+        registry_mount(agent, tokens),
     ]
     if catalog is not None:
         routes.append(Mount(CATALOG_PREFIX, app=build_catalog(agent, catalog)))
@@ -106,8 +107,9 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
 
 
 class _Api:
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, agent: "Agent", tokens: HttpTokens) -> None:
         self._agent = agent
+        self._tokens = tokens
 
     async def live(self, _: Request) -> Response:
         return PlainTextResponse("live\n")
@@ -158,7 +160,14 @@ class _Api:
         return JSONResponse(index_page(self._agent.state, topic, after=after or 0, limit=limit))
 
     async def rewrites(self, request: Request) -> Response:
-        """A plan of what is to be rewritten; a written file that is to come true."""
+        """A plan of what is to be rewritten; a written file that is to come true.
+
+        Who may ask is whom the catalog and the registry answer: a plan holds schemas, and a file stands for records.
+        """
+        refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
+        if refusal is not None:
+            remedy = "give penstock lake rewrite or backfill the agents' --http-token-file"
+            raise ApiError(refusal.status, "not_allowed", refusal.message, remedy)
         body = await _read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
         await self._agent.barrier()
         topic = self._find(request.path_params["name"])

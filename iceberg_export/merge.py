@@ -107,10 +107,12 @@ async def merge(
     number: ObjectNumber,
     run_in_thread: RunInThread,
     columns_of: ColumnsOf | None = None,
+    is_first_to_write: bool = False,
 ) -> MergedFile:
     """Write what the files hold as the session's object `number`, and return the entry that puts it in their place.
 
     `columns_of`: asked for the typed columns once the files are read; None where there are to be none.
+    `is_first_to_write`: others may write under the same number; who is later gets `ObjectExists`.
 
     Raises `StoreError`: `ObjectMissing` (the index moved on, plan again), `FileUnreadable` (a file is damaged).
     """
@@ -118,7 +120,7 @@ async def merge(
     columns = None if columns_of is None else await columns_of(partial(_rows, planned, data))
     file = await run_in_thread(_write, planned, data, columns)
     key = parquet_key(planned.name, planned.topic_id, session, number)
-    await store.put(key, file.parts)
+    await store.put(key, file.parts, if_absent=is_first_to_write)
     return MergedFile(command=_command(planned, file, session, key), file=file.data_file(key), columns=columns)
 
 

@@ -16,6 +16,10 @@ app = typer.Typer(no_args_is_help=True)
 StoreOption = Annotated[
     str | None, typer.Option("--store", help="The bucket's URL; by default --server is asked for it.")
 ]
+TokenFileOption = Annotated[
+    str | None,
+    typer.Option("--http-token-file", envvar="PENSTOCK_HTTP_TOKEN_FILE", metavar="FILE", help="As the agents have it."),
+]
 COLUMNS = ("topic", "version", "files", "bytes", "older_files", "older_bytes", "waiting_bytes", "behind")
 
 FOLLOWER_COLUMNS = (
@@ -53,7 +57,11 @@ def rebuild(
     path = f"/api/lake/{path_part(topic)}"
     if not is_sure:
         get(server, f"/api/topics/{path_part(topic)}")  # is it there?
-        typer.confirm(f"Begin the table of {topic} anew, without the snapshots that it has?", abort=True, err=True)
+        typer.confirm(
+            f"Begin the table of {topic} anew, without its snapshots, tags and properties of yours?",
+            abort=True,
+            err=True,
+        )
     answer = post(server, f"{path}/rebuild", {}, seconds_max=timeout_s)
     if as_json:
         print_json(answer)
@@ -125,13 +133,14 @@ def rewrite(
     *,
     store: StoreOption = None,
     server: ServerOption = SERVER_DEFAULT,
+    token_file: TokenFileOption = None,
 ) -> None:
     """Make a topic's small files as large as `penstock.table.file.bytes` says, all at once. Needs Spark.
 
     Agents do the same by themselves, little by little. Exit status 1: some files were left as they are. 2: it could not
     be done to its end.
     """
-    _rewritten("rewrite", topic, store, server)
+    _rewritten("rewrite", topic, store, server, token_file)
 
 
 @app.command()
@@ -140,17 +149,19 @@ def backfill(
     *,
     store: StoreOption = None,
     server: ServerOption = SERVER_DEFAULT,
+    token_file: TokenFileOption = None,
 ) -> None:
     """Give typed columns to what was archived before `penstock.table.columns` was set. Needs Spark.
 
     Exit status 1: some files were left as they are. 2: it could not be done to its end.
     """
-    _rewritten("backfill", topic, store, server)
+    _rewritten("backfill", topic, store, server, token_file)
 
 
-def _rewritten(purpose: str, topic: str, store: str | None, server: str) -> NoReturn:
+def _rewritten(purpose: str, topic: str, store: str | None, server: str, token_file: str | None) -> NoReturn:
     try:
         url = store or store_of(server)
     except CommandFailed as error:  # whose own status would mean that some files were left
         raise CommandFailed(f"not done: {error}", exit_code=EXIT_USAGE) from error
-    raise typer.Exit(run_job("rewrite", [purpose, url, topic, "--agent", server]))
+    tokens = ["--http-token-file", token_file] if token_file else []
+    raise typer.Exit(run_job("rewrite", [purpose, url, topic, "--agent", server, *tokens]))

@@ -1,13 +1,16 @@
 """What jobs ask of an agent's HTTP port.
 
-Rule: an answer is JSON; what is no answer, and a refusal, is an error that says whose.
+Rule: an answer is JSON; what is no answer, and a refusal, is an error that says whose. A token is shown where there is
+one, and told to nobody.
 """
 
 import json
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from typing import Any
 
+from iceberg_export.spark.options import OptionError
 from protocol.limits import JOB_AGENT_SECONDS_MAX
 
 BAD_REQUEST = 400
@@ -26,11 +29,26 @@ class Refused(Exception):
         self.status = status
 
 
-class AgentAddress:
-    """An agent's HTTP listener, HOST:PORT."""
+def read_token(path: str) -> str:
+    """The first token of a file as agents' --http-token-file has it, "" without a path. Raises `OptionError`."""
+    if not path:
+        return ""
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise OptionError(f"--http-token-file {path} cannot be read: {error.strerror}") from error
+    tokens = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not tokens or not tokens[0].isascii():
+        raise OptionError(f"--http-token-file {path} holds no token: give the file that the agents have")
+    return tokens[0]
 
-    def __init__(self, address: str) -> None:
+
+class AgentAddress:
+    """An agent's HTTP listener, HOST:PORT. `token`: one of its --http-token-file, "" where it has none."""
+
+    def __init__(self, address: str, token: str = "") -> None:
         self._address = address
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str) -> bytes:
         """The body. Raises `NoAnswer`, `Refused`."""
@@ -43,7 +61,8 @@ class AgentAddress:
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
         try:
             with closing(HTTPConnection(self._address, timeout=JOB_AGENT_SECONDS_MAX)) as connection:
-                connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+                kind = {"Content-Type": "application/json"} if body else {}
+                connection.request(method, path, body, {**self._headers, **kind})
                 answer = connection.getresponse()
                 found = answer.read()
         except (OSError, HTTPException, UnicodeError) as error:  # the last one is of a name that is no host's

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused
+from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused, read_token
+from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.rewrites import (
     ColumnsPlan,
     Purpose,
@@ -36,7 +37,7 @@ from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.options import OptionError
 from protocol.limits import REWRITE_PLANS_IN_VAIN_MAX
 from storage.local_store import LocalStore
-from storage.object_store import ObjectMissing, ObjectStore, StoreError
+from storage.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreError
 
 if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
@@ -87,7 +88,7 @@ class Summary:
         )
 
 
-def rewrite(context: "SparkContext", store_url: str, agent: AgentAddress, topic: str, purpose: Purpose) -> Summary:
+def rewrite(start_spark: StartSpark, store_url: str, agent: AgentAddress, topic: str, purpose: Purpose) -> Summary:
     """Until there is nothing to rewrite. Raises `NoAnswer`, `Refused`."""
     path = f"/api/lake/{quote(topic, safe='')}/rewrites"
     left: set[tuple[str, ...]] = set()
@@ -109,7 +110,7 @@ def rewrite(context: "SparkContext", store_url: str, agent: AgentAddress, topic:
             behind = last  # all of these are left as they are, and a plan is bounded: there may be more
             continue
         in_vain += 1
-        for wave in _written(context, store_url, plan, tasks):
+        for wave in _written(start_spark(), store_url, plan, tasks):
             is_in_vain = True
             for done in wave:
                 if _make_true(agent, path, done):
@@ -170,6 +171,7 @@ def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task:
                 store=_writable(store_url, bucket.store),
                 session=task.session,
                 number=task.number,
+                is_first_to_write=True,
                 run_in_thread=asyncio.to_thread,
                 columns_of=None if plan is None else partial(columns_of, plan),
             )
@@ -178,6 +180,8 @@ def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task:
         return told(problem=f"stays as it is: {error}", is_final=True)
     except ObjectMissing as error:
         return told(problem=f"went meanwhile: {error}")
+    except ObjectExists:  # Spark tried the task before, and what that wrote may come true, or be true by now
+        return told(problem="it was written already, by a try that Spark gave up; it is planned again")
     except StoreError as error:
         return told(problem=str(error), is_final=True)
     return told(rewritten=Rewritten(command=merged.command, before=None if plan is None else plan.before))
@@ -233,13 +237,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("store", metavar="URL", help="of the bucket, as the agents' --store")
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--agent", required=True, metavar="HOST:PORT", help="an agent's HTTP address")
+    parser.add_argument("--http-token-file", default="", metavar="FILE", help="as the agents have it")
     options = parser.parse_args(arguments)
-    from iceberg_export.jobs.session import spark_context
 
     try:
-        with spark_context(f"penstock lake {options.purpose}") as context:
-            agent = AgentAddress(options.agent)
-            summary = rewrite(context, options.store, agent, options.topic, Purpose(options.purpose))
+        agent = AgentAddress(options.agent, read_token(options.http_token_file))
+        with spark_when_needed(f"penstock lake {options.purpose}") as start_spark:
+            summary = rewrite(start_spark, options.store, agent, options.topic, Purpose(options.purpose))
     except (NoAnswer, Refused, OptionError, StoreError) as error:
         _say(f"not done: {error}")
         return FAILED

@@ -6,14 +6,26 @@ Rule: what the caller's environment or `spark-submit` set goes before what is se
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
 
 from iceberg_export.spark.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+
+StartSpark: TypeAlias = "Callable[[], SparkContext]"
+"""Starts Spark when it is called first, and gives the same one each time."""
+
+
+@contextmanager
+def spark_when_needed(name: str) -> Iterator[StartSpark]:
+    """Spark takes seconds to start: what cannot be done is told before. The call raises as `spark_context` does."""
+    with ExitStack() as stack:
+        yield cache(lambda: stack.enter_context(spark_context(name)))
 
 
 @contextmanager

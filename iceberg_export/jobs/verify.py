@@ -28,6 +28,7 @@ from iceberg_export.jobs.findings import MISSING_SECTION, NOT_THERE, Finding, so
 from iceberg_export.jobs.listing import Listing, list_table
 from iceberg_export.jobs.log_index import CannotVerify, LogIndex, ask_index, check_agent
 from iceberg_export.jobs.report import FAILED, TableReport, as_json, as_text, exit_status
+from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.jobs.summaries import brought, wrong_counts
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import Lake
@@ -36,7 +37,7 @@ from protocol.limits import VERIFY_LOOKS_MAX, VERIFY_TASK_BYTES_TARGET, VERIFY_T
 from storage.object_store import ObjectMissing, StoreError
 
 if TYPE_CHECKING:
-    from pyspark import Broadcast, SparkContext
+    from pyspark import Broadcast
 
 TASKS_A_CORE = 4
 """As many for each core are handed out at once, between two lines of progress."""
@@ -47,8 +48,8 @@ NOT_FOUND = 404
 class Verification:
     """Of the tables of one bucket."""
 
-    def __init__(self, context: "SparkContext", store_url: str, *, agent: AgentAddress | None) -> None:
-        self._context = context
+    def __init__(self, start_spark: StartSpark, store_url: str, *, agent: AgentAddress | None) -> None:
+        self._start_spark = start_spark
         self._store_url = store_url
         self._agent = agent
         self._lake = Lake(open_bucket(store_url, {}))
@@ -145,12 +146,13 @@ class Verification:
     def _read(self, topic: str, tasks: Sequence[FileTask], told: Told) -> Iterator[FileReport]:
         """The report of each file, as executors come to them."""
         groups = list(grouped(tasks))
-        work = partial(_examine_all, self._store_url, self._context.broadcast(told))
-        wave = max(1, self._context.defaultParallelism) * TASKS_A_CORE
+        context = self._start_spark()
+        work = partial(_examine_all, self._store_url, context.broadcast(told))
+        wave = max(1, context.defaultParallelism) * TASKS_A_CORE
         files = read_bytes = 0
         for first in range(0, len(groups), wave):
             some_groups = groups[first : first + wave]
-            for report in self._context.parallelize(some_groups, len(some_groups)).flatMap(work).collect():
+            for report in context.parallelize(some_groups, len(some_groups)).flatMap(work).collect():
                 files, read_bytes = files + 1, read_bytes + report.byte_count
                 yield report
             _say(f"{topic}: {files:,} of {len(tasks):,} files, {read_bytes:,} bytes")
@@ -215,12 +217,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--agent", default="", metavar="HOST:PORT", help="an agent's HTTP address, for the log's index")
     parser.add_argument("--json", action="store_true", help="one JSON document, for programs")
     options = parser.parse_args(arguments)
-    from iceberg_export.jobs.session import spark_context
-
     agent = AgentAddress(options.agent) if options.agent else None
     try:
-        with spark_context("penstock lake verify") as context:
-            verification = Verification(context, options.store, agent=agent)
+        with spark_when_needed("penstock lake verify") as start_spark:
+            verification = Verification(start_spark, options.store, agent=agent)
             reports = [verification.table(topic) for topic in verification.topics(options.topics)]
     except (CannotVerify, NoAnswer, Refused, OptionError, StoreError) as error:
         _say(f"not verified: {error}")

@@ -74,7 +74,7 @@ def data_files(broker: Penstock) -> list[Path]:
 
 
 def verification(spark: SparkSession, broker: Penstock, agent: AgentAddress | None) -> Verification:
-    return Verification(spark.sparkContext, f"file://{broker.data / 'store'}", agent=agent)
+    return Verification(lambda: spark.sparkContext, f"file://{broker.data / 'store'}", agent=agent)
 
 
 def verified(spark: SparkSession, broker: Penstock, *, is_asking: bool = True) -> TableReport:

@@ -38,6 +38,7 @@ from iceberg_export.rewrites import (
 from iceberg_export.tables.snapshots import REPLACE
 from protocol.types import Offset, SessionId, TopicId
 from storage.memory_store import MemoryStore
+from storage.object_store import ObjectExists
 from tests.made_commands import TOPIC, create
 from tests.made_typed import avro_bytes, framed, record
 from tests.unit.agent.ledger_parts import Parts, lake_of, running_parts
@@ -173,6 +174,27 @@ async def test_a_file_that_lacks_a_record_is_refused() -> None:
         with pytest.raises(NoRewrite, match=r"is not what was said of it|rows and"):
             await made.commit(topic_of(parts), rewritten)
         assert len(await live_files(parts, store)) == FILES
+
+
+async def test_a_second_try_of_a_task_changes_nothing_of_what_the_first_one_wrote() -> None:
+    """Spark repeats tasks, also such as are not dead; what the first try wrote may be true by then."""
+    store = MemoryStore()
+    async with archived(store, count=FILES) as (parts, lake):
+        task = await planned(rewrites(parts, store, lake), parts)
+        tries = [
+            merge(
+                task.merge,
+                store=store,
+                session=task.session,
+                number=task.number,
+                run_in_thread=run_in_thread,
+                is_first_to_write=True,
+            )
+            for _ in range(2)
+        ]
+        await tries[0]
+        with pytest.raises(ObjectExists):
+            await tries[1]
 
 
 def with_intake(parts: Parts, command: ReplaceChunks) -> ReplaceChunks:

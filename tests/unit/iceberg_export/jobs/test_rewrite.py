@@ -77,7 +77,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, agent: Agent, *, damaged: str = "") -> 
         return Done(keys=(name,), byte_count=1, rewritten=Rewritten(command=command))
 
     monkeypatch.setattr(job, "_rewrite_one", rewrite_one)
-    return job.rewrite(cast("Any", OneByOne()), "file:///nowhere", agent, "orders", Purpose.REWRITE), written
+    return job.rewrite(lambda: cast("Any", OneByOne()), "file:///nowhere", agent, "orders", Purpose.REWRITE), written
 
 
 def test_all_is_rewritten_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,3 +108,17 @@ def test_what_lies_behind_a_whole_plan_of_damaged_files_is_rewritten(monkeypatch
     summary, written = ran(monkeypatch, Agent("abcde", lambda _: True, size=2), damaged="abcd")
     assert written == ["e"]
     assert summary == Summary(files_before=1, files_after=1, byte_count=1, problems=4)
+
+
+def test_spark_is_not_started_where_there_is_nothing_to_rewrite_or_the_agent_refuses() -> None:
+    def start() -> Any:  # noqa: ANN401
+        raise AssertionError("nothing is to be done")
+
+    assert job.rewrite(start, "file:///nowhere", Agent("", lambda _: True), "orders", Purpose.REWRITE) == Summary()
+
+    class Refusing(Agent):
+        def get(self, path: str) -> bytes:
+            raise Refused(400, "set penstock.table.columns")
+
+    with pytest.raises(Refused, match=r"set penstock\.table\.columns"):
+        job.rewrite(start, "file:///nowhere", Refusing("", lambda _: True), "orders", Purpose.BACKFILL)
