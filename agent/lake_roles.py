@@ -60,7 +60,7 @@ class LakeRoles:
             policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
         )
         self.table_rebuild = TableRebuild(metadata=metadata, writer=writer, lake=lake)
-        self.table_edits = TableEdits(metadata=metadata, writer=writer, lake=lake)
+        self.table_edits = TableEdits(metadata=metadata, writer=writer, lake=lake, clock=clock)
         self._leveller = Leveller(
             store=store,
             metadata=metadata,

@@ -506,6 +506,8 @@ TABLE_PROPERTIES_BYTES_MAX = 64 * KIB
 TABLE_PROPERTY_NAME_CHARS_MAX = 255
 TABLE_EDIT_TRIES_MAX = 5
 """How often an edit through the catalog is made, while others commit to its table meanwhile."""
+TABLE_EDIT_SECONDS_MAX = 30.0
+"""How long one such try may take; clients of the catalog wait a minute."""
 TABLE_REBUILD_TRIES_MAX = 5
 """How often a table is begun anew for one request, while others commit to it meanwhile."""
 TABLE_REQUESTS_IN_FLIGHT_MAX = 16

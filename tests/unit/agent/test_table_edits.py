@@ -1,9 +1,12 @@
 """Edits through the catalog: of the table as it is, made true by the ledger, or refused with the table as it was."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from agent import ledger_writer
 from agent.table_edits import TableEdits, TopicGone
 from coordinator.commands import CommitTable, DeleteTopic, Done
 from coordinator.invariants import check
@@ -20,17 +23,17 @@ from iceberg_export.tables.metadata import TableMetadata
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.limits import TABLE_EDIT_TRIES_MAX
 from storage.memory_store import MemoryStore
-from storage.object_store import Buffer
+from storage.object_store import Buffer, StoreUnavailable
 from tests.made_commands import TOPIC, create
 from tests.made_tables import run_here, setting
-from tests.unit.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
+from tests.unit.agent.ledger_parts import LAKE_ROOT, ManualClock, Parts, lake_of, running_parts
 from tests.unit.agent.test_archiver import produce
 from tests.unit.agent.test_lake import archiver, drop_everything, files_of_log, live_files, upkeep
 from tests.unit.agent.test_table_rebuild import needed
 
 
 def edits(parts: Parts, store: MemoryStore) -> TableEdits:
-    return TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake_of(parts, store))
+    return TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake_of(parts, store), clock=parts.clock)
 
 
 async def metadata(parts: Parts, store: MemoryStore) -> TableMetadata:
@@ -49,7 +52,8 @@ async def test_a_topic_without_an_archive_has_properties_and_keeps_them() -> Non
     async with running_parts(store=store) as parts:
         await parts.writer.submit(create())
         lake = lake_of(parts, store)
-        await TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake).make(TOPIC, setting({"comment": "c"}))
+        editing = TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
+        await editing.make(TOPIC, setting({"comment": "c"}))
         assert (await metadata(parts, store)).properties["comment"] == "c"
         await produce(parts, store, 0)
         await archiver(parts, store, lake).archive_topic(TOPIC)
@@ -63,7 +67,7 @@ async def test_a_tag_keeps_what_the_log_let_go_of_until_it_goes() -> None:
     async with running_parts(store=store) as parts:
         await parts.writer.submit(create())
         lake = lake_of(parts, store)
-        editing = TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake)
+        editing = TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
         await produce(parts, store, 0)
         await archiver(parts, store, lake).archive_topic(TOPIC)
         (kept,) = files_of_log(parts)
@@ -138,3 +142,32 @@ async def test_what_is_refused_leaves_the_table_as_it_was() -> None:
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         with pytest.raises(TopicGone):
             await editing.make(TOPIC, setting({"comment": "d"}))
+
+
+class Hasty(ManualClock):
+    """Whatever has a time limit is over it at the first wait."""
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        return asyncio.timeout(0)
+
+
+async def test_what_waits_too_long_for_its_turn_is_never_made() -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        lake = lake_of(parts, store)
+        editing = TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=Hasty())
+        async with lake.turn(TOPIC):
+            with pytest.raises(StoreUnavailable, match="nothing was done, try again"):
+                await editing.make(TOPIC, setting({"comment": "c"}))
+        await parts.metadata.barrier()
+        assert parts.metadata.state.topics[TOPIC].table is None
+
+
+async def test_a_ledger_that_has_too_much_to_do_is_no_table_that_others_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        monkeypatch.setattr(ledger_writer, "LEDGER_COMMANDS_QUEUED_MAX", 0)
+        with pytest.raises(StoreUnavailable, match="commands wait for the ledger: try again later"):
+            await edits(parts, store).make(TOPIC, setting({"comment": "c"}))
