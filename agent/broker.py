@@ -451,13 +451,14 @@ class Broker:
             log.warning("records that were accepted are not committed yet; others are told to lead nevertheless")
 
     async def drain(self) -> None:
-        """End the background roles, put and commit what was accepted, and end the session.
+        """End the background roles, put and commit what was accepted, tell readers of it, and end the session.
 
         Raises `OutcomeUnknown` and `LedgerError`s; what was not done then was never acknowledged, and the session ends
         with its lease.
         """
         await self._supervisor.stop(*self._roles())
         await self._produce.drain()
+        await self._tail_manifests.leave()
         await self._writer.close()
 
     async def barrier(self) -> None:

@@ -130,6 +130,13 @@ class TailManifests:
             with suppress(StoreUnavailable, TimeoutError):  # outages are told for all tasks at once
                 await self.look()
 
+    async def leave(self) -> None:
+        """Before this agent's session ends: what was committed since the last look is told, too. Where it is the last
+        agent, nobody else would, and who reads the bucket then would miss it. An outage is nothing to wait for."""
+        if self._interval_s > 0:
+            with suppress(StoreUnavailable, TimeoutError):
+                await self.look()
+
     @property
     def pause_s(self) -> float:
         """How long to wait before the next manifest is made."""

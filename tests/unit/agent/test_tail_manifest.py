@@ -271,6 +271,20 @@ def age(parts: Parts) -> float | None:
     return parts.metrics.registry.get_sample_value("penstock_tail_age_seconds")
 
 
+async def test_who_leaves_tells_what_it_committed_last_and_waits_for_no_outage() -> None:
+    async with keeping_house() as (parts, store):
+        writing = manifests(parts)
+        assert await writing.look()
+        await produce(parts, 0)
+        await writing.leave()
+        assert (await found(store)).topics[0].partitions[0].readable_end == 1
+        await produce(parts, 1)
+        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        await writing.leave()
+        await manifests(parts, interval_ms=0).leave()
+        assert (await found(store)).topics[0].partitions[0].readable_end == 1
+
+
 async def test_how_old_it_is_can_be_seen() -> None:
     async with keeping_house() as (parts, _):
         writing = manifests(parts)
