@@ -731,10 +731,12 @@ SPARK_PAUSES_MAX = 5
 """Of a second each, in which a manifest is waited for that knows as much as one before it."""
 SPARK_MISSES_MAX = 5
 """How often a split is planned again; each time the objects of a newer manifest were gone, too."""
-SPARK_TABLES_CACHED_MAX = 64
-"""Tables whose files are kept."""
+SPARK_FILES_CACHED_MAX = 100_000
+"""Data files of which is kept that they are in a topic's table, unless one table has more."""
 SPARK_SPANS_CACHED_MAX = 100_000
 """Data files of which is kept what offsets they answer for."""
+SPARK_FILES_AHEAD_MAX = 16
+"""Files whose ends a task has asked for at a time: all of those that are no larger than a gap that is read along."""
 SPARK_FOOTERS_IN_FLIGHT_MAX = 32
 """Footers that a plan asks for at a time."""
 SPARK_SINK_SECONDS_MAX = 60.0

@@ -192,14 +192,14 @@ def _manifest_of(lake: Lake, ranges: Sequence[OffsetRange]) -> TailManifest:
     pauses = 0
     while True:
         manifest = lake.manifest()
-        if pauses == SPARK_PAUSES_MAX or not any(_is_beyond(lake, manifest, each) for each in ranges):
+        topics = {topic.name: topic for topic in manifest.topics}
+        if pauses == SPARK_PAUSES_MAX or not any(_is_beyond(lake, topics.get(each.topic), each) for each in ranges):
             return manifest
         pauses += 1
         lake.bucket.pause(1.0)
 
 
-def _is_beyond(lake: Lake, manifest: TailManifest, wanted: OffsetRange) -> bool:
-    topic = manifest.topic(wanted.topic)
+def _is_beyond(lake: Lake, topic: TailTopic | None, wanted: OffsetRange) -> bool:
     partition = None if topic is None else topic.partition(wanted.partition)
     return partition is None or wanted.end > lake.readable(partition).end
 
@@ -207,23 +207,19 @@ def _is_beyond(lake: Lake, manifest: TailManifest, wanted: OffsetRange) -> bool:
 def _plan(
     lake: Lake, manifest: TailManifest, ranges: Sequence[OffsetRange], conditions: Conditions, losses: Losses
 ) -> list[Piece]:
+    topics = {topic.name: topic for topic in manifest.topics}
     by_topic: dict[str, list[OffsetRange]] = {}
     for each in ranges:
-        held = _held(lake, manifest, each, losses)
+        held = _held(lake, topics.get(each.topic), each, losses)
         if held is not None:
             by_topic.setdefault(each.topic, []).append(held)
-    pieces: list[Piece] = []
-    for name, held_ranges in by_topic.items():
-        topic = manifest.topic(name)
-        assert topic is not None
-        pieces.extend(plan_pieces(topic, held_ranges, tables=lake, conditions=conditions))
-    return pieces
+    wanted = [(topics[name], held_ranges) for name, held_ranges in by_topic.items()]
+    return plan_pieces(wanted, tables=lake, conditions=conditions)
 
 
-def _held(lake: Lake, manifest: TailManifest, wanted: OffsetRange, losses: Losses) -> OffsetRange | None:
+def _held(lake: Lake, topic: TailTopic | None, wanted: OffsetRange, losses: Losses) -> OffsetRange | None:
     """What of a range that was readable once can be read now."""
     name = f"{wanted.topic}-{wanted.partition}"
-    topic = manifest.topic(wanted.topic)
     partition = None if topic is None else topic.partition(wanted.partition)
     if topic is None or partition is None or topic.topic_id != wanted.topic_id:
         losses.tell(f"topic {wanted.topic} was deleted: offsets {wanted.first} to {wanted.end} of {name} are gone")

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from iceberg_export.arrow_files import read_footer
@@ -19,16 +20,16 @@ from iceberg_export.schema import FILE_METADATA_KEY
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.options import OptionError
 from iceberg_export.tables.data_file import DataFile
-from iceberg_export.tables.table_reader import TableCache, TableReader
+from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
 from iceberg_export.tail_format import NO_KEY, TailManifest, TailPartition, TailTopic, TailUnreadable, decode_manifest
 from protocol.limits import (
     FOOTER_READ_BYTES,
+    SPARK_FILES_CACHED_MAX,
     SPARK_FOOTERS_IN_FLIGHT_MAX,
     SPARK_MANIFEST_READS_MAX,
     SPARK_SPANS_CACHED_MAX,
-    SPARK_TABLES_CACHED_MAX,
 )
-from protocol.types import Offset
+from protocol.types import Offset, TopicId
 from storage.object_store import ObjectMissing, StoreError
 from storage.refs import TAIL_KEY, topic_folder
 
@@ -69,7 +70,9 @@ class Lake:
         """What the bucket had last, the newest one or not: while it has the same, it is not decoded again."""
         self._looked_s = -math.inf
         self._tables = TableCache()
-        self._files: dict[str, tuple[DataFile, ...]] = {}
+        self._files: dict[TopicId, tuple[str, tuple[DataFile, ...]]] = {}
+        """Of each topic's table, as the metadata under that key has it."""
+        self._files_kept = 0
         self._spans: dict[str, tuple[FileSpan, ...]] = {}
 
     def manifest(self, *, apart_s: float = 0.0) -> TailManifest:
@@ -100,21 +103,41 @@ class Lake:
             return ReadableRange(first=partition.log_start, end=end, committed_end=end)
         return ReadableRange(first=partition.log_start, end=end, committed_end=max(end, partition.last_stable))
 
-    def files(self, topic: TailTopic) -> tuple[DataFile, ...]:
-        """The data files of the topic's table that have rows; asked for where records of it are archived.
+    def files(self, topics: Sequence[TailTopic]) -> list[tuple[DataFile, ...]]:
+        """Of each topic the data files of its table that have rows; asked for where records of it are archived. What is
+        not known of several is read at a time.
 
-        Raises `ObjectMissing` where it moved on meanwhile, `TableMissing` where there is none.
+        Raises `ObjectMissing` where a table moved on meanwhile, `TableMissing` where there is none.
         """
-        if topic.metadata_key == NO_KEY:
-            raise TableMissing(
-                f"records of {topic.name} are archived, and its table has no commit: they were archived by a broker "
-                "without tables; the next archive pass of a newer one commits them"
-            )
-        if topic.metadata_key not in self._files:
-            while len(self._files) >= SPARK_TABLES_CACHED_MAX:
-                del self._files[next(iter(self._files))]
-            self._files[topic.metadata_key] = self.bucket.run(self._read_files(topic))
-        return self._files[topic.metadata_key]
+        for topic in topics:
+            if topic.metadata_key == NO_KEY:
+                raise TableMissing(
+                    f"records of {topic.name} are archived, and its table has no commit: they were archived by a "
+                    "broker without tables; the next archive pass of a newer one commits them"
+                )
+        unknown = [topic for topic in topics if self._known_files(topic) is None]
+        read = self.bucket.run(gather_bounded([partial(self._read_files, topic) for topic in unknown]))
+        new = {topic.metadata_key: files for topic, files in zip(unknown, read, strict=True)}
+        found = [new.get(topic.metadata_key) or self._known_files(topic) or () for topic in topics]
+        for topic in unknown:
+            self._keep_files(topic, new[topic.metadata_key])
+        return found
+
+    def _known_files(self, topic: TailTopic) -> tuple[DataFile, ...] | None:
+        kept = self._files.get(topic.topic_id)
+        return kept[1] if kept is not None and kept[0] == topic.metadata_key else None
+
+    def _keep_files(self, topic: TailTopic, files: tuple[DataFile, ...]) -> None:
+        """In the place of those of its table before; others go where there would be too many."""
+        self._forget_files(topic.topic_id)
+        self._files[topic.topic_id] = (topic.metadata_key, files)
+        self._files_kept += len(files)
+        while self._files_kept > SPARK_FILES_CACHED_MAX and len(self._files) > 1:
+            self._forget_files(next(iter(self._files)))
+
+    def _forget_files(self, topic_id: TopicId) -> None:
+        if (gone := self._files.pop(topic_id, None)) is not None:
+            self._files_kept -= len(gone[1])
 
     def spans(self, files: Sequence[DataFile]) -> list[tuple[FileSpan, ...]]:
         """Of each file, all with rows, which offsets it answers for. No other file of its table answers for them.

@@ -5,7 +5,7 @@ Rule: pure, given a manifest and the files of tables. A row is in exactly one pi
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol, TypeAlias
@@ -32,8 +32,8 @@ class Span(Protocol):
 class Tables(Protocol):
     """What is known of topics' tables: `iceberg_export.spark.lake.Lake`."""
 
-    def files(self, topic: TailTopic) -> Sequence[DataFile]:
-        """The data files of a topic that have rows."""
+    def files(self, topics: Sequence[TailTopic]) -> Sequence[Sequence[DataFile]]:
+        """Of each topic the data files that have rows."""
         ...
 
     def spans(self, files: Sequence[DataFile]) -> Sequence[Sequence[Span]]:
@@ -114,28 +114,27 @@ def narrow(ranges: Iterable[OffsetRange], conditions: Conditions) -> list[Offset
 
 
 def plan_pieces(
-    topic: TailTopic,
-    ranges: Sequence[OffsetRange],
-    *,
-    tables: Tables,
-    conditions: Conditions,
+    wanted: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], *, tables: Tables, conditions: Conditions
 ) -> list[Piece]:
-    """Where the rows of `ranges`, all of `topic`, lie. `tables` are asked only if some of them are archived.
+    """Where the rows of topics' ranges lie: files, and one piece for all that waits, whose topics share objects.
 
-    No range may reach beyond what the topic's manifest names.
+    `tables` are asked at once for all topics of which something is archived. No range may reach beyond what its topic's
+    manifest names.
     """
-    archived: list[OffsetRange] = []
+    archived: list[tuple[TailTopic, list[OffsetRange]]] = []
     parts: list[TailPart] = []
-    for each in sorted(ranges, key=lambda one: (one.partition, one.first)):
-        partition = topic.partitions[each.partition]
-        archived_end = partition.archived_end
-        if each.first < archived_end:
-            archived.append(replace(each, end=min(each.end, archived_end)))
-        if each.end > archived_end:
-            parts.extend(_tail_parts(partition, replace(each, first=max(each.first, archived_end))))
-    pieces: list[Piece] = []
-    if archived:
-        pieces.extend(_file_pieces(tables, topic, archived, conditions))
+    for topic, ranges in wanted:
+        below: list[OffsetRange] = []
+        for each in sorted(ranges, key=lambda one: (one.partition, one.first)):
+            partition = topic.partitions[each.partition]
+            archived_end = partition.archived_end
+            if each.first < archived_end:
+                below.append(replace(each, end=min(each.end, archived_end)))
+            if each.end > archived_end:
+                parts.extend(_tail_parts(partition, replace(each, first=max(each.first, archived_end))))
+        if below:
+            archived.append((topic, below))
+    pieces: list[Piece] = [*_file_pieces(tables, archived, conditions)] if archived else []
     if parts:
         pieces.append(TailPiece(parts=tuple(parts)))
     return pieces
@@ -186,26 +185,51 @@ def _tail_parts(partition: TailPartition, wanted: OffsetRange) -> Iterator[TailP
 
 
 def _file_pieces(
-    tables: Tables, topic: TailTopic, wanted: Sequence[OffsetRange], conditions: Conditions
-) -> list[FilePiece]:
-    """The files that may hold wanted rows, in order of offsets. No offset is in two of them: what a task does not find
-    any more is planned again by its offsets alone."""
-    files = [file for file in tables.files(topic) if _may_hold(file, wanted, conditions)]
-    pieces: list[FilePiece] = []
-    for file, spans in zip(files, tables.spans(files), strict=True):
-        held = tuple(
-            replace(each, first=Offset(max(each.first, span.first)), end=Offset(min(each.end, span.end)))
-            for each in wanted
-            for span in spans
-            if span.partition == each.partition
-            and conditions.offsets.meeting(max(each.first, span.first), min(each.end, span.end))
-        )
-        if held:
-            share = min(1.0, sum(each.end - each.first for each in held) / file.record_count)
-            byte_count = max(1, int(file.object_bytes * share))
-            pieces.append(FilePiece(key=file.key, object_bytes=file.object_bytes, ranges=held, byte_count=byte_count))
-    pieces.sort(key=lambda piece: (piece.ranges[0].partition, piece.ranges[0].first))
-    return pieces
+    tables: Tables, archived: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], conditions: Conditions
+) -> Iterator[FilePiece]:
+    """The files that may hold wanted rows, topic by topic in order of offsets. No offset is in two of them: what a task
+    does not find any more is planned again by its offsets alone."""
+    found: list[tuple[DataFile, Mapping[int, Sequence[OffsetRange]]]] = []
+    ends: list[int] = []
+    for (_, wanted), files in zip(archived, tables.files([topic for topic, _ in archived]), strict=True):
+        by_partition = _by_partition(wanted)
+        found.extend((file, by_partition) for file in files if _may_hold(file, wanted, conditions))
+        ends.append(len(found))
+    spans = tables.spans([file for file, _ in found])
+    first = 0
+    for end in ends:
+        pieces = [
+            piece
+            for (file, by_partition), of_file in zip(found[first:end], spans[first:end], strict=True)
+            if (piece := _file_piece(file, of_file, by_partition, conditions)) is not None
+        ]
+        first = end
+        yield from sorted(pieces, key=lambda piece: (piece.ranges[0].partition, piece.ranges[0].first))
+
+
+def _file_piece(
+    file: DataFile, spans: Sequence[Span], wanted: Mapping[int, Sequence[OffsetRange]], conditions: Conditions
+) -> FilePiece | None:
+    """What of a file is wanted, None where nothing is."""
+    held = [
+        replace(each, first=Offset(max(each.first, span.first)), end=Offset(min(each.end, span.end)))
+        for span in spans
+        for each in wanted.get(span.partition, ())
+        if conditions.offsets.meeting(max(each.first, span.first), min(each.end, span.end))
+    ]
+    if not held:
+        return None
+    held.sort(key=lambda each: (each.partition, each.first))
+    share = min(1.0, sum(each.end - each.first for each in held) / file.record_count)
+    byte_count = max(1, int(file.object_bytes * share))
+    return FilePiece(key=file.key, object_bytes=file.object_bytes, ranges=tuple(held), byte_count=byte_count)
+
+
+def _by_partition(ranges: Iterable[OffsetRange]) -> dict[int, list[OffsetRange]]:
+    by_partition: dict[int, list[OffsetRange]] = {}
+    for each in ranges:
+        by_partition.setdefault(each.partition, []).append(each)
+    return by_partition
 
 
 def _may_hold(file: DataFile, wanted: Sequence[OffsetRange], conditions: Conditions) -> bool:
