@@ -100,11 +100,15 @@ class MadeLake:
 
     async def produce(self, name: str, counts: Sequence[int], *, objects: int = 1) -> None:
         """Appends so many records to each partition, in `objects` intake objects that all of them share."""
-        topic = self.topics[name]
+        await self.produce_together([name], counts, objects=objects)
+
+    async def produce_together(self, names: Sequence[str], counts: Sequence[int], *, objects: int = 1) -> None:
+        """The same to several topics, in the same objects."""
+        partitions = [pair for name in names for pair in enumerate(self.topics[name].partitions)]
         for number in range(objects):
             key = intake_key(SESSION, self._next())
             payload = bytearray()
-            for index, partition in enumerate(topic.partitions):
+            for index, partition in partitions:
                 count = counts[index] // objects + (number < counts[index] % objects)
                 if not count:
                     continue

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,13 @@ from iceberg_export import schema
 from iceberg_export.arrow_files import columns_in_file, read_footer, with_values
 from iceberg_export.files import FileUnreadable, Footer, footer_bytes
 from iceberg_export.spark.bucket import Bucket
+from iceberg_export.spark.columns import Arrow
 from iceberg_export.spark.conditions import Conditions
 from iceberg_export.spark.planning import FilePiece, OffsetRange
-from protocol.limits import FOOTER_READ_BYTES, SPARK_FILE_RUN_BYTES
+from protocol.limits import FOOTER_READ_BYTES, READ_GAP_BYTES_MAX, SPARK_FILE_RUN_BYTES
 from storage.read_plan import PlannedRead, plan_reads
 from storage.refs import ByteRange
 
-Arrow: TypeAlias = Any
-"""An object of pyarrow's."""
 _FILTER_COLUMNS: Final = (schema.PARTITION, schema.OFFSET, schema.TIMESTAMP)
 
 
@@ -69,15 +68,21 @@ class FoundRows:
     """Of the row group's last row, wanted or not."""
 
 
-def read_footer_of(bucket: Bucket, piece: FilePiece) -> Footer:
-    """The file's footer. Raises `StoreError`."""
+def begin_end(bucket: Bucket, piece: FilePiece) -> "Future[bytes]":
+    """Ask for the file's last bytes, most likely with its footer; for all of it where that is less than a second
+    request would cost."""
     size = piece.object_bytes
-    count = min(FOOTER_READ_BYTES, size)
-    tail = bucket.get_range(piece.key, size - count, count)
+    count = size if size <= READ_GAP_BYTES_MAX else FOOTER_READ_BYTES
+    return bucket.begin_range(piece.key, size - count, count)
+
+
+def read_footer_of(bucket: Bucket, piece: FilePiece, tail: bytes) -> Footer:
+    """The file's footer. `tail`: its last bytes. Raises `StoreError`."""
+    size = piece.object_bytes
     needed = footer_bytes(tail)
     if needed > size:
         raise FileUnreadable(f"{piece.key} has {size} bytes and says that its footer takes {needed}")
-    if needed > count:
+    if needed > len(tail):
         tail = bucket.get_range(piece.key, size - needed, needed)
     return read_footer(tail)
 
@@ -106,24 +111,34 @@ def wanted_groups(footer: Footer, ranges: Sequence[OffsetRange], conditions: Con
 
 
 def read_groups(
-    bucket: Bucket, key: str, footer: Footer, groups: Sequence[WantedGroup], *, columns: Sequence[str]
+    bucket: Bucket,
+    piece: FilePiece,
+    footer: Footer,
+    groups: Sequence[WantedGroup],
+    *,
+    columns: Sequence[str],
+    known: bytes = b"",
 ) -> Iterator[tuple[WantedGroup, Arrow]]:
     """The groups with their columns, each an Arrow table. Of one that is not whole the columns to choose rows by too.
-    Values that the file leaves out are made of its typed columns.
+    Values that the file leaves out are made of its typed columns. `known`: the file's last bytes, if they are here.
 
     Raises `StoreError`.
     """
+    known_first = piece.object_bytes - len(known)
     runs = list(_runs(footer, groups, columns))
-    under_way = [_begin(bucket, key, run) for run in runs[:1]]
+    under_way = [_begin(bucket, piece.key, run, known_first) for run in runs[:1]]
     for row, run in enumerate(runs):
         if row + 1 < len(runs):
-            under_way.append(_begin(bucket, key, runs[row + 1]))
+            under_way.append(_begin(bucket, piece.key, runs[row + 1], known_first))
         window = _Window()
-        for planned, future in under_way.pop(0):
+        fetched = under_way.pop(0)
+        for planned, future in fetched:
             window.add(planned.read.byte_first, future.result())
+        if not fetched:
+            window.add(known_first, known)
         file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=False)
         for group in run.groups:
-            yield group, _decode(file, key, footer, group, columns)
+            yield group, _decode(file, piece.key, footer, group, columns)
 
 
 def choose_rows(
@@ -183,7 +198,10 @@ def _runs(footer: Footer, groups: Sequence[WantedGroup], columns: Sequence[str])
         yield _Run(groups=tuple(taken), wanted=tuple(wanted))
 
 
-def _begin(bucket: Bucket, key: str, run: _Run) -> "list[tuple[PlannedRead, Future[bytes]]]":
+def _begin(bucket: Bucket, key: str, run: _Run, known_first: int) -> "list[tuple[PlannedRead, Future[bytes]]]":
+    """Nothing of a run that lies behind `known_first`."""
+    if all(first >= known_first for first, _ in run.wanted):
+        return []
     ranges = [ByteRange(key=key, byte_first=first, byte_count=count) for first, count in run.wanted]
     return [
         (planned, bucket.begin_range(key, planned.read.byte_first, planned.read.byte_count))

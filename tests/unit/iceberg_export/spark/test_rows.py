@@ -321,7 +321,7 @@ def test_what_the_manifest_has_no_room_for_is_not_left_out_in_silence(bucket: Bu
 
 
 def test_row_groups_that_cannot_hold_wanted_rows_are_not_fetched(bucket: Bucket, made: MadeLake) -> None:
-    from iceberg_export.spark.row_groups import read_footer_of, wanted_groups
+    from iceberg_export.spark.row_groups import begin_end, read_footer_of, wanted_groups
 
     made_records(bucket, made)
     lake = Lake(bucket)
@@ -334,7 +334,67 @@ def test_row_groups_that_cannot_hold_wanted_rows_are_not_fetched(bucket: Bucket,
     (split,) = divide(plan_ranges(lake, resolve_batch(lake, options, losses), Conditions(), losses), 1)
     piece = split.pieces[0]
     assert isinstance(piece, FilePiece)
-    footer = read_footer_of(bucket, piece)
+    footer = read_footer_of(bucket, piece, begin_end(bucket, piece).result())
     groups = wanted_groups(footer, piece.ranges, Conditions())
     assert len(footer.row_groups) > 3
     assert len(groups) == 1
+
+
+async def many_topics(made: MadeLake) -> None:
+    """Of each a small file and a tail, whose chunks lie in the same objects."""
+    for number in range(6):
+        made.create(f"t{number}", 2)
+        await made.produce(f"t{number}", [7, 5])
+        await made.archive(f"t{number}")
+    await made.produce_together([f"t{number}" for number in range(6)], [9, 4], objects=3)
+    await made.produce_aborted("t2", 1, 3)
+    for offset in range(9, 12):
+        made.topics["t2"].partitions[1].rows.pop(offset, None)
+    await made.publish()
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_topics_share_objects_requests_and_batches(bucket: Bucket, made: MadeLake, tasks: int) -> None:
+    bucket.run(many_topics(made))
+    rows = read(bucket, tasks=tasks, subscribePattern="t.*")
+    assert without_time(rows) == [
+        row for number in range(6) for row in expected(made.visible(f"t{number}"), f"t{number}")
+    ]
+
+
+def test_an_object_is_asked_once_for_the_chunks_of_all_topics(
+    bucket: Bucket, made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.run(many_topics(made))
+    keys: list[str] = []
+    begin = bucket.begin_range
+
+    def begin_range(key: str, byte_first: int, byte_count: int) -> Any:  # noqa: ANN401
+        keys.append(key)
+        return begin(key, byte_first, byte_count)
+
+    batches: list[int] = []
+    read(
+        bucket,
+        tasks=1,
+        subscribePattern="t.*",
+        before_reading=lambda: monkeypatch.setattr(bucket, "begin_range", begin_range),
+        between_batches=lambda: batches.append(1),
+    )
+    assert len(keys) == len(set(keys)) == 6 + 3 + 1, "files whole, and each intake object"
+    assert len(batches) <= 2, "rows of files, and of the tail"
+
+
+def test_objects_that_go_while_small_files_are_on_their_way_are_planned_again(bucket: Bucket, made: MadeLake) -> None:
+    bucket.run(many_topics(made))
+
+    def move() -> None:
+        for number in range(0, 6, 2):
+            bucket.run(made.archive(f"t{number}", deletes_intake=False))
+            bucket.run(made.rewrite(f"t{number}"))
+        bucket.run(made.publish())
+
+    rows = read(bucket, tasks=2, subscribePattern="t.*", before_reading=move)
+    assert without_time(rows) == [
+        row for number in range(6) for row in expected(made.visible(f"t{number}"), f"t{number}")
+    ]

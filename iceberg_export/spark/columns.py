@@ -1,0 +1,88 @@
+"""Which columns a read has, and a batch of a file's columns as one with those of the Kafka source.
+
+Rule: pure. Nothing here knows Spark, or where rows come from.
+"""
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_export import schema
+from iceberg_export.spark.conditions import Conditions
+from protocol.limits import SPARK_GATHERED_BYTES
+
+Arrow: TypeAlias = Any
+"""An object of pyarrow's."""
+_PARQUET_COLUMNS: Final = {
+    "key": schema.KEY,
+    "value": schema.VALUE,
+    "partition": schema.PARTITION,
+    "offset": schema.OFFSET,
+    "timestamp": schema.TIMESTAMP,
+    "timestampType": schema.TIMESTAMP_TYPE,
+    "headers": schema.HEADERS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which columns, by the Kafka source's names, and which rows."""
+
+    columns: tuple[str, ...]
+    conditions: Conditions
+
+    @property
+    def file_columns(self) -> tuple[str, ...]:
+        """Those of a data file."""
+        return tuple(_PARQUET_COLUMNS[name] for name in self.columns if name in _PARQUET_COLUMNS)
+
+
+def to_spark(batch: Arrow, topics: Sequence[tuple[str, int]], columns: Sequence[str]) -> Arrow:
+    """A batch of a file's columns with the names, and the nulls, of the Kafka source.
+
+    `topics`: of which topic the rows are, by runs of so many rows.
+    """
+    arrays: list[Arrow] = []
+    for name in columns:
+        if name == "topic":
+            arrays.append(_topic_column(topics))
+            continue
+        column = batch.column(_PARQUET_COLUMNS[name])
+        if name == "headers":
+            # Differs from the table, where a record without headers has an empty list.
+            column = pc.if_else(pc.equal(pc.list_value_length(column), 0), pa.scalar(None, column.type), column)
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def joined(batches: Iterable[Arrow]) -> Iterator[Arrow]:
+    """The same rows in fewer batches: small ones become one of about `SPARK_GATHERED_BYTES`.
+
+    Each batch costs Spark as much as many rows, and what waits to be read lies in many small pieces.
+    """
+    held: list[Arrow] = []
+    held_bytes = 0
+    for batch in batches:
+        if held and (held_bytes + batch.nbytes > SPARK_GATHERED_BYTES or batch.schema != held[0].schema):
+            yield _as_one(held)
+            held, held_bytes = [], 0
+        held.append(batch)
+        held_bytes += batch.nbytes
+    if held:
+        yield _as_one(held)
+
+
+def _as_one(batches: Sequence[Arrow]) -> Arrow:
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
+
+
+def _topic_column(topics: Sequence[tuple[str, int]]) -> Arrow:
+    runs = [pa.repeat(pa.scalar(name, pa.string()), count) for name, count in topics]
+    return runs[0] if len(runs) == 1 else pa.concat_arrays(runs)

@@ -1,0 +1,137 @@
+"""The rows of what waits in the intake: chunks of many partitions, which mostly share objects.
+
+Rule: an object is asked once for all that is wanted of it, and rows of all topics go into one batch, for what waits is
+small and many. What is left behind each batch is told with it.
+"""
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from iceberg_export import schema
+from iceberg_export.arrow_files import to_arrow
+from iceberg_export.kafka_rows import BatchRows, gather_rows
+from iceberg_export.source_chunks import SourceChunk, decode_chunk
+from iceberg_export.spark.bucket import Bucket
+from iceberg_export.spark.columns import Arrow, Wanted, to_spark
+from iceberg_export.spark.planning import TailPart, TailPiece, rest_of
+from iceberg_export.tail_format import TailChunk
+from protocol.limits import SPARK_GATHERED_BYTES, TAIL_READ_BYTES_MAX
+from storage.read_plan import plan_reads, slice_read
+from storage.refs import ByteRange
+from txn.isolation import AbortedBatches
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Batches of records that become one batch of rows."""
+
+    batches: list[BatchRows] = field(default_factory=list[BatchRows])
+    topics: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Runs of rows."""
+    byte_count: int = 0
+
+    def add(self, topic: str, batch: BatchRows) -> None:
+        self.batches.append(batch)
+        self.byte_count += batch.byte_end() - batch.byte_first()
+        if self.topics and self.topics[-1][0] == topic:
+            self.topics[-1] = (topic, self.topics[-1][1] + len(batch))
+        else:
+            self.topics.append((topic, len(batch)))
+
+    def rows(self, wanted: Wanted) -> Arrow | None:
+        """What is wanted of them; None where there is none."""
+        if not self.batches:
+            return None
+        rows = gather_rows(self.batches)
+        batch = to_spark(to_arrow(rows), self.topics, wanted.columns)
+        conditions = wanted.conditions
+        if conditions.offsets.is_all and conditions.times_us.is_all:
+            return batch
+        is_wanted = conditions.offsets.mask(rows.offset)
+        is_wanted &= conditions.times_us.mask(rows.timestamp_ms * schema.MICROSECONDS_PER_MILLISECOND)
+        return batch.filter(pa.array(is_wanted))
+
+
+def read_tail(bucket: Bucket, piece: TailPiece, wanted: Wanted) -> Iterator[tuple[TailPiece | None, Arrow | None]]:
+    """Its rows bit by bit, each with what is left behind it: None once, at the end.
+
+    Raises `StoreError`, `InvalidBatch`, `ChunkMismatch`.
+    """
+    parts = piece.parts
+    for run in _runs(parts):
+        payloads = _fetch(bucket, [chunk for _, chunk in run])
+        gathered = _Gathered()
+        row_last, aborted = -1, AbortedBatches()
+        for (row, chunk), payload in zip(run, payloads, strict=True):
+            if gathered.byte_count >= SPARK_GATHERED_BYTES:
+                yield _behind(parts, row, chunk.offset_first), gathered.rows(wanted)
+                gathered = _Gathered()
+            part = parts[row]
+            if row != row_last:
+                row_last, aborted = row, AbortedBatches(part.aborted)
+            for batch in _decode(part, chunk, payload, aborted):
+                gathered.add(part.range.topic, batch)
+        row, chunk = run[-1]
+        yield _behind(parts, row, chunk.offset_end), gathered.rows(wanted)
+    yield None, None
+
+
+def _runs(parts: Sequence[TailPart]) -> Iterator[list[tuple[int, TailChunk]]]:
+    """The chunks of all parts in order, each with its part's place, as many at a time as are read together."""
+    run: list[tuple[int, TailChunk]] = []
+    run_bytes = 0
+    for row, part in enumerate(parts):
+        for chunk in part.chunks:
+            if run and run_bytes + chunk.byte_count > TAIL_READ_BYTES_MAX:
+                yield run
+                run, run_bytes = [], 0
+            run.append((row, chunk))
+            run_bytes += chunk.byte_count
+    if run:
+        yield run
+
+
+def _behind(parts: Sequence[TailPart], row: int, offset: int) -> TailPiece:
+    """What of the parts is left when those before `row` are read, and that one up to `offset`."""
+    # A range may begin within its first chunk.
+    rest = rest_of(parts[row], max(offset, parts[row].range.first))
+    return TailPiece(parts=(*(() if rest is None else (rest,)), *parts[row + 1 :]))
+
+
+def _fetch(bucket: Bucket, chunks: Sequence[TailChunk]) -> list[memoryview]:
+    """The chunks' bytes, none of markers."""
+    stored = [index for index, chunk in enumerate(chunks) if not chunk.is_marker]
+    ranges = [
+        ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count)
+        for chunk in chunks
+        if not chunk.is_marker
+    ]
+    found: list[memoryview] = [memoryview(b"")] * len(chunks)
+    under_way = [
+        (planned, bucket.begin_range(planned.read.key, planned.read.byte_first, planned.read.byte_count))
+        for planned in plan_reads(ranges)
+    ]
+    for planned, future in under_way:
+        for index, records in slice_read(planned, future.result()):
+            found[stored[index]] = records
+    return found
+
+
+def _decode(part: TailPart, chunk: TailChunk, payload: memoryview, aborted: AbortedBatches) -> Iterator[BatchRows]:
+    """The chunk's batches, and of the first and the last what lies within the part."""
+    if chunk.is_marker:
+        return
+    source = SourceChunk(
+        partition=part.range.partition,
+        offset_first=chunk.offset_first,
+        offset_end=chunk.offset_end,
+        append_time_ms=chunk.append_time_ms,
+        records=payload,
+        aborted=aborted,
+    )
+    for batch in decode_chunk(source, part.range.first, part.range.end):
+        if len(batch):
+            yield batch
