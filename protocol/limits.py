@@ -721,6 +721,8 @@ SPARK_FILE_RUN_BYTES = 8 * MIB
 """Of a data file, read at once; the next so many are on their way meanwhile."""
 SPARK_GATHERED_BYTES = 8 * MIB
 """Records, decompressed, that become one record batch, and one batch of records more."""
+SPARK_PLAIN_BYTES_MAX = 4 * MIB
+"""Of the tail, as stored, that a process reads before it has compiled kernels loaded."""
 SPARK_MANIFEST_READS_MAX = 3
 """Of a manifest whose checksum does not fit: a store may show one that is half overwritten."""
 SPARK_LOOKS_APART_SECONDS = 0.1

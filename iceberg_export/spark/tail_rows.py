@@ -16,6 +16,7 @@ from iceberg_export.kafka_rows import BatchRows, gather_rows
 from iceberg_export.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import Arrow, Wanted, to_spark
+from iceberg_export.spark.kernels import KERNELS
 from iceberg_export.spark.planning import TailPart, TailPiece, rest_of
 from iceberg_export.tail_format import TailChunk
 from protocol.limits import SPARK_GATHERED_BYTES, TAIL_READ_BYTES_MAX
@@ -62,6 +63,7 @@ def read_tail(bucket: Bucket, piece: TailPiece, wanted: Wanted) -> Iterator[tupl
     """
     parts = piece.parts
     for run in _runs(parts):
+        KERNELS.read(sum(chunk.byte_count for _, chunk in run))
         payloads = _fetch(bucket, [chunk for _, chunk in run])
         gathered = _Gathered()
         row_last, aborted = -1, AbortedBatches()
