@@ -104,7 +104,9 @@ class Stream:
             for (topic, partition), offset in end.offsets.items()
             if (first := _first(start, end, (topic, partition))) < offset
         ]
-        pieces = plan_ranges(self._lake, ranges, Conditions(), self._losses)
+        # What told the end knows where all up to it lies; what has gone since is planned again.
+        told_by = self._told.manifest if self._told is not None and self._told.offset == end_json else None
+        pieces = plan_ranges(self._lake, ranges, Conditions(), self._losses, manifest=told_by)
         count = self._options.partitions_min
         return divide(pieces, count or self._task_count, is_count_wanted=count is not None)
 

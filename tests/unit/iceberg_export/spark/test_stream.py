@@ -93,6 +93,43 @@ def test_while_nothing_is_new_it_looks_now_and_then_and_decodes_nothing(
     assert all(0 < pause <= SPARK_LOOKS_APART_SECONDS for pause in pauses)
 
 
+def test_a_batch_is_planned_by_the_manifest_that_told_its_end_and_by_a_newer_one_where_none_did(
+    bucket: Bucket, made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = stream(bucket)
+    _, start = first_batch(query)
+    produce(bucket, made, 2, 3)
+    end = query.latest_offset()
+    looks: list[str] = []
+    get = bucket.get
+
+    def look(key: str) -> bytes:
+        looks.append(key)
+        return get(key)
+
+    monkeypatch.setattr(bucket, "get", look)
+    wanted = {("orders", 0, 10, 12), ("orders", 1, 20, 23)}
+    assert ranges(query, start, end) == wanted
+    assert looks == []
+    begun_again = stream(bucket)
+    assert begun_again.plan(start, start) == []
+    assert ranges(begun_again, start, end) == wanted
+    assert len(looks) >= 2
+
+
+def test_a_batch_whose_table_moved_on_since_its_end_was_told_is_planned_again(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket)
+    bucket.run(made.archive("orders"))
+    bucket.run(made.publish())
+    end = query.latest_offset()
+    start = query.initial_offset()
+    metadata_key = made.topics["orders"].metadata_key
+    bucket.run(made.rewrite("orders"))
+    bucket.run(made.publish())
+    bucket.run(made.store.delete([metadata_key]))
+    assert ranges(query, start, end) == {("orders", 0, 0, 10), ("orders", 1, 0, 20)}
+
+
 def test_a_stream_from_the_latest_offset_brings_what_comes_then(bucket: Bucket, made: MadeLake) -> None:
     query = stream(bucket, startingOffsets="latest")
     start, end = first_batch(query)
