@@ -398,3 +398,16 @@ def test_objects_that_go_while_small_files_are_on_their_way_are_planned_again(bu
     assert without_time(rows) == [
         row for number in range(6) for row in expected(made.visible(f"t{number}"), f"t{number}")
     ]
+
+
+def test_what_is_read_of_the_tail_counts_towards_loading_the_kernels(
+    bucket: Bucket, made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from iceberg_export.spark.kernels import KERNELS
+
+    bucket.run(many_topics(made))
+    counted: list[int] = []
+    monkeypatch.setattr(KERNELS, "read", counted.append)
+    read(bucket, tasks=1, subscribePattern="t.*")
+    stored = sum(chunk.byte_count for topic in made.topics.values() for p in topic.partitions for chunk in p.chunks)
+    assert counted == [stored]
