@@ -1,4 +1,4 @@
-"""`format("penstock")` on a cluster of Spark's own, whose driver and executors have the archive and nothing of the checkout.
+"""`format("penstock")` on a cluster of Spark's own: driver and executors have the archive, and nothing of the checkout.
 
 Rule: Python is begun without its site, so that the checkout, which is installed in the environment of the tests, is not
 found; libraries are. Every process says where it has the project from.
@@ -32,9 +32,12 @@ store, folder = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
 register(spark)
 batch = spark.read.format("penstock").option("subscribe", "orders").load(store).where("partition = 0")
-stream = spark.readStream.format("penstock").option("subscribe", "orders").option("startingOffsets", "earliest").load(store)
 query = (
-    stream.writeStream.format("parquet")
+    spark.readStream.format("penstock")
+    .option("subscribe", "orders")
+    .option("startingOffsets", "earliest")
+    .load(store)
+    .writeStream.format("parquet")
     .option("path", folder + "/rows")
     .option("checkpointLocation", folder + "/checkpoint")
     .trigger(availableNow=True)
