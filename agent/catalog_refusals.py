@@ -19,7 +19,9 @@ CREATE_TABLE = (
     "a table is a topic: create topic {name} with Kafka's tools, or with penstock topics create {name}, and its table "
     "is there"
 )
-DROP_TABLE = "a table is a topic: delete topic {name} with Kafka's tools, and its table goes with it"
+DROP_TABLE = (
+    "a table is a topic: delete topic {name} with Kafka's tools or penstock topics delete, and its table goes with it"
+)
 RENAME_TABLE = "a table has its topic's name, and topics keep their names"
 REGISTER_TABLE = "tables are topics, so no table of others can be registered here: use a catalog of your own beside it"
 CREATE_NAMESPACE = (
@@ -27,15 +29,21 @@ CREATE_NAMESPACE = (
 )
 DROP_NAMESPACE = "namespace lake holds every topic's table and stays"
 ALTER_NAMESPACE = "namespace lake has no properties that can be set"
-COMMIT_MANY = "tables are topics and change by Kafka's means alone: produce to the topic instead"
+COMMIT_MANY = (
+    "tables are topics, each with a log of its own: for records produce to the topic instead, and commit properties and "
+    "names to one table at a time"
+)
 CREATE_VIEW = "there are no views here: create it in a catalog of your own"
 
 _ROWS = (
     "rows come from the topic: produce to it with a Kafka client to add some, use DeleteRecords or the topic's "
-    "retention to delete some; Penstock itself rewrites files"
+    "retention to delete some, and a tag or VERSION AS OF to go back; Penstock itself rewrites files"
 )
 _SNAPSHOTS = "Penstock expires snapshots, and files that nothing needs, by itself"
-_SCHEMA = "the columns are those of a Kafka record: parse values in a view or a table of your own"
+_SCHEMA = (
+    "the columns are those of a Kafka record, and of registered schemas where the topic's penstock.table.columns asks for "
+    "them: set that, or parse values in a view or a table of your own"
+)
 _LAYOUT = "Penstock decides how a topic's files are laid out"
 _STATISTICS = "statistics are those that Penstock writes into manifests and files"
 _PROPERTY = (

@@ -82,6 +82,8 @@ class Summary:
         self.byte_count += done.byte_count
 
     def told(self) -> str:
+        if not self.files_before and not self.problems:
+            return "there was nothing to do"
         return (
             f"{self.files_before:,} files ({self.byte_count:,} bytes) became {self.files_after:,}; "
             f"{self.problems:,} merges were left as they were"

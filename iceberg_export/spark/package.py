@@ -22,6 +22,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("coordinator", "iceberg_export", "protocol", "storage", "txn")
 MADE_AT: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest that a zip can tell."""
+PACKAGE_OF: Final = {"google": "protobuf"}
+"""Packages with another name than their module."""
 
 
 def modules(*entries: str) -> dict[str, Path]:
@@ -41,9 +43,11 @@ def modules(*entries: str) -> dict[str, Path]:
 
 
 def libraries() -> list[str]:
-    """The top-level names of others that those modules import, but for pyspark, which is there."""
+    """The packages of others that those modules import, but for pyspark, which is there."""
     names = {name.partition(".")[0] for path in modules(ENTRY, *JOBS).values() for name in _imports(path)}
-    return sorted(names - set(PACKAGES) - sys.stdlib_module_names - {"pyspark"})
+    return sorted(
+        {PACKAGE_OF.get(name, name) for name in names - set(PACKAGES) - sys.stdlib_module_names - {"pyspark"}}
+    )
 
 
 def write_archive(path: Path) -> list[str]:
