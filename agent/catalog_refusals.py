@@ -30,8 +30,8 @@ CREATE_NAMESPACE = (
 DROP_NAMESPACE = "namespace lake holds every topic's table and stays"
 ALTER_NAMESPACE = "namespace lake has no properties that can be set"
 COMMIT_MANY = (
-    "tables are topics, each with a log of its own: for records produce to the topic instead, and commit properties and "
-    "names to one table at a time"
+    "tables are topics, each with a log of its own: for records produce to the topic instead, and commit properties "
+    "and names to one table at a time"
 )
 CREATE_VIEW = "there are no views here: create it in a catalog of your own"
 
@@ -41,8 +41,8 @@ _ROWS = (
 )
 _SNAPSHOTS = "Penstock expires snapshots, and files that nothing needs, by itself"
 _SCHEMA = (
-    "the columns are those of a Kafka record, and of registered schemas where the topic's penstock.table.columns asks for "
-    "them: set that, or parse values in a view or a table of your own"
+    "the columns are those of a Kafka record, and of registered schemas where the topic's penstock.table.columns asks "
+    "for them: set that, or parse values in a view or a table of your own"
 )
 _LAYOUT = "Penstock decides how a topic's files are laid out"
 _STATISTICS = "statistics are those that Penstock writes into manifests and files"
