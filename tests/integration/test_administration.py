@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.cluster import Cluster, ClusterAgent, ClusterFactory
@@ -69,6 +70,7 @@ def test_what_administrators_ask_is_answered_by_a_cluster_of_three(
     assert 0 <= shown(cluster, "pushing")["kafka_client_producer_topic_record_send_total"] <= PARTITIONS
 
 
+@pytest.mark.slow
 def test_a_producer_of_librdkafka_pushes_what_it_is_asked_for(clusters: ClusterFactory) -> None:
     cluster = clusters()
     agents = [cluster.start(name) for name in ("a", "b", "c")]

@@ -211,7 +211,7 @@ def three_agents(clusters: ClusterFactory) -> dict[str, ClusterAgent]:
     return {agent.bootstrap: agent for agent in agents}
 
 
-@pytest.mark.parametrize("how", ["drained", "killed"])
+@pytest.mark.parametrize("how", [pytest.param("drained", marks=pytest.mark.slow), "killed"])
 def test_a_group_outlives_its_coordinator(clusters: ClusterFactory, members: Keep, how: str) -> None:
     agents = three_agents(clusters)
     everybody = ",".join(agents)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -34,6 +35,7 @@ def wait_compared(agent: ClusterAgent) -> None:
     agent.process.wait_until(lambda: comparisons(agent, "agreed") > 0, "a comparison", seconds_max=SECONDS_MAX)
 
 
+@pytest.mark.slow  # simulated worlds show the same: tests/simulation/test_diverging.py
 def test_s3_an_agent_that_computes_another_state_stops_alone_and_nothing_acknowledged_is_lost(
     clusters: ClusterFactory,
 ) -> None:

@@ -257,7 +257,7 @@ def test_3616a_who_is_told_that_a_commit_failed_is_told_the_truth(
 # 3616-b. Lost transactional writes.
 
 
-@GENERATIONS
+@pytest.mark.parametrize("versions", [pytest.param(V1, marks=pytest.mark.slow), V2], ids=["V1", "V2"])
 def test_3616b_what_was_committed_stays_whichever_agents_die(
     clusters: ClusterFactory, stack: ExitStack, versions: Versions
 ) -> None:
