@@ -32,7 +32,7 @@ __all__ = [
     "streams_jars",
 ]
 
-settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
+settings.register_profile("ci", max_examples=60, deadline=None, print_blob=True)
 settings.register_profile(
     "deep", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )

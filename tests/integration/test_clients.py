@@ -66,7 +66,7 @@ class Broker:
         return self._next.http
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one broker", "three agents"])
+@pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.slow)], ids=["one broker", "three agents"])
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, etcd: Etcd, minio: Minio
 ) -> Iterator[Broker]:

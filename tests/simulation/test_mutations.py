@@ -2,9 +2,11 @@
 
 Each mutation is caught by the seed that caught it before; where a change of the code has made another run of that seed,
 by another seed. `python -m tests.simulation.mutations` then writes that one down. That its seed is sound without the
-mutation, `test_simulation` proves of the first ones, and a slow test of the others.
+mutation, `test_simulation` proves of the first ones, and a slow test of the others. The safety rules' own, which have
+their number in front, are tried each time; those of the rules of Kafka that stand beside them by slow tests.
 """
 
+import re
 from itertools import chain
 
 import pytest
@@ -15,11 +17,16 @@ from tests.simulation.test_simulation import SEEDS
 from tests.simulation.world import run
 
 
+OF_SAFETY_RULES = re.compile(r"s\d+_")
+
+
 def test_every_mutation_has_its_seed() -> None:
     assert list(table()) == list(MUTATIONS)
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize(
+    "name", [name if OF_SAFETY_RULES.match(name) else pytest.param(name, marks=pytest.mark.slow) for name in MUTATIONS]
+)
 def test_a_mutation_is_caught(name: str) -> None:
     assert catch(name, chain([table()[name]], candidates(name))) is not None, "no seed catches it any more"
 
