@@ -16,7 +16,6 @@ from tests.simulation.mutations import candidates, catch, table
 from tests.simulation.test_simulation import SEEDS
 from tests.simulation.world import run
 
-
 OF_SAFETY_RULES = re.compile(r"s\d+_")
 
 
