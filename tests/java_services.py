@@ -33,6 +33,10 @@ def streams_jars() -> Path:
     return provided(jars.jar_folder("streams"))
 
 
+SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For a Java that lives for seconds, or has little to do: it begins with a fraction of the processor time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaProgram:
     """A compiled Java class with its class path."""
@@ -52,7 +56,7 @@ class JavaProgram:
 
     def command(self, *arguments: str) -> list[str]:
         """The command that runs it, for `tests.processes.Process`."""
-        return [str(self.java), "-Xmx512m", "-cp", self.class_path, self.main, *arguments]
+        return [str(self.java), "-Xmx512m", *SHORT_LIVED, "-cp", self.class_path, self.main, *arguments]
 
 
 def compile_source(
@@ -67,7 +71,7 @@ def compile_source(
     class_path = os.pathsep.join([str(folder), *(f"{jar_folder}/*" for jar_folder in jar_folders)])
     libraries = os.pathsep.join(str(jar) for jar_folder in jar_folders for jar in sorted(jar_folder.glob("*.jar")))
     options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
-    command = [str(java), "-jar", str(compiler), *options, str(source)]
+    command = [str(java), *SHORT_LIVED, "-jar", str(compiler), *options, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{source} does not compile:\n{done.stdout}\n{done.stderr}"
     return JavaProgram(java=java, class_path=class_path, main=source.stem, folder=folder)
@@ -130,7 +134,14 @@ def kafka_broker(java: Path, kafka_jars: Path, tmp_path_factory: pytest.TempPath
         KAFKA_PROPERTIES.format(port=port, controller_port=controller_port, data=folder / "data"), encoding="utf-8"
     )
     logging.write_text(KAFKA_LOGGING, encoding="utf-8")
-    start: list[str | Path] = [java, "-Xmx1g", f"-Dlog4j2.configurationFile={logging}", "-cp", f"{kafka_jars}/*"]
+    start: list[str | Path] = [
+        java,
+        "-Xmx1g",
+        *SHORT_LIVED,
+        f"-Dlog4j2.configurationFile={logging}",
+        "-cp",
+        f"{kafka_jars}/*",
+    ]
     tool = [*start, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", properties]
     done = subprocess.run(tool, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"Kafka's storage cannot be formatted:\n{done.stdout}\n{done.stderr}"

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.java_services import SHORT_LIVED
 from tests.processes import START_SECONDS_MAX, Process, free_port, is_listening, provided
 from tools import go_servers, jars
 
@@ -189,6 +190,7 @@ def spark_session(
             .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.memory", "1g")
+            .config("spark.driver.extraJavaOptions", " ".join(SHORT_LIVED))
             .config("spark.sql.shuffle.partitions", "4")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))

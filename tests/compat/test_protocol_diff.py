@@ -46,7 +46,7 @@ def test_penstock_answers_as_kafka_but_for_what_unsupported_md_lists(
     "through",
     [
         pytest.param(0, id="the first", marks=pytest.mark.slow),
-        pytest.param(1, id="the second"),
+        pytest.param(1, id="the second", marks=pytest.mark.slow),
         pytest.param(2, id="the third", marks=pytest.mark.slow),
     ],
 )

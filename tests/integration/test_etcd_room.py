@@ -92,7 +92,7 @@ async def test_the_way_out_of_nospace(tmp_path: Path, version: str) -> None:
         async with opened(etcd) as ledger, grpc.aio.insecure_channel(etcd.endpoints[0]) as channel:
             filler = Filler(ledger, await ledger.open_session("a"))
             history = rpc_pb2_grpc.KVStub(channel)
-            for _ in range(8):  # of others, or of a ledger that nobody compacts: only the last one lives
+            for _ in range(6):  # of others, or of a ledger that nobody compacts: only the last one lives
                 await history.Put(rpc_pb2.PutRequest(key=b"other", value=bytes(768 << 10)))
             with pytest.raises(LedgerUnavailable, match=r"NOSPACE.*docs/RUNBOOK\.md"):
                 await fill(filler)
@@ -122,7 +122,7 @@ async def disarm(maintenance: rpc_pb2_grpc.MaintenanceStub) -> None:
 
 async def fill(filler: Filler) -> None:
     """Appends until it is refused. Less than half of the quota lives then, or there would be no way out."""
-    for _ in range(12):
+    for _ in range(14):
         await filler.append(QUOTA // 32)
     async with asyncio.timeout(SECONDS_MAX):
         while True:

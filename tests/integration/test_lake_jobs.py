@@ -20,6 +20,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog.rest import RestCatalog
 
+from tests.java_services import SHORT_LIVED
 from tests.services import PENSTOCK, Penstock, PenstockFactory
 
 OPTIONS = {"archive-interval-s": "3600"}
@@ -43,7 +44,9 @@ def broker(penstock: PenstockFactory) -> Penstock:
 def run(broker: Penstock, *arguments: str, java: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment: Mapping[str, str] = {**os.environ, "PENSTOCK_SERVER": broker.http}
     if java is not None:
-        environment = {**environment, "JAVA_HOME": str(java.parent.parent), "SPARK_LOCAL_IP": "127.0.0.1"}
+        options = " ".join(SHORT_LIVED)
+        environment = {**environment, "JAVA_HOME": str(java.parent.parent), "SPARK_SUBMIT_OPTS": options}
+        environment = {**environment, "SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.run(
         [PENSTOCK, *arguments], env=environment, capture_output=True, text=True, timeout=JOB_SECONDS_MAX, check=False
     )

@@ -101,7 +101,7 @@ def sizes_of(kind: str, chance: random.Random) -> Iterator[int]:
         (1_000, "even", 6.9, 13),
         (1_000, "mixed", 2.3, 20),
         (4_096, "even", 9.8, 10),
-        (4_096, "bursts", 1.1, 1_306),
+        pytest.param(4_096, "bursts", 1.1, 1_306, marks=pytest.mark.slow),
     ],
 )
 def test_each_byte_is_written_a_few_times_and_few_files_wait(
