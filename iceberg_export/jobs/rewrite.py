@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
 
     from iceberg_export.columns import RecordRows
+    from iceberg_export.kafka_rows import BatchRows
     from iceberg_export.typed.file_columns import FileColumns
 
 CONFLICT = 409
@@ -196,12 +197,12 @@ def _writable(store_url: str, store: ObjectStore) -> ObjectStore:
     return LocalStore(Path(store_url.removeprefix(FILE_SCHEME)), is_writer=False, is_guest=True)
 
 
-async def columns_of(plan: ColumnsPlan, parts: "Callable[[], Iterable[RecordRows]]") -> "FileColumns":
+async def columns_of(plan: ColumnsPlan, parts: "Callable[[], Iterable[BatchRows | RecordRows]]") -> "FileColumns":
     """The typed columns of a file, as the agent would give it."""
     return await asyncio.to_thread(_columns, plan, parts)
 
 
-def _columns(plan: ColumnsPlan, parts: "Callable[[], Iterable[RecordRows]]") -> "FileColumns":
+def _columns(plan: ColumnsPlan, parts: "Callable[[], Iterable[BatchRows | RecordRows]]") -> "FileColumns":
     from iceberg_export.typed.file_columns import plan_columns
     from iceberg_export.typed.readers import Ready, make_ready, readers
     from iceberg_export.typed.scan import Sides, writers_of
