@@ -31,7 +31,7 @@ from iceberg_export.tail_format import (
     decode_manifest,
     encode_changed,
 )
-from iceberg_export.tail_plan import chunks_each, tail_topic, waiting_chunks
+from iceberg_export.tail_plan import TailTopics, chunks_each, waiting_chunks
 from protocol.limits import (
     ROWS_PER_TURN,
     TAIL_BUSY_SHARE_MAX,
@@ -119,6 +119,7 @@ class TailManifests:
         self._interval_s = interval_ms / 1000
         self._work = _Work(clock)
         self._chunks_each_max = chunks_each_max
+        self._topics = TailTopics()
         self._written: _Written | None = None
         self._true_s = 0.0
         metrics.tail_age.set_function(self._age_s)
@@ -148,7 +149,7 @@ class TailManifests:
         Raises `StoreError` and `TimeoutError`: what became of the put is unknown, and the next look writes again.
         """
         if not self._housekeeper.is_mine:
-            self._written, self._work = None, _Work(self._clock)
+            self._written, self._topics, self._work = None, TailTopics(), _Work(self._clock)
             self._metrics.tail_partitions_cut.set(0)
             return False
         if self._written is None or self._written.epoch != self._housekeeper.epoch:
@@ -182,10 +183,11 @@ class TailManifests:
         self._metrics.tail_partitions_cut.set(sum(count > each_max for count in waiting))
         topics: list[TailTopic] = []
         for topic_id in topic_ids:
-            topic = tail_topic(self._metadata.state, topic_id, each_max=each_max)
+            topic = self._topics.topic(self._metadata.state, topic_id, each_max=each_max)
             if topic is not None:
                 topics.append(topic)
                 turn = await work.others(turn + 1 + len(topic.partitions))
+        self._topics.forget_others(began.topics)
         work.end_turn()
         return TailManifest(
             cluster_id=began.cluster_id,

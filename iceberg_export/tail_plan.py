@@ -1,22 +1,24 @@
 """What the tail manifest says of a state: of each topic its table, and where what is not archived lies.
 
-Rule: pure. A topic is told in one go, so it is consistent in itself: its table's metadata and the chunks behind it are
-those of one position. Of many topics whoever asks may let the state change in between: the manifest's position is the
-one before the first of them, and each is told as of that or of a later one.
+Rule: what is told depends on the state alone. A topic is told in one go, so it is consistent in itself: its table's
+metadata and the chunks behind it are those of one position. Of many topics whoever asks may let the state change in
+between: the manifest's position is the one before the first of them, and each is told as of that or of a later one.
 """
 
 from array import array
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
+from itertools import chain, repeat
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.chunk_index import NO_OBJECT
+from coordinator.chunk_index import NO_OBJECT, Places
 from coordinator.state import ClusterState, PartitionState
 from iceberg_export.tail_format import NO_KEY, TailChunks, TailPartition, TailTopic
 from protocol.limits import TAIL_CHUNKS_MAX, TAIL_CHUNKS_PER_PARTITION_MAX
-from protocol.types import ObjectId, TopicId
+from protocol.types import ObjectId, Offset, TopicId
+from txn.isolation import AbortedExtent
 
 _NOTHING: Final = TailChunks()
 
@@ -40,40 +42,44 @@ def chunks_each(
     return each
 
 
-def tail_topic(state: ClusterState, topic_id: TopicId, *, each_max: int) -> TailTopic | None:
-    """The topic as the manifest tells it, with at most `each_max` chunks of a partition; None for an unknown topic."""
-    topic = state.topics.get(topic_id)
-    if topic is None:
-        return None
-    keys = _Keys(state)
-    return TailTopic(
-        name=topic.name,
-        topic_id=topic_id,
-        metadata_key=NO_KEY if topic.table is None else topic.table.metadata_key,
-        partitions=tuple(_partition(held, keys, each_max) for held in topic.partitions),
-    )
+class TailTopics:
+    """What was told of topics, for whoever tells of them again and again: between two manifests most partitions stay as
+    they are, and to look whether one did costs a twentieth of telling it."""
+
+    def __init__(self) -> None:
+        self._told: dict[TopicId, list[_Told]] = {}
+
+    def topic(self, state: ClusterState, topic_id: TopicId, *, each_max: int) -> TailTopic | None:
+        """The topic as the manifest tells it, with at most `each_max` chunks of a partition. None: there is none."""
+        topic = state.topics.get(topic_id)
+        if topic is None:
+            return None
+        before = chain(self._told.get(topic_id, ()), repeat(None))
+        self._told[topic_id] = told = [
+            _tell(held, state, each_max, known) for held, known in zip(topic.partitions, before, strict=False)
+        ]
+        return TailTopic(
+            name=topic.name,
+            topic_id=topic_id,
+            metadata_key=NO_KEY if topic.table is None else topic.table.metadata_key,
+            partitions=tuple(each.partition for each in told),
+        )
+
+    def forget_others(self, topic_ids: Collection[TopicId]) -> None:
+        """Only these topics are left."""
+        for topic_id in self._told.keys() - topic_ids:
+            del self._told[topic_id]
 
 
-class _Keys:
-    """Keys of objects, each once, in rows that `TailChunks` names."""
+class _Told(NamedTuple):
+    """A partition as it was told, and what that depends on: rows of an index never change, but come and go."""
 
-    def __init__(self, state: ClusterState) -> None:
-        self._objects = state.objects
-        self._rows: dict[int, int] = {NO_OBJECT: -1}
-        self.keys: list[str] = []
-
-    def rows(self, object_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        distinct, places = np.unique(object_ids, return_inverse=True)
-        rows = np.array([self._row(object_id) for object_id in distinct.tolist()], np.int64)
-        found: NDArray[np.int64] = rows[places]
-        return found
-
-    def _row(self, object_id: int) -> int:
-        row = self._rows.get(object_id)
-        if row is None:
-            row = self._rows[object_id] = len(self.keys)
-            self.keys.append(self._objects[ObjectId(object_id)].key)
-        return row
+    held: PartitionState
+    log_start: Offset
+    last_stable: Offset
+    archived_end: Offset
+    chunks_end: Offset
+    partition: TailPartition
 
 
 def _row_end(held: PartitionState) -> int:
@@ -85,33 +91,56 @@ def _row_end(held: PartitionState) -> int:
     return row + (row < len(held.index) and held.index.offset_first(row) < decided_end)
 
 
-def _partition(held: PartitionState, keys: _Keys, each_max: int) -> TailPartition:
+def _tell(held: PartitionState, state: ClusterState, each_max: int, before: _Told | None) -> _Told:
     index = held.index
     row_first = index.intake_row
-    row_end = min(_row_end(held), row_first + each_max)
-    archived_end = index.offset_first(row_first)
-    if row_first >= row_end:
-        return TailPartition(
-            log_start=held.log_start, archived_end=archived_end, last_stable=held.last_stable, chunks=_NOTHING
-        )
-    places = index.places(row_first, row_end)
-    is_stored = places.object_id != NO_OBJECT
-    columns = (
-        places.offset_end,
-        keys.rows(places.object_id),
-        np.where(is_stored, places.byte_first, 0),
-        np.where(is_stored, places.byte_count, 0),
-        places.append_time_ms,
-    )
-    chunks = TailChunks(offset_first=archived_end, keys=keys.keys, columns=[_array(column) for column in columns])
-    aborted = () if held.transactions is None else held.transactions.aborted_extents(archived_end, chunks.offset_end)
-    return TailPartition(
-        log_start=held.log_start,
+    row_end = max(row_first, min(_row_end(held), row_first + each_max))
+    archived_end, chunks_end = index.offset_first(row_first), index.offset_first(row_end)
+    log_start, last_stable = held.log_start, held.last_stable
+    if (
+        before is not None
+        and before.held is held
+        and (before.log_start, before.last_stable) == (log_start, last_stable)
+        and (before.archived_end, before.chunks_end) == (archived_end, chunks_end)
+    ):
+        return before
+    chunks, aborted = _NOTHING, list[AbortedExtent]()
+    if row_end > row_first:
+        chunks = _chunks(index.places(row_first, row_end), archived_end, state)
+        if held.transactions is not None:
+            aborted = held.transactions.aborted_extents(archived_end, chunks_end)
+    partition = TailPartition(
+        log_start=log_start,
         archived_end=archived_end,
-        last_stable=held.last_stable,
+        last_stable=last_stable,
         chunks=chunks,
         aborted=tuple(aborted),
     )
+    return _Told(held, log_start, last_stable, archived_end, chunks_end, partition)
+
+
+def _chunks(places: Places, archived_end: Offset, state: ClusterState) -> TailChunks:
+    rows: dict[int, int] = {}
+    keys: list[str] = []
+    is_stored = places.object_id != NO_OBJECT
+    key_rows = array("q")
+    for object_id in places.object_id.tolist():
+        row = rows.get(object_id)
+        if row is None:
+            row = -1
+            if object_id != NO_OBJECT:
+                row = len(keys)
+                keys.append(state.objects[ObjectId(object_id)].key)
+            rows[object_id] = row
+        key_rows.append(row)
+    columns = [
+        _array(places.offset_end),
+        key_rows,
+        _array(places.byte_first * is_stored),
+        _array(places.byte_count * is_stored),
+        _array(places.append_time_ms),
+    ]
+    return TailChunks(offset_first=archived_end, keys=keys, columns=columns)
 
 
 def _array(column: NDArray[np.int64]) -> "array[int]":

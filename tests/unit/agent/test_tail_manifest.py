@@ -229,7 +229,7 @@ async def test_a_manifest_that_takes_long_is_made_less_often(monkeypatch: pytest
             parts.clock.seconds += 0.5
 
         with monkeypatch.context() as patched:
-            patched.setattr("agent.tail_manifest.tail_topic", slow_topic)
+            patched.setattr("agent.tail_manifest.TailTopics.topic", slow_topic)
             assert await writing.look()
         assert writing.pause_s == 0.5 / TAIL_BUSY_SHARE_MAX
 

@@ -1,13 +1,15 @@
 """What the tail manifest says of a state."""
 
+import random
+
 import pytest
 
-from coordinator.chunk_index import MarkerRow, marker_row
-from coordinator.state import TableState
+from coordinator.chunk_index import ChunkRef, MarkerRow, marker_row
+from coordinator.state import ClusterState, PartitionState, TableState
 from iceberg_export.tail_format import NO_KEY, TailPartition
-from iceberg_export.tail_plan import chunks_each, tail_topic, waiting_chunks
-from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId
-from tests.unit.iceberg_export.test_topic_intake import TOPIC, partition_of, state_of
+from iceberg_export.tail_plan import TailTopics, chunks_each, waiting_chunks
+from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, ProducerEpoch, ProducerId
+from tests.unit.iceberg_export.test_topic_intake import ARCHIVED, TOPIC, partition_of, state_of
 from txn.isolation import AbortedExtent, PartitionTransactions
 
 MARKER = marker_row(MarkerRow(ProducerId(7), ProducerEpoch(0), is_commit=False, timestamp_ms=Milliseconds(9)))
@@ -23,7 +25,7 @@ def told(partition: TailPartition) -> list[tuple[int, int, str, int, int]]:
 def test_an_unknown_topic_has_no_tail() -> None:
     state = state_of()
     state.topics.clear()
-    assert tail_topic(state, TOPIC, each_max=9) is None
+    assert TailTopics().topic(state, TOPIC, each_max=9) is None
     assert waiting_chunks(state, TOPIC) == []
 
 
@@ -37,7 +39,7 @@ def test_a_tail_is_what_lies_behind_the_archive() -> None:
         partition.log_end = partition.index.end
     partitions[0].log_start = Offset(3)
     state = state_of(*partitions)
-    topic = tail_topic(state, TOPIC, each_max=9)
+    topic = TailTopics().topic(state, TOPIC, each_max=9)
     assert topic is not None
     assert (topic.name, topic.topic_id, topic.metadata_key) == ("orders", TOPIC, NO_KEY)
     with_tail, archived, empty = topic.partitions
@@ -52,7 +54,7 @@ def test_a_tail_is_what_lies_behind_the_archive() -> None:
 def test_a_table_is_told_as_of_the_same_position() -> None:
     state = state_of(partition_of((5, 1, 10)))
     state.topics[TOPIC].table = TableState(metadata_key="lake/orders/metadata/7", version=7, objects=set())
-    topic = tail_topic(state, TOPIC, each_max=9)
+    topic = TailTopics().topic(state, TOPIC, each_max=9)
     assert topic is not None
     assert topic.metadata_key == "lake/orders/metadata/7"
 
@@ -66,7 +68,7 @@ def test_an_open_transaction_ends_what_can_be_read_within_a_chunk_and_aborted_on
     partition.index.append(12, 2, 60, 20, 7, 11)
     transactions.begin(ProducerId(8), Offset(8))
     partition.log_end = Offset(12)
-    topic = tail_topic(state_of(partition), TOPIC, each_max=9)
+    topic = TailTopics().topic(state_of(partition), TOPIC, each_max=9)
     assert topic is not None
     (tail,) = topic.partitions
     assert told(tail) == [(0, 5, "intake/1", 40, 10), (5, 6, NO_KEY, 0, 0), (6, 9, "intake/2", 40, 20)]
@@ -81,7 +83,7 @@ def test_an_open_transaction_at_a_chunks_first_record_ends_the_tail_before_it() 
     partition.transactions = PartitionTransactions()
     partition.transactions.begin(ProducerId(8), Offset(5))
     partition.log_end = Offset(9)
-    topic = tail_topic(state_of(partition), TOPIC, each_max=9)
+    topic = TailTopics().topic(state_of(partition), TOPIC, each_max=9)
     assert topic is not None
     assert [each[1] for each in told(topic.partitions[0])] == [5]
 
@@ -92,7 +94,7 @@ def test_an_open_transaction_that_deleted_records_began_leaves_nothing_to_read()
     partition.transactions = PartitionTransactions()
     partition.transactions.begin(ProducerId(8), Offset(5))
     partition.log_start, partition.log_end = Offset(7), Offset(9)
-    topic = tail_topic(state_of(partition), TOPIC, each_max=9)
+    topic = TailTopics().topic(state_of(partition), TOPIC, each_max=9)
     assert topic is not None
     (tail,) = topic.partitions
     assert tail.chunks.offset_end == 5
@@ -102,11 +104,69 @@ def test_an_open_transaction_that_deleted_records_began_leaves_nothing_to_read()
 def test_of_a_long_tail_the_oldest_chunks_are_told() -> None:
     partition = partition_of((5, 1, 10), (8, 1, 20), (9, 2, 30))
     partition.log_end = Offset(9)
-    topic = tail_topic(state_of(partition), TOPIC, each_max=2)
+    topic = TailTopics().topic(state_of(partition), TOPIC, each_max=2)
     assert topic is not None
     (tail,) = topic.partitions
     assert [each[1] for each in told(tail)] == [5, 8]
     assert (tail.last_stable, tail.readable_end) == (9, 8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_told_before_is_told_as_if_for_the_first_time(seed: int) -> None:
+    chance = random.Random(seed)
+    state = state_of(PartitionState(), PartitionState())
+    topics = TailTopics()
+    for _ in range(100):
+        _change(state, chance.choice(state.topics[TOPIC].partitions), chance)
+        each_max = chance.choice((2, 9))
+        assert topics.topic(state, TOPIC, each_max=each_max) == TailTopics().topic(state, TOPIC, each_max=each_max)
+
+
+def test_partitions_that_did_not_change_are_not_told_anew() -> None:
+    changing, idle = partition_of((5, 1, 10)), partition_of((5, 1, 10))
+    changing.log_end = idle.log_end = Offset(5)
+    state, topics = state_of(changing, idle), TailTopics()
+    before = topics.topic(state, TOPIC, each_max=9)
+    changing.index.append(7, 2, 40, 20, 7, 11)
+    changing.log_end = Offset(7)
+    after = topics.topic(state, TOPIC, each_max=9)
+    assert before is not None
+    assert after is not None
+    assert after.partitions[0] != before.partitions[0]
+    assert after.partitions[1] is before.partitions[1]
+    topics.forget_others(())
+    anew = topics.topic(state, TOPIC, each_max=9)
+    assert anew is not None
+    assert anew == after
+    assert anew.partitions[1] is not before.partitions[1]
+
+
+def _change(state: ClusterState, partition: PartitionState, chance: random.Random) -> None:
+    """One of what commands do to a partition."""
+    index, producer = partition.index, ProducerId(chance.randrange(3))
+    match chance.randrange(6):
+        case 0 | 1:
+            first = partition.log_end
+            index.append(first + chance.randint(1, 4), chance.randint(1, 2), 40, 20, 7, 11)
+            if chance.random() < 0.5:
+                partition.transactions = partition.transactions or PartitionTransactions()
+                partition.transactions.begin(producer, Offset(chance.randrange(first, index.end)))
+        case 2 | 3 if partition.transactions is not None and producer in partition.transactions.open:
+            partition.transactions.end(producer, index.append_marker(MARKER), is_commit=chance.random() < 0.5)
+        case 4:
+            row = index.intake_row
+            if row < index.count_before(partition.last_stable):
+                chunk = index.row(row)
+                archived = ChunkRef(
+                    chunk.offset_first, chunk.offset_end, ARCHIVED, 4, 99, Milliseconds(7), NO_TIMESTAMP, 0, row, 1
+                )
+                index.replace(row, row + 1, [archived])
+        case 5:
+            partition.log_start = Offset(chance.randint(partition.log_start, partition.last_stable))
+            index.truncate_before(partition.log_start)
+        case _:
+            state.topics[TOPIC].partitions.append(PartitionState())
+    partition.log_end = index.end
 
 
 @pytest.mark.parametrize(
