@@ -141,6 +141,16 @@ def test_partitions_that_did_not_change_are_not_told_anew() -> None:
     assert anew.partitions[1] is not before.partitions[1]
 
 
+def test_another_state_is_told_anew_though_its_offsets_are_the_same() -> None:
+    topics = TailTopics()
+    for number in (1, 2):
+        partition = partition_of((5, number, 10))
+        partition.log_end = Offset(5)
+        topic = topics.topic(state_of(partition), TOPIC, each_max=9)
+        assert topic is not None
+        assert told(topic.partitions[0]) == [(0, 5, f"intake/{number}", 40, 10)]
+
+
 def _change(state: ClusterState, partition: PartitionState, chance: random.Random) -> None:
     """One of what commands do to a partition."""
     index, producer = partition.index, ProducerId(chance.randrange(3))
