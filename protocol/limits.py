@@ -552,7 +552,7 @@ HOUSEKEEPER_CHECK_INTERVAL_S = 1.0
 """How often an agent looks whether somebody keeps house; it asks its own state alone."""
 HOUSEKEEPER_CLAIM_JITTER_S = 1.0
 """Within which agents that see the role vacant claim it, each at another moment."""
-TAIL_INTERVAL_MS_DEFAULT = 1_000
+TAIL_INTERVAL_MS_DEFAULT = 500
 """How often the tail manifest is written, at most: how long readers without a broker are behind."""
 TAIL_BUSY_SHARE_MAX = 0.05
 """What part of the time may go into making it: a large one is written less often."""
