@@ -21,6 +21,10 @@ class Clock(Protocol):
         """Seconds since some fixed moment in the past; never goes back."""
         ...
 
+    def thread_cpu_s(self) -> float:
+        """Seconds of a processor that the calling thread has used: what work takes, however busy the machine is."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`; 0 lets other tasks run once."""
         ...
@@ -38,6 +42,9 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.monotonic()
+
+    def thread_cpu_s(self) -> float:
+        return time.thread_time()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -65,8 +65,8 @@ class _Written:
 
 
 class _Work:
-    """Counts the time that making a manifest takes by itself: on a busy agent it mostly waits for its next turn, and
-    readers are not to be behind for that."""
+    """Counts the processor's time that making a manifest takes: on a busy agent, or machine, it mostly waits, and readers
+    are not to be behind for that."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -79,16 +79,16 @@ class _Work:
             return rows
         self.end_turn()
         await self._clock.sleep(0)
-        self._turn_began_s = self._clock.monotonic_s()
+        self._turn_began_s = self._clock.thread_cpu_s()
         return 0
 
     def end_turn(self) -> None:
         """What follows is waiting, until the next turn."""
-        self.seconds += self._clock.monotonic_s() - self._turn_began_s
+        self.seconds += self._clock.thread_cpu_s() - self._turn_began_s
 
     def done(self, do: Callable[[], T]) -> T:
         """What it comes to, in whatever thread."""
-        self._turn_began_s = self._clock.monotonic_s()
+        self._turn_began_s = self._clock.thread_cpu_s()
         done = do()
         self.end_turn()
         return done

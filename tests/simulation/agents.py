@@ -75,6 +75,10 @@ class AgentClock(SystemClock):
     def monotonic_s(self) -> float:
         return self._started_s + self._loop.time()
 
+    def thread_cpu_s(self) -> float:
+        """Work takes no time here."""
+        return 0.0
+
 
 class SeededIds:
     """Implements `agent.ids.Ids`."""

@@ -25,6 +25,9 @@ class ManualClock:
     def monotonic_s(self) -> float:
         return self.seconds
 
+    def thread_cpu_s(self) -> float:
+        return self.seconds
+
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.seconds += seconds
