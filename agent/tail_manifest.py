@@ -65,7 +65,7 @@ class _Written:
 
 
 class _Work:
-    """Counts the processor's time that making a manifest takes: on a busy agent, or machine, it mostly waits, and readers
+    """Counts the processor's time that making a manifest takes: on a busy agent or machine it mostly waits, and readers
     are not to be behind for that."""
 
     def __init__(self, clock: Clock) -> None:
