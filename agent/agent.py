@@ -16,7 +16,6 @@ from agent.broker import Broker
 from agent.catalog_followers import CatalogFollower, catalog_followers
 from agent.catalog_parts import catalog_parts
 from agent.clock import Clock
-from agent.cpu import run_in_thread
 from agent.http_server import HttpServer
 from agent.ids import Ids
 from agent.lake_rewrites import LakeRewrites
@@ -32,8 +31,9 @@ from coordinator.config_entries import Layers
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerError, LedgerIdentity
 from coordinator.state import ClusterState
+from iceberg_export.kernels import KERNELS
 from protocol.limits import DRAIN_MOVE_SECONDS_MAX, LEDGER_WAIT_SECONDS_MAX, STOP_SECONDS_MAX
-from protocol.records import warm_kernels
+from protocol.records import kernels_ready
 from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectStore
 
@@ -123,7 +123,8 @@ class Agent:
         for name, follower in self._followers.items():
             self._supervisor.start(name, follower.run)
         self._supervisor.start("http", http_server.run, is_restarted=False)
-        self._supervisor.start("kernels", lambda: run_in_thread(warm_kernels))
+        KERNELS.watch()
+        self.metrics.kernels_loaded.set_function(kernels_ready)
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
         await self._server.start_serving(self._broker.services)
         await http_server.serving()

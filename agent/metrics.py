@@ -162,6 +162,7 @@ class Metrics:
             "fetch_lost_objects",
             "Fetches of a partition that met an object that is gone from the bucket: the log names it.",
         )
+        self.kernels_loaded = self._gauge("kernels_loaded", "1 once compiled kernels check, read and write records.")
         self.intake_objects = self._counter("intake_objects", "Intake objects written.")
         self.intake_object_bytes = self._histogram(
             "intake_object_bytes",

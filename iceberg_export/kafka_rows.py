@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iceberg_export.columns import BinaryColumn, RecordRows
+from iceberg_export.gather import gather
 from iceberg_export.schema import CREATE_TIME, LOG_APPEND_TIME
 from protocol.compression import Compression
 from protocol.record_columns import BytesColumn, EncodeColumns, RecordColumns
@@ -104,8 +105,6 @@ def _merge(parts: Sequence[BatchRows], counts: Sequence[int]) -> RecordColumns:
 
 
 def _gather_column(payload: NDArray[np.uint8], first: NDArray[np.int64], length: NDArray[np.int32]) -> BinaryColumn:
-    from iceberg_export.gather import gather  # brings numba, which serving from the archive does not need
-
     is_null = length < 0
     ends = np.zeros(len(length) + 1, dtype=np.int32)
     np.cumsum(np.maximum(length, 0), out=ends[1:])

@@ -623,6 +623,9 @@ GC_DELETIONS_PER_STEP_MAX = 1_000
 # The agent's process.
 CPU_THREADS_MAX = 4
 """Threads for what would hold up the loop."""
+PLAIN_RECORDS_MAX = 50_000
+"""What a process, an agent or one of Spark's, takes without compiled kernels before it has them loaded: a third of a
+second's work, where loading them is two seconds'."""
 PROCESSES_MAX = 256
 """Agents under one command."""
 PROCESS_START_SECONDS_MIN = 10.0
@@ -721,8 +724,6 @@ SPARK_FILE_RUN_BYTES = 8 * MIB
 """Of a data file, read at once; the next so many are on their way meanwhile."""
 SPARK_GATHERED_BYTES = 8 * MIB
 """Records, decompressed, that become one record batch, and one batch of records more."""
-SPARK_PLAIN_BYTES_MAX = 4 * MIB
-"""Of the tail, as stored, that a process reads before it has compiled kernels loaded."""
 SPARK_MANIFEST_READS_MAX = 3
 """Of a manifest whose checksum does not fit: a store may show one that is half overwritten."""
 SPARK_LOOKS_APART_SECONDS = 0.1

@@ -7,7 +7,7 @@ Where a batch's bytes come from a client, `validate_records` comes first; the re
 error code apart. Source: org.apache.kafka.common.record.DefaultRecord, LogValidator (Kafka 4.3).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -39,6 +39,7 @@ __all__ = [
     "decode_records",
     "encode_batches",
     "kernels_ready",
+    "tell_plain_records",
     "validate_records",
     "warm_kernels",
 ]
@@ -75,6 +76,8 @@ _NO_COLUMNS: Final = RecordColumns.allocate(np.empty(0, dtype=np.uint8), 0)
 """Of no rows: for those who want nothing but the check."""
 _workers: list[_Worker] = [record_reference]
 """The last one works."""
+_observers: list[Callable[[int], object]] = []
+"""Told what the reference does; one at most."""
 
 
 class BatchSummary(NamedTuple):
@@ -111,6 +114,14 @@ def warm_kernels(cache_directory: str | None = None) -> None:
     from protocol import record_kernels
 
     _workers.append(record_kernels)
+
+
+def tell_plain_records(observer: Callable[[int], object]) -> None:
+    """Have `observer` told how many records the reference is about to take, each time, by the thread that has it do so.
+
+    It takes the place of the one before. Once the kernels do the work it is told nothing.
+    """
+    _observers[:] = [observer]
 
 
 def validate_records(buffer: Buffer, header: BatchHeader, *, decompressed_bytes_max: int) -> BatchSummary:
@@ -157,7 +168,7 @@ def decode_headers(columns: RecordColumns) -> HeaderColumns:
         value_bytes=np.empty(count, dtype=np.int32),
     )
     if count:
-        _workers[-1].scan_headers(columns, headers)
+        _workers[-1].scan_headers(columns, headers)  # whose records were told of when they were scanned
     return headers
 
 
@@ -177,7 +188,9 @@ def encode_batches(
     """
     assert _is_sound(source)
     output = np.empty(_encoded_bytes_max(source), dtype=np.uint8)
-    runs = _workers[-1].encode_records(source, batch_bytes_target, output, is_split_by_timestamp=log_append_time)
+    runs = _worker(len(source.offset)).encode_records(
+        source, batch_bytes_target, output, is_split_by_timestamp=log_append_time
+    )
     timestamp_type = LOG_APPEND_TIME_BIT if log_append_time else 0
     records_bytes_max = None if batch_bytes_max is None else max(batch_bytes_max - HEADER_BYTES, 0)
     view = output.data
@@ -220,6 +233,14 @@ def _compress(compression: Compression, records: memoryview, bytes_max: int | No
     return (Compression.GZIP, gzip) if len(gzip) <= max(bytes_max, 2 * len(zstd)) else (Compression.ZSTD, zstd)
 
 
+def _worker(record_count: int) -> _Worker:
+    """Who takes the next so many records."""
+    if not kernels_ready():
+        for tell in _observers:
+            tell(record_count)
+    return _workers[-1]
+
+
 def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int) -> Bytes:
     packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
     payload = np.frombuffer(decompress(header.compression, packed, bytes_max), dtype=np.uint8)
@@ -231,7 +252,7 @@ def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int) -> Bytes:
 def _scan(header: BatchHeader, payload: Bytes, columns: RecordColumns, *, is_dense: bool) -> RecordScan:
     if not -TIMESTAMP_MS_MAX <= header.base_timestamp <= TIMESTAMP_MS_MAX:
         raise InvalidBatch(ErrorCode.invalid_timestamp, f"base timestamp {header.base_timestamp} is out of range")
-    scan = _workers[-1].scan_records(
+    scan = _worker(header.record_count).scan_records(
         payload, columns, header.record_count, header.base_timestamp, header.last_offset_delta, is_dense=is_dense
     )
     if scan.fault != RecordFault.NONE:

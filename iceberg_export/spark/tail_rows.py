@@ -13,10 +13,10 @@ import pyarrow as pa
 from iceberg_export import schema
 from iceberg_export.arrow_files import to_arrow
 from iceberg_export.kafka_rows import BatchRows, gather_rows
+from iceberg_export.kernels import KERNELS
 from iceberg_export.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import Arrow, Wanted, to_spark
-from iceberg_export.spark.kernels import KERNELS
 from iceberg_export.spark.planning import TailPart, TailPiece, rest_of
 from iceberg_export.tail_format import TailChunk
 from protocol.limits import SPARK_GATHERED_BYTES, TAIL_READ_BYTES_MAX
@@ -61,9 +61,9 @@ def read_tail(bucket: Bucket, piece: TailPiece, wanted: Wanted) -> Iterator[tupl
 
     Raises `StoreError`, `InvalidBatch`, `ChunkMismatch`.
     """
+    KERNELS.watch()
     parts = piece.parts
     for run in _runs(parts):
-        KERNELS.read(sum(chunk.byte_count for _, chunk in run))
         payloads = _fetch(bucket, [chunk for _, chunk in run])
         gathered = _Gathered()
         row_last, aborted = -1, AbortedBatches()

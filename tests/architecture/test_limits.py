@@ -24,6 +24,7 @@ OF_A_FORMAT = {
 OF_A_WAY = {
     "BLOOM_VALUES_MAX",
     "INLINE_BYTES_MAX",
+    "INLINE_PLAIN_BYTES_MAX",
     "INLINE_UNPACKED_BYTES_MAX",
     "PAUSE_SECONDS_MAX",
     "SHOWN_CHARS_MAX",
@@ -289,7 +290,6 @@ def test_a_task_of_spark_reads_more_than_it_asks_for_at_once_and_a_manifest_is_w
     assert limits.SPARK_SPLIT_BYTES_MIN < limits.SPARK_FILE_RUN_BYTES < limits.SPARK_SPLIT_BYTES_MAX
     assert limits.ROW_GROUP_BYTES_TARGET <= limits.SPARK_FILE_RUN_BYTES <= limits.READ_BYTES_MAX
     assert limits.TAIL_INTERVAL_MS_DEFAULT / 1000 < limits.SPARK_PAUSES_MAX
-    assert limits.SPARK_PLAIN_BYTES_MAX < limits.TAIL_READ_BYTES_MAX
     assert limits.FOOTER_READ_BYTES <= limits.READ_GAP_BYTES_MAX
     assert limits.SPARK_FILES_AHEAD_MAX * limits.READ_GAP_BYTES_MAX <= limits.SPARK_FILE_RUN_BYTES
     assert limits.SPARK_FILES_CACHED_MAX <= limits.SPARK_SPANS_CACHED_MAX

@@ -1,5 +1,7 @@
 """How an agent starts: whatever it writes first already carries a time that may be believed, or none."""
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +19,8 @@ from protocol.limits import CLOCK_SKEW_MS_MAX
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @asynccontextmanager
@@ -72,3 +76,41 @@ async def test_an_agent_whose_store_does_not_tell_its_time_serves_and_proposes_n
     store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
     assert (await first_entry(tmp_path, store)).time_ms is None
     assert [fault.operation for fault in store.struck] == [Operation.TIME]
+
+
+USED_MORE_AND_MORE = """
+import asyncio, sys, tempfile
+from dataclasses import replace
+from pathlib import Path
+from agent.record_checks import check_batches
+from coordinator.memory_log import MemoryLedger
+from iceberg_export.kernels import KERNELS
+from protocol.limits import PLAIN_RECORDS_MAX
+from storage.memory_store import MemoryStore
+from tests.made_records import Record, make_batch
+from tests.unit.agent.test_agent import serving
+from tests.unit.agent.test_record_checks import NOW, RULES
+
+async def main():
+    batch = memoryview(make_batch([Record(offset=row, timestamp=1_000) for row in range(10_000)]))
+    rules = replace(RULES, message_bytes_max=len(batch))
+    async with serving(Path(tempfile.mkdtemp()), MemoryLedger(), MemoryStore()) as agent:
+        def loaded():
+            return "numba" in sys.modules, b"penstock_kernels_loaded 1.0" in agent.metrics.exposition()
+        print("idle", *loaded())
+        before = check_batches(batch, rules, NOW)
+        print("few records", *loaded(), KERNELS.wait())
+        for _ in range(PLAIN_RECORDS_MAX // 10_000):
+            check_batches(batch, rules, NOW)
+        print("many records", KERNELS.wait(), *loaded())
+        print("same", check_batches(batch, rules, NOW) == before)
+
+asyncio.run(main())
+"""
+
+
+def test_an_agent_loads_the_compiler_once_it_took_many_records_and_says_the_same_of_them() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", USED_MORE_AND_MORE], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert told == ["idle False False", "few records False False False", "many records True True True", "same True"]

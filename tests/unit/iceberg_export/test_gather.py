@@ -1,8 +1,19 @@
 """Strings that lie apart, copied back to back."""
 
 import numpy as np
+import pytest
 
 from iceberg_export.gather import gather
+from protocol import record_reference, records
+from protocol.records import warm_kernels
+
+
+@pytest.fixture(params=["reference", "kernels"], autouse=True)
+def worker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs on both."""
+    warm_kernels()
+    if request.param == "reference":
+        monkeypatch.setattr(records, "_workers", [record_reference])
 
 
 def test_strings_are_copied_in_order_and_null_copies_nothing() -> None:

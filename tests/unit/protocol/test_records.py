@@ -24,6 +24,7 @@ from protocol.records import (
     decode_records,
     encode_batches,
     kernels_ready,
+    tell_plain_records,
     validate_records,
     warm_kernels,
 )
@@ -388,6 +389,16 @@ class TestBatchesAboveTheBound:
         )
         assert [header.compression for header in walk_batches(batches)] == [Compression.NONE, Compression.GZIP]
         assert all(header.is_log_append_time for header in walk_batches(batches))
+
+
+def test_records_are_told_of_while_the_reference_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_observers", [])
+    told: list[int] = []
+    tell_plain_records(told.append)
+    source = columns_of([(5, 6, b"k", b"v", []), (7, 8, b"k", b"v", [(b"h", None)])])
+    batch = encode_batches(source, compression=Compression.NONE, batch_bytes_target=1 << 20, log_append_time=False)
+    decode_headers(decode_records(batch, read_header(batch)))
+    assert told == ([] if kernels_ready() else [2, 2])
 
 
 def test_strings_of_a_column_without_nulls() -> None:

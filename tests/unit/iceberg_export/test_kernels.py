@@ -1,0 +1,44 @@
+"""Compiled kernels are loaded by a process that takes many records, once, and not by one that takes few."""
+
+import pytest
+
+from iceberg_export import kernels
+from iceberg_export.kernels import Kernels
+from protocol import record_reference, records
+from protocol.limits import PLAIN_RECORDS_MAX
+from protocol.record_batch import read_header
+from protocol.records import decode_records, validate_records, warm_kernels
+from tests.made_records import Record, make_batch
+
+BATCH = make_batch([Record(offset=row, timestamp=7, value=b"some") for row in range(PLAIN_RECORDS_MAX // 2)])
+
+
+def test_they_are_loaded_once_when_enough_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(kernels, "warm_kernels", lambda: loaded.append("once"))
+    counted = Kernels()
+    counted.count(PLAIN_RECORDS_MAX)
+    assert not counted.wait()
+    counted.count(1)
+    counted.count(PLAIN_RECORDS_MAX)
+    assert counted.wait()
+    assert loaded == ["once"]
+
+
+def test_what_the_reference_does_is_counted_and_what_kernels_do_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = read_header(BATCH)
+    monkeypatch.setattr(records, "_workers", [record_reference])
+    monkeypatch.setattr(records, "_observers", [])
+    monkeypatch.setattr(kernels, "warm_kernels", lambda: None)
+    counted = Kernels()
+    counted.watch()
+    before = validate_records(BATCH, header, decompressed_bytes_max=len(BATCH))
+    decode_records(BATCH, header)
+    assert not counted.wait()
+    decode_records(BATCH, header)
+    assert counted.wait()
+    warm_kernels()
+    told: list[int] = []
+    records.tell_plain_records(told.append)
+    assert validate_records(BATCH, header, decompressed_bytes_max=len(BATCH)) == before
+    assert not told
