@@ -9,6 +9,7 @@ from urllib.request import urlopen
 
 SCRAPE_SECONDS_MAX = 30
 STORE_REQUESTS = "penstock_store_requests_total"
+KERNELS_LOADED = "penstock_kernels_loaded"
 _SAMPLE = re.compile(r"^(?P<series>penstock_\w+(?:\{[^}]*\})?) (?P<value>\S+)$", re.MULTILINE)
 
 Samples = Mapping[str, float]

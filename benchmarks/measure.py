@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from urllib.request import Request, urlopen
 
 from benchmarks import process_usage
+from benchmarks.agent_kernels import load_kernels
 from benchmarks.cases import MIB, Case, Kind
 from benchmarks.java_tools import JavaTools
 from benchmarks.minio import MinioServer
@@ -84,6 +85,7 @@ def consume(bench: Bench, peer: Peer, case: Case, topics: Loaded) -> dict[str, f
     """CONSUME_MEMORY and CONSUME_ARCHIVE: the second of two passes by one client; the first is over another topic."""
     if case.kind is Kind.CONSUME_ARCHIVE and isinstance(peer, PenstockPeer):
         peer.restart()
+        _load_kernels(bench, peer)
         peer.settle()
     process_usage.reset_peak(peer.pid)
     _, measured = bench.tools.consume(
@@ -115,6 +117,16 @@ def warm_up(bench: Bench, peer: Peer) -> None:
     case = Case(kind=Kind.CONSUME_MEMORY, value_bytes=1000, compression="zstd", batch_bytes=MIB)
     with loaded(warm, peer, case) as topics:
         consume(warm, peer, case, topics)
+    if isinstance(peer, PenstockPeer):
+        _load_kernels(bench, peer)
+
+
+def _load_kernels(bench: Bench, peer: PenstockPeer) -> None:
+    def produce_some(case: Case, records: int) -> None:
+        with topic_of(peer, case.partitions) as topic:
+            bench.tools.produce(peer.bootstrap, topic, case, records=records, warm_up_records=0)
+
+    load_kernels([peer.http], produce_some)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from benchmarks.agent_kernels import load_kernels
 from benchmarks.cases import Case
 from benchmarks.cluster import ClusterServices, RunningCluster, increases
 from benchmarks.exposition import STORE_REQUESTS, Samples
@@ -29,6 +30,12 @@ def warm_up(bench: Bench, cluster: RunningCluster, case: Case) -> None:
         warm = replace(case, rate=-1)
         bench.tools.produce(cluster.bootstrap, topic, warm, records=records, warm_up_records=0)
         bench.tools.consume(cluster.bootstrap, [(topic, records)], cluster.cpu_seconds)
+
+    def produce_some(some: Case, records: int) -> None:
+        with cluster.topic(some.partitions) as topic:
+            bench.tools.produce(cluster.bootstrap, topic, some, records=records, warm_up_records=0)
+
+    load_kernels([agent.http for agent in cluster.agents], produce_some)
 
 
 def produce(bench: Bench, cluster: RunningCluster, case: Case) -> dict[str, float]:
