@@ -5,6 +5,9 @@ PYTHON ?= python3
 export UV_PROJECT_ENVIRONMENT ?= .venv
 BIN := $(UV_PROJECT_ENVIRONMENT)/bin
 ARGS ?=
+# Compiled modules are kept, whatever the machine's habit: every agent that a test starts would compile all of them anew,
+# at twice the time of a start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro bench-spark compat torture jepsen agreement sim sim-deep clean
