@@ -6,10 +6,13 @@ ten seconds where nothing keeps what was compiled; a process that has little to 
 """
 
 import gc
+import logging
 from threading import Lock, Thread
 
 from protocol.limits import PLAIN_RECORDS_MAX
 from protocol.records import tell_plain_records, warm_kernels
+
+log = logging.getLogger(__name__)
 
 
 class Kernels:
@@ -47,6 +50,8 @@ def _load() -> None:
     gc.disable()
     try:
         warm_kernels()
+    except Exception:
+        log.exception("the compiled kernels cannot be loaded: records are taken without them, fifty times more slowly")
     finally:
         if was_enabled:
             gc.enable()

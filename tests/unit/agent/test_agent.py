@@ -94,7 +94,11 @@ from tests.unit.agent.test_record_checks import NOW, RULES
 async def main():
     batch = memoryview(make_batch([Record(offset=row, timestamp=1_000) for row in range(10_000)]))
     rules = replace(RULES, message_bytes_max=len(batch))
-    async with serving(Path(tempfile.mkdtemp()), MemoryLedger(), MemoryStore()) as agent:
+    with tempfile.TemporaryDirectory() as folder:
+        await use(Path(folder), batch, rules)
+
+async def use(folder, batch, rules):
+    async with serving(folder, MemoryLedger(), MemoryStore()) as agent:
         def loaded():
             return "numba" in sys.modules, b"penstock_kernels_loaded 1.0" in agent.metrics.exposition()
         print("idle", *loaded())

@@ -25,6 +25,18 @@ def test_they_are_loaded_once_when_enough_was_taken(monkeypatch: pytest.MonkeyPa
     assert loaded == ["once"]
 
 
+def test_that_they_cannot_be_loaded_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("no room for them")
+
+    monkeypatch.setattr(kernels, "warm_kernels", fail)
+    counted = Kernels()
+    counted.count(PLAIN_RECORDS_MAX + 1)
+    assert counted.wait()
+    assert "kernels cannot be loaded" in caplog.text
+    assert "no room for them" in caplog.text
+
+
 def test_what_the_reference_does_is_counted_and_what_kernels_do_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     header = read_header(BATCH)
     monkeypatch.setattr(records, "_workers", [record_reference])
