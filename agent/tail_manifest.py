@@ -70,7 +70,7 @@ class _Work:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._turn_began_s = clock.monotonic_s()
+        self._turn_began_s = clock.thread_cpu_s()
         self.seconds = 0.0
 
     async def others(self, rows: int) -> int:

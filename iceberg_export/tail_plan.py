@@ -72,21 +72,27 @@ class TailTopics:
 
 
 class _Told(NamedTuple):
-    """A partition as it was told, and what that depends on: rows of an index never change, but come and go."""
+    """A partition as it was told, and what that depends on: rows of an index, and aborted transactions where all is
+    decided, never change, but come and go."""
 
     held: PartitionState
     log_start: Offset
-    last_stable: Offset
+    decided_end: Offset
     archived_end: Offset
     chunks_end: Offset
     partition: TailPartition
+
+
+def _decided_end(held: PartitionState) -> Offset:
+    """Before it every transaction is decided."""
+    return held.log_end if held.transactions is None else held.transactions.decided_end(held.log_end)
 
 
 def _row_end(held: PartitionState) -> int:
     """Behind the last row of which something is decided: the last stable offset may lie within it."""
     if held.transactions is None:
         return len(held.index)
-    decided_end = held.transactions.decided_end(held.log_end)
+    decided_end = _decided_end(held)
     row = held.index.count_before(decided_end)
     return row + (row < len(held.index) and held.index.offset_first(row) < decided_end)
 
@@ -96,11 +102,11 @@ def _tell(held: PartitionState, state: ClusterState, each_max: int, before: _Tol
     row_first = index.intake_row
     row_end = max(row_first, min(_row_end(held), row_first + each_max))
     archived_end, chunks_end = index.offset_first(row_first), index.offset_first(row_end)
-    log_start, last_stable = held.log_start, held.last_stable
+    log_start, decided_end = held.log_start, _decided_end(held)
     if (
         before is not None
         and before.held is held
-        and (before.log_start, before.last_stable) == (log_start, last_stable)
+        and (before.log_start, before.decided_end) == (log_start, decided_end)
         and (before.archived_end, before.chunks_end) == (archived_end, chunks_end)
     ):
         return before
@@ -108,15 +114,16 @@ def _tell(held: PartitionState, state: ClusterState, each_max: int, before: _Tol
     if row_end > row_first:
         chunks = _chunks(index.places(row_first, row_end), archived_end, state)
         if held.transactions is not None:
-            aborted = held.transactions.aborted_extents(archived_end, chunks_end)
+            # What lies behind may still change; nobody may read there.
+            aborted = held.transactions.aborted_extents(archived_end, min(chunks_end, decided_end))
     partition = TailPartition(
         log_start=log_start,
         archived_end=archived_end,
-        last_stable=last_stable,
+        last_stable=held.last_stable,
         chunks=chunks,
         aborted=tuple(aborted),
     )
-    return _Told(held, log_start, last_stable, archived_end, chunks_end, partition)
+    return _Told(held, log_start, decided_end, archived_end, chunks_end, partition)
 
 
 def _chunks(places: Places, archived_end: Offset, state: ClusterState) -> TailChunks:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from iceberg_export.bucket_reader import BucketReader
 from iceberg_export.columns import RecordRows
 from iceberg_export.kafka_rows import BatchRows, gather_rows
+from iceberg_export.kernels import KERNELS
 from iceberg_export.source_chunks import ChunkMismatch, SourceChunk, decode_chunk
 from iceberg_export.tail_format import TailChunk, TailManifest, TailPartition, decode_manifest
 from protocol.errors import InvalidBatch
@@ -59,12 +60,13 @@ def read_manifest(bucket: BucketReader) -> TailManifest:
 
 def tail_slice(index: PartitionIndex, partition: TailPartition, offset_first: Offset, offset_end: Offset) -> TailSlice:
     """What is needed to read a part of the partition `index`. Raises `PlanAgain` where the manifest does not have it:
-    it is archived already, or not stable yet."""
+    it is archived already, or deleted, or not stable yet."""
     is_empty = offset_first >= offset_end
     end = min(partition.readable_end, partition.chunks.offset_end)
-    if not is_empty and (offset_first < partition.archived_end or end < offset_end):
+    first = max(partition.log_start, partition.archived_end)
+    if not is_empty and (offset_first < first or end < offset_end):
         raise PlanAgain(
-            f"partition {index}: the tail manifest has offsets [{partition.archived_end}, {end}), "
+            f"partition {index}: the tail manifest has offsets [{first}, {end}), "
             f"not [{offset_first}, {offset_end}): read it again"
         )
     return TailSlice(
@@ -84,6 +86,7 @@ def read_slice(part: TailSlice, bucket: BucketReader) -> Iterator[RecordRows]:
     Raises `PlanAgain`, `ObjectDamaged` where an object does not hold what the manifest says, and other `StoreError`s
     where the bucket is away.
     """
+    KERNELS.watch()
     aborted = AbortedBatches(part.aborted)
     for chunks in _steps([chunk for chunk in part.chunks if not chunk.is_marker]):
         batches: list[BatchRows] = []

@@ -89,7 +89,7 @@ Scene = Callable[[ClientWorld], Awaitable[None]]
 
 def run(seed: int, plan: Plan | None = None, scene: Scene | None = None) -> Verdict:
     """Run one seed. `plan`: instead of what it draws."""
-    warm_kernels()  # as every agent does soon after its start: until then small parts are encoded in a thread
+    warm_kernels()  # as a busy agent has them: without, records are checked and encoded in threads
     history = History()
     with _undisturbed(), logs_in(history):
         return _World(seed, history, plan, scene).run()  # nobody keeps it: what is left of it is thrown away in here

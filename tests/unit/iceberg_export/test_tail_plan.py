@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from coordinator.apply_retention import forget_markers
 from coordinator.chunk_index import ChunkRef, MarkerRow, marker_row
 from coordinator.state import ClusterState, PartitionState, TableState
 from iceberg_export.tail_format import NO_KEY, TailPartition
@@ -153,29 +154,42 @@ def test_another_state_is_told_anew_though_its_offsets_are_the_same() -> None:
 
 def _change(state: ClusterState, partition: PartitionState, chance: random.Random) -> None:
     """One of what commands do to a partition."""
-    index, producer = partition.index, ProducerId(chance.randrange(3))
-    match chance.randrange(6):
+    index, producer = partition.index, ProducerId(chance.randrange(4))
+    match chance.randrange(7):
         case 0 | 1:
             first = partition.log_end
-            index.append(first + chance.randint(1, 4), chance.randint(1, 2), 40, 20, 7, 11)
-            if chance.random() < 0.5:
+            index.append(first + chance.randint(1, 6), chance.randint(1, 2), 40, 20, 7, 11)
+            for _ in range(chance.randrange(3)):
                 partition.transactions = partition.transactions or PartitionTransactions()
-                partition.transactions.begin(producer, Offset(chance.randrange(first, index.end)))
+                first = Offset(max([first, *(begun + 1 for begun in partition.transactions.open.values())]))
+                if first < index.end:
+                    partition.transactions.begin(
+                        ProducerId(chance.randrange(4)), Offset(chance.randrange(first, index.end))
+                    )
         case 2 | 3 if partition.transactions is not None and producer in partition.transactions.open:
             partition.transactions.end(producer, index.append_marker(MARKER), is_commit=chance.random() < 0.5)
         case 4:
+            decided_end = partition.log_end
+            if partition.transactions is not None:
+                decided_end = partition.transactions.decided_end(partition.log_end)
             row = index.intake_row
-            if row < index.count_before(partition.last_stable):
+            if row < index.count_before(decided_end):
                 chunk = index.row(row)
                 archived = ChunkRef(
                     chunk.offset_first, chunk.offset_end, ARCHIVED, 4, 99, Milliseconds(7), NO_TIMESTAMP, 0, row, 1
                 )
                 index.replace(row, row + 1, [archived])
+                forget_markers(partition, chunk.offset_first, chunk.offset_end)
         case 5:
-            partition.log_start = Offset(chance.randint(partition.log_start, partition.last_stable))
-            index.truncate_before(partition.log_start)
-        case _:
+            partition.log_start = Offset(chance.randint(partition.log_start, index.end))
+            if chance.random() < 0.5:
+                partition.table_start = Offset(chance.randint(partition.table_start, index.end))
+            index.truncate_before(Offset(min(partition.log_start, partition.table_start)))
+            forget_markers(partition, Offset(0), index.first)
+        case _ if chance.random() < 0.1:
             state.topics[TOPIC].partitions.append(PartitionState())
+        case _:
+            pass
     partition.log_end = index.end
 
 
