@@ -20,7 +20,14 @@ from agent.services import Services
 from coordinator.state import TopicState
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_TOLD_MAX, TIMESTAMP_MS_MAX
-from protocol.record_batch import BatchHeader, check_crc, read_header, set_max_timestamp, split_batches
+from protocol.record_batch import (
+    BatchHeader,
+    check_crc,
+    read_header,
+    records_at_sight,
+    set_max_timestamp,
+    split_batches,
+)
 from protocol.records import BatchSummary, decode_records, kernels_ready, validate_records
 from protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
 
@@ -29,7 +36,9 @@ INLINE_BYTES_MAX = 128 * 1024
 INLINE_UNPACKED_BYTES_MAX = 1024 * 1024
 """What a batch may unpack to on the loop; one that wants more is checked again in a thread."""
 INLINE_PLAIN_BYTES_MAX = 16 * 1024
-"""Instead of both, until the compiled kernels are there: 150 records of 100 bytes are a millisecond then."""
+"""Instead of both, until the compiled kernels are there."""
+INLINE_PLAIN_RECORDS_MAX = 150
+"""How many records a batch may have besides, which take most of a millisecond then."""
 
 
 class Arrival(NamedTuple):
@@ -54,15 +63,23 @@ async def check_records(services: Services, topic: TopicState, records: memoryvi
         )
     rules = services.record_rules.rules(topic)
     arrival = arrival_now(services)
-    is_fast = kernels_ready()
-    if len(records) <= (INLINE_BYTES_MAX if is_fast else INLINE_PLAIN_BYTES_MAX):
-        unpacked_bytes_max = INLINE_UNPACKED_BYTES_MAX if is_fast else INLINE_PLAIN_BYTES_MAX
+    unpacked_bytes_max = _inline_unpacked_bytes_max(records)
+    if unpacked_bytes_max is not None:
         try:
             return check_batches(records, rules, arrival, unpacked_bytes_max=unpacked_bytes_max)
         except InvalidBatch:
             # Perhaps only because it unpacks to more than the loop has time for: the thread has the last word.
             pass
     return await run_in_thread(check_batches, records, rules, arrival)
+
+
+def _inline_unpacked_bytes_max(records: memoryview) -> int | None:
+    """What the records may unpack to on the loop; None where they are too many for it."""
+    if kernels_ready():
+        return INLINE_UNPACKED_BYTES_MAX if len(records) <= INLINE_BYTES_MAX else None
+    if len(records) > INLINE_PLAIN_BYTES_MAX or records_at_sight(records) > INLINE_PLAIN_RECORDS_MAX:
+        return None
+    return INLINE_PLAIN_BYTES_MAX
 
 
 def arrival_now(services: Services) -> Arrival:

@@ -13,7 +13,7 @@ from protocol.limits import MIB, PLAIN_RECORDS_MAX
 
 LOAD_SECONDS_MAX = 120.0
 PARTITIONS = 12
-"""Enough that each of three agents leads some."""
+"""For each agent, so that every one gets its share."""
 CASE = Case(kind=Kind.PRODUCE, value_bytes=100, batch_bytes=MIB, partitions=PARTITIONS)
 RECORDS = 2 * PLAIN_RECORDS_MAX
 """Of one round."""

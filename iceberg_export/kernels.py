@@ -1,8 +1,9 @@
 """When a process has the compiled kernels loaded, an agent or one of Spark's.
 
 Rule: nobody waits for them. They are loaded in a thread of their own once so many records were taken without them that
-it pays; until then the reference works, with the same results. To load them takes a second of a processor and 110 MB,
-ten seconds where nothing keeps what was compiled; a process that has little to do keeps both.
+it pays; until then the reference works, with the same results. To load them takes half a second of a processor and 110
+MB, ten seconds where nothing keeps what was compiled; a process that has little to do keeps both. Where they cannot be
+loaded the reference goes on, and the log says so once.
 """
 
 import gc
@@ -50,8 +51,8 @@ def _load() -> None:
     gc.disable()
     try:
         warm_kernels()
-    except Exception:
-        log.exception("the compiled kernels cannot be loaded: records are taken without them, fifty times more slowly")
+    except Exception:  # the thread's own supervisor: nobody waits for it
+        log.exception("the compiled kernels cannot be loaded: records are taken without them, 50 times more slowly")
     finally:
         if was_enabled:
             gc.enable()

@@ -624,8 +624,8 @@ GC_DELETIONS_PER_STEP_MAX = 1_000
 CPU_THREADS_MAX = 4
 """Threads for what would hold up the loop."""
 PLAIN_RECORDS_MAX = 50_000
-"""What a process, an agent or one of Spark's, takes without compiled kernels before it has them loaded: a third of a
-second's work, where loading them is two seconds'."""
+"""What a process, an agent or one of Spark's, takes without compiled kernels before it has them loaded: as much work as
+loading them is, where compiled code is kept."""
 PROCESSES_MAX = 256
 """Agents under one command."""
 PROCESS_START_SECONDS_MIN = 10.0

@@ -38,6 +38,8 @@ _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 """Here the CRC's range begins."""
 _MAX_TIMESTAMP_AT: Final = 35
+_COUNT: Final = Struct(">i")
+_COUNT_AT: Final = 57
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
@@ -119,6 +121,14 @@ def is_transactional_at_sight(records: Buffer | None) -> bool:
     if records is None or len(records) < HEADER_BYTES or records[_MAGIC_AT] != MAGIC:
         return False
     return bool(records[_ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+
+
+def records_at_sight(records: Buffer) -> int:
+    """How many records the first batch says that it has, 0 where it is cut; nothing else is looked at or judged."""
+    if len(records) < HEADER_BYTES:
+        return 0
+    count: int = _COUNT.unpack_from(records, _COUNT_AT)[0]
+    return count
 
 
 def walk_batches(buffer: Buffer) -> Iterator[BatchHeader]:

@@ -2,6 +2,12 @@
 
 import ast
 
+from agent.record_checks import (
+    INLINE_BYTES_MAX,
+    INLINE_PLAIN_BYTES_MAX,
+    INLINE_PLAIN_RECORDS_MAX,
+    INLINE_UNPACKED_BYTES_MAX,
+)
 from protocol import limits
 from tests.architecture.source import PACKAGES, ROOT, modules, place, tree
 
@@ -25,6 +31,7 @@ OF_A_WAY = {
     "BLOOM_VALUES_MAX",
     "INLINE_BYTES_MAX",
     "INLINE_PLAIN_BYTES_MAX",
+    "INLINE_PLAIN_RECORDS_MAX",
     "INLINE_UNPACKED_BYTES_MAX",
     "PAUSE_SECONDS_MAX",
     "SHOWN_CHARS_MAX",
@@ -279,6 +286,11 @@ def test_keys_for_engines_are_made_anew_long_before_they_end() -> None:
     assert tries > 10
     assert limits.CATALOG_STS_SECONDS_MAX < limits.CATALOG_CREDENTIALS_PAUSE_SECONDS
     assert limits.CATALOG_CREDENTIALS_SECONDS <= 3_600  # what AWS allows a role that another role takes
+
+
+def test_an_agent_without_kernels_checks_less_on_the_loop_and_has_them_loaded_by_a_few_large_requests() -> None:
+    assert INLINE_PLAIN_BYTES_MAX < INLINE_BYTES_MAX < INLINE_UNPACKED_BYTES_MAX
+    assert INLINE_PLAIN_RECORDS_MAX < limits.PLAIN_RECORDS_MAX < limits.MESSAGE_BYTES_MAX_DEFAULT
 
 
 def test_a_tables_metadata_fits_into_the_catalogs_memory() -> None:

@@ -2,17 +2,32 @@
 
 import asyncio
 import struct
+import threading
 from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
 
-from agent.record_checks import INLINE_UNPACKED_BYTES_MAX, Arrival, arrival_now, check_batches
+from agent import record_checks
+from agent.record_checks import (
+    INLINE_BYTES_MAX,
+    INLINE_PLAIN_BYTES_MAX,
+    INLINE_PLAIN_RECORDS_MAX,
+    INLINE_UNPACKED_BYTES_MAX,
+    Arrival,
+    CheckedRecords,
+    arrival_now,
+    check_batches,
+    check_records,
+)
 from agent.record_rules import RecordRules
 from coordinator.commands import ReportTime
+from protocol import record_reference, records
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
-from protocol.limits import RECORD_ERRORS_TOLD_MAX
+from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_TOLD_MAX
+from protocol.records import warm_kernels
+from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch
 from tests.unit.agent.data_paths import data_paths, services_of
 from tests.unit.agent.ledger_parts import BEGAN_MS
@@ -32,6 +47,88 @@ def refusal(batch: bytes, rules: RecordRules) -> InvalidBatch:
     with pytest.raises(InvalidBatch) as refused:
         check_batches(memoryview(batch), rules, NOW)
     return refused.value
+
+
+@pytest.fixture(params=[False, True], ids=["by the reference", "by kernels"])
+def has_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the process has its kernels loaded."""
+    monkeypatch.setattr(records, "_observers", [])
+    monkeypatch.setattr(records, "_workers", [record_reference])
+    if request.param:
+        warm_kernels()
+    return bool(request.param)
+
+
+@pytest.fixture
+def checking_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of those that checked batches, whatever they made of them."""
+    names: list[str] = []
+
+    def watched(
+        batch: memoryview, rules: RecordRules, arrival: Arrival, unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    ) -> CheckedRecords:
+        names.append("cpu" if threading.current_thread().name.startswith("cpu") else "loop")
+        return check_batches(batch, rules, arrival, unpacked_bytes_max=unpacked_bytes_max)
+
+    monkeypatch.setattr(record_checks, "check_batches", watched)
+    return names
+
+
+async def checked(batch: bytes) -> CheckedRecords | InvalidBatch:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        try:
+            return await check_records(services, paths.parts.metadata.state.topics[TOPIC], memoryview(batch))
+        except InvalidBatch as error:
+            return error
+
+
+def rows(count: int, value: bytes = b"v") -> list[Record]:
+    return [Record(offset=n, timestamp=BEGAN_MS, value=value) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "plain", "compiled"),
+    [
+        pytest.param(make_batch(rows(INLINE_PLAIN_RECORDS_MAX)), ["loop"], ["loop"], id="few records"),
+        pytest.param(make_batch(rows(INLINE_PLAIN_RECORDS_MAX + 1)), ["cpu"], ["loop"], id="many records"),
+        pytest.param(make_batch(rows(1, bytes(INLINE_PLAIN_BYTES_MAX))), ["cpu"], ["loop"], id="large"),
+        pytest.param(make_batch(rows(1, bytes(INLINE_BYTES_MAX))), ["cpu"], ["cpu"], id="larger"),
+        pytest.param(
+            make_batch(rows(1, bytes(INLINE_PLAIN_BYTES_MAX)), compression=Compression.ZSTD),
+            ["loop", "cpu"],
+            ["loop"],
+            id="unpacks to much",
+        ),
+        pytest.param(
+            make_batch(rows(1, bytes(INLINE_UNPACKED_BYTES_MAX)), compression=Compression.ZSTD),
+            ["loop", "cpu"],
+            ["loop", "cpu"],
+            id="unpacks to more",
+        ),
+    ],
+)
+async def test_what_takes_long_is_checked_in_a_thread(
+    batch: bytes, plain: list[str], compiled: list[str], has_kernels: bool, checking_threads: list[str]
+) -> None:
+    found = await checked(batch)
+    assert isinstance(found, CheckedRecords)
+    assert [header.batch_bytes for header in found.headers] == [len(batch)]
+    assert checking_threads == (compiled if has_kernels else plain)
+
+
+@pytest.mark.usefixtures("has_kernels", "checking_threads")
+async def test_what_is_refused_on_the_loop_and_in_a_thread_has_the_same_code() -> None:
+    batch = bytearray(make_batch(rows(1)))
+    batch[-1] ^= 1
+    refused = await checked(bytes(batch))
+    assert isinstance(refused, InvalidBatch)
+    assert refused.error_code is ErrorCode.corrupt_message
+
+
+@pytest.mark.parametrize("size", [0, 1, 60])
+async def test_what_is_cut_is_refused_however_little_there_is(size: int) -> None:
+    assert isinstance(await checked(make_batch(rows(1))[:size]), InvalidBatch)
 
 
 def test_records_without_a_key_are_named_where_a_topic_is_compacted() -> None:

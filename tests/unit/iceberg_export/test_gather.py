@@ -12,6 +12,7 @@ from protocol.records import warm_kernels
 def worker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs on both."""
     warm_kernels()
+    monkeypatch.setattr(records, "_observers", [])
     if request.param == "reference":
         monkeypatch.setattr(records, "_workers", [record_reference])
 

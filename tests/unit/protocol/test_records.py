@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def worker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs on both."""
     warm_kernels()
+    monkeypatch.setattr(records, "_observers", [])
     if request.param == "reference":
         monkeypatch.setattr(records, "_workers", [record_reference])
 
@@ -391,8 +392,7 @@ class TestBatchesAboveTheBound:
         assert all(header.is_log_append_time for header in walk_batches(batches))
 
 
-def test_records_are_told_of_while_the_reference_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_observers", [])
+def test_records_are_told_of_while_the_reference_takes_them() -> None:
     told: list[int] = []
     tell_plain_records(told.append)
     source = columns_of([(5, 6, b"k", b"v", []), (7, 8, b"k", b"v", [(b"h", None)])])
