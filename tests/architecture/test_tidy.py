@@ -22,8 +22,8 @@ CATCHES_ALL = {
     ROOT / "storage" / "one_thread.py",
 }
 """One ends what failed, one hands it to whoever waits for the result; clients of catalogs raise what they like, and so
-do libraries of what producers send and schemas say, and a compiler; the exit status of a job that failed is not that of one that found
-something."""
+do a compiler and libraries of what producers send and schemas say; the exit status of a job that failed is not that of
+one that found something."""
 WAITS = {ROOT / "tests" / "processes.py", ROOT / "tests" / "compat" / "protocol_diff" / "engine.py"}
 NOTE_TO_SELF = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:ro" + r"ot|wo" + r"rk|ho" + r"me|Us" + r"ers|tmp/lab)/")
