@@ -117,7 +117,7 @@ class TailManifests:
         self._clock = clock
         self._metrics = metrics
         self._interval_s = interval_ms / 1000
-        self._work = _Work(clock)
+        self._work = self._work_before = _Work(clock)
         self._chunks_each_max = chunks_each_max
         self._topics = TailTopics()
         self._written: _Written | None = None
@@ -140,8 +140,10 @@ class TailManifests:
 
     @property
     def pause_s(self) -> float:
-        """How long to wait before the next manifest is made."""
-        return max(self._interval_s, self._work.seconds / TAIL_BUSY_SHARE_MAX)
+        """How long to wait before the next manifest is made. One that took long by itself, as the first does, holds up
+        nobody: it is made less often where two in a row did."""
+        work_s = min(self._work.seconds, self._work_before.seconds)
+        return max(self._interval_s, work_s / TAIL_BUSY_SHARE_MAX)
 
     async def look(self) -> bool:
         """Write the manifest if what it says has changed, or if the bucket has another; returns whether it was written.
@@ -149,7 +151,8 @@ class TailManifests:
         Raises `StoreError` and `TimeoutError`: what became of the put is unknown, and the next look writes again.
         """
         if not self._housekeeper.is_mine:
-            self._written, self._topics, self._work = None, TailTopics(), _Work(self._clock)
+            self._written, self._topics = None, TailTopics()
+            self._work = self._work_before = _Work(self._clock)
             self._metrics.tail_partitions_cut.set(0)
             return False
         if self._written is None or self._written.epoch != self._housekeeper.epoch:
@@ -159,7 +162,7 @@ class TailManifests:
             self._true_s = self._clock.monotonic_s()
             return await self._check(written)
         began_s = self._clock.monotonic_s()
-        self._work = _Work(self._clock)
+        self._work_before, self._work = self._work, _Work(self._clock)
         manifest = await self._build(self._work)
         content, digest = await run_in_thread(self._work.done, lambda: encode_changed(manifest, written.digest))
         self._metrics.tail_seconds.observe(self._clock.monotonic_s() - began_s)

@@ -220,7 +220,7 @@ async def test_a_newer_manifest_of_another_agent_is_left_alone() -> None:
         assert await found(store) == newer
 
 
-async def test_a_manifest_that_takes_long_is_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_manifests_take_long_they_are_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     async with keeping_house() as (parts, _):
         writing = manifests(parts)
         assert writing.pause_s == INTERVAL_MS / 1000
@@ -231,7 +231,13 @@ async def test_a_manifest_that_takes_long_is_made_less_often(monkeypatch: pytest
         with monkeypatch.context() as patched:
             patched.setattr("agent.tail_manifest.TailTopics.topic", slow_topic)
             assert await writing.look()
-        assert writing.pause_s == 0.5 / TAIL_BUSY_SHARE_MAX
+            assert writing.pause_s == INTERVAL_MS / 1000
+            await produce(parts, 0)
+            assert not await writing.look()
+            assert writing.pause_s == 0.5 / TAIL_BUSY_SHARE_MAX
+        await produce(parts, 1)
+        assert await writing.look()
+        assert writing.pause_s == INTERVAL_MS / 1000
 
 
 async def test_waiting_for_a_turn_is_no_work_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
