@@ -11,6 +11,7 @@ from protocol.record_batch import (
     is_transactional_at_sight,
     patch_offsets,
     read_header,
+    records_at_sight,
     set_log_append_time,
     set_max_timestamp,
     split_batches,
@@ -53,6 +54,12 @@ class TestHeaders:
         assert not is_transactional_at_sight(None)
         assert not is_transactional_at_sight(transactional[:60])
         assert not is_transactional_at_sight(transactional[:16] + b"\1" + transactional[17:])
+
+    def test_records_are_counted_without_a_look_at_anything_else(self) -> None:
+        batch = hand_made(crc=1)
+        assert records_at_sight(batch) == read_header(batch).record_count == 2
+        assert records_at_sight(memoryview(batch)[:61]) == 2
+        assert records_at_sight(batch[:60]) == records_at_sight(b"") == 0
 
     def test_batches_follow_each_other(self) -> None:
         one = hand_made()
