@@ -9,8 +9,11 @@ ARGS ?=
 # at twice the time of a start.
 unexport PYTHONDONTWRITEBYTECODE
 
+# A whole run also measures how much of the core its own tests reach, by the same examples each time.
+WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.core_coverage
+
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all check fmt bench bench-micro bench-spark compat torture jepsen agreement sim sim-deep clean
+.PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement sim sim-deep clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -27,13 +30,16 @@ run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.
 cluster: setup-test ## etcd, MinIO and three agents on this machine, to try things with; Ctrl-C ends all of it
 	@exec $(BIN)/python -m tools.local_cluster $(ARGS)
 
-test: setup-test ## all tests but the slow ones, two at a time; ARGS="tests/unit -k batch" chooses
-	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses 2 --dist loadgroup)
+test: setup-test ## all tests but the slow ones, two at a time, with the coverage of the core; ARGS="tests/unit -k batch" chooses
+	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses 2 --dist loadgroup)
 
 test-all: setup-test ## the slow tests too, and property tests with many more examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
 
-check: setup-test ## format, lint, types, layers, tidiness, coverage of the core: what CI runs beside the tests
+coverage: setup-test ## the core's own tests alone, and which of its lines and branches they do not reach
+	@$(WHOLE_RUN) $(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup $$($(BIN)/python -m tests.core_coverage)
+
+check: setup-test ## format, lint, types, layers, tidiness: what CI runs beside the tests
 	@$(BIN)/python -m tools.check
 
 fmt: setup-test ## format the code and repair what the linter can repair

@@ -13,30 +13,9 @@ from pathlib import Path
 from tools.steps import ROOT, say
 
 PROGRAMS = Path(sys.executable).parent
-CORE_TESTS = (
-    "tests/unit/coordinator",
-    "tests/unit/protocol",
-    "tests/unit/storage",
-    "tests/unit/txn",
-    "tests/unit/agent/test_recovery.py",
-    "tests/unit/agent/test_recovery_losses.py",
-    "tests/unit/agent/test_recovery_transactions.py",
-    "tests/property",
-    "--ignore=tests/property/test_archive_round_trip.py",
-    "--ignore=tests/property/test_left_out_values.py",
-    "--ignore=tests/property/test_typed_columns.py",
-)
-"""What must reach every branch of the core by itself (the core: pyproject.toml, [tool.coverage.run]). Properties of the
-export alone are left out: they take long under the tracer, and reach nothing of the core that others do not."""
-
 CHECKS_AT_ONCE = 2
 
 CHECKS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "coverage of the core": (
-        ("coverage", "erase"),
-        ("coverage", "run", "-m", "pytest", "-q", "--no-header", "--durations=0", "--durations-min=5", *CORE_TESTS),
-        ("coverage", "report"),
-    ),
     "format": (("ruff", "format", "--check", "."),),
     "lint": (("ruff", "check", "."),),
     "types (mypy)": (("mypy",),),
@@ -44,12 +23,7 @@ CHECKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "layers": (("lint-imports", "--no-logo"),),
     "tidiness": (("pytest", "-q", "--no-header", "--durations=0", "--durations-min=5", "tests/architecture"),),
 }
-"""The longest first: the others run beside it."""
-ENVIRONMENT = {
-    "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
-    "HYPOTHESIS_PROFILE": "coverage",
-}
-"""The tracer makes tests slow: fewer examples than `make test` tries, and the same ones every time."""
+ENVIRONMENT = {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
 
 
 def check(names: list[str]) -> bool:
