@@ -16,7 +16,7 @@ from coordinator.log import Ledger, LedgerCorrupt
 from coordinator.state import ClusterState
 from protocol.limits import AUDIT_DISAGREEMENTS_TOLD_MAX, GC_DELETIONS_PER_STEP_MAX
 from storage.gc_plan import judge_listed
-from storage.object_store import ObjectMissing, ObjectStore
+from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 
@@ -58,10 +58,14 @@ class AuditReport:
 class Audit:
     """One audit; `run` once."""
 
-    def __init__(self, ledger: Ledger, store: ObjectStore, *, grace_ms: int) -> None:
+    def __init__(
+        self, ledger: Ledger, store: ObjectStore, *, grace_ms: int, undeletable: Mapping[str, str] | None = None
+    ) -> None:
+        """`undeletable`: garbage that the store did not delete so far, with the reasons."""
         self._ledger = ledger
         self._store = store
         self._grace_ms = grace_ms
+        self._undeletable = dict(undeletable or {})
 
     async def run(self, *, is_repairing: bool) -> AuditReport:
         """Compare everything. Raises `LedgerUnavailable` and `StoreUnavailable`: try again."""
@@ -80,6 +84,9 @@ class Audit:
             self._disagree("state", identity.cluster_id, fault)
         await self._compare_referenced(state, sizes)
         await self._compare_others(state, list(sizes), is_repairing=is_repairing)
+        for key, reason in self._undeletable.items():
+            if await self._size(key) is not None:
+                self._disagree("undeletable", key, f"it is garbage, and the store does not delete it: {reason}")
         return self._report
 
     def _disagree(self, what: str, subject: str, detail: str) -> None:
@@ -139,8 +146,13 @@ class Audit:
     async def _delete(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), GC_DELETIONS_PER_STEP_MAX):
             step = keys[first : first + GC_DELETIONS_PER_STEP_MAX]
-            await self._store.delete(step)
-            self._report.deleted += len(step)
+            reasons: Mapping[str, StoreError] = {}
+            try:
+                await self._store.delete(step)
+            except ObjectsNotDeleted as error:
+                reasons = error.reasons
+            self._report.deleted += len(step) - len(reasons)
+            self._undeletable |= {key: str(reason) for key, reason in reasons.items()}
 
     async def _size(self, key: str) -> int | None:
         try:

@@ -467,7 +467,12 @@ class Broker:
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
         """Compare bucket, ledger and state, as `agent.http_server.Agent.audit` says."""
-        audit = Audit(self._ledger, self._store, grace_ms=self._settings.gc_grace_s * 1000)
+        audit = Audit(
+            self._ledger,
+            self._store,
+            grace_ms=self._settings.gc_grace_s * 1000,
+            undeletable=self._cleaner.failed_deletions,
+        )
         return (await audit.run(is_repairing=is_repairing)).told()
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:

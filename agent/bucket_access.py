@@ -8,7 +8,7 @@ same time do not disturb each other, and the next start removes what a crash lef
 
 from collections.abc import Awaitable, Callable
 
-from storage.object_store import ObjectMissing, ObjectStore, StoreDenied, StoreMisconfigured
+from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreDenied, StoreMisconfigured
 
 CHECKS_PREFIX = "checks/"
 CHECK_KEY = CHECKS_PREFIX + "access"
@@ -58,4 +58,7 @@ async def _list(store: ObjectStore) -> None:
 
 
 async def _delete(store: ObjectStore) -> None:
-    await store.delete([CHECK_KEY])
+    try:
+        await store.delete([CHECK_KEY])
+    except ObjectsNotDeleted as error:
+        raise error.reasons[CHECK_KEY] from error

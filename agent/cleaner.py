@@ -4,12 +4,16 @@ Rule: what may be deleted is decided by `storage.gc_plan` from the state alone; 
 told what is gone. Time is the state's: while garbage waits, this loop keeps the state's time moving. An agent that may
 have lost its session deletes nothing: the ledger may be another one by now, in which its garbage is in use (S9). So it
 may be where the bucket was recovered under another ledger's name: the bucket is asked whose it is before each step.
+
+An object that the store does not delete holds up no other one: it goes to the end (`agent.failed_deletions`). It stays
+in the state until it is gone, and so does the session that wrote it.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from agent.clock import Clock
+from agent.failed_deletions import FailedDeletions
 from agent.housekeeper import Housekeeper
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
@@ -24,7 +28,7 @@ from protocol.limits import (
 )
 from protocol.types import SessionId
 from storage.gc_plan import ListedVerdict, judge_listed, plan_released, plan_sessions
-from storage.object_store import ObjectMeta, ObjectStore
+from storage.object_store import ObjectMeta, ObjectsNotDeleted, ObjectStore, StoreError
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 log = logging.getLogger(__name__)
@@ -65,6 +69,13 @@ class Cleaner:
         self._grace_ms = grace_ms
         self._sessions_listed: set[SessionId] = set()
         self._unknown_reported = (0, "")
+        self._failed = FailedDeletions(monotonic_s=clock.monotonic_s)
+        metrics.gc_undeletable_objects.set_function(lambda: len(self._failed))
+
+    @property
+    def failed_deletions(self) -> Mapping[str, str]:
+        """Why the store did not delete what is garbage, by key, as far as this agent tried."""
+        return self._failed.reasons
 
     async def run(self) -> None:
         """Clean again and again, for ever."""
@@ -74,6 +85,8 @@ class Cleaner:
                     await self.clean()
                 except NotTheHousekeeper as stopped:
                     log.info("stopped cleaning", extra={"reason": str(stopped)})
+            else:
+                self._failed.forget(self._failed.reasons)
             await self._clock.sleep(min(GC_CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)))
 
     async def clean(self) -> int:
@@ -84,7 +97,7 @@ class Cleaner:
         state = self._metadata.state
         if state.released or state.sessions_ended:
             await self._writer.submit(ReportTime())
-        return await self._delete_released() + await self._delete_leftovers()
+        return await self._delete_released() + await self._retry_leftovers() + await self._delete_leftovers()
 
     async def _delete_released(self) -> int:
         count = 0
@@ -96,13 +109,28 @@ class Cleaner:
                 covered_ms=self._snapshots.covered_ms,
                 grace_ms=self._grace_ms,
                 count_max=GC_DELETIONS_PER_STEP_MAX,
+                failed=self._failed,
+                postponed=self._failed.postponed,
             )
             if plan.deletable:
-                await self._delete(plan.deletable)
-                await self._writer.submit(ForgetObjects(object_keys=plan.deletable))
-                count += len(plan.deletable)
+                deleted = await self._delete(plan.deletable)
+                if not deleted:  # perhaps everything is refused: the next step waits for the next time
+                    return count
+                await self._writer.submit(ForgetObjects(object_keys=tuple(deleted)))
+                count += len(deleted)
             elif not plan.is_snapshot_wanted or not await self._snapshots.cover(interval_s=self._snapshot_interval_s):
                 return count
+
+    async def _retry_leftovers(self) -> int:
+        """Try again what could not be deleted of ended sessions; released objects come by their own plan."""
+        due = [key for key in self._failed.due if key not in self._metadata.state.released]
+        keys = due[:GC_DELETIONS_PER_STEP_MAX]
+        if not keys:
+            return 0
+        await self._metadata.barrier()
+        verdict = self._judge(keys)
+        self._failed.forget(set(keys) - set(verdict.deletable))  # another agent, or a recovery, has settled these
+        return len(await self._delete(verdict.deletable)) if verdict.deletable else 0
 
     async def _delete_leftovers(self) -> int:
         """List the bucket for what ended sessions left behind, each session twice."""
@@ -113,8 +141,9 @@ class Cleaner:
             time_ms=state.time_ms,
             grace_ms=self._grace_ms,
             already_listed=self._sessions_listed,
+            kept=self._failed.sessions,
         )
-        if not plan.first and not plan.last:
+        if self._failed.is_full or (not plan.first and not plan.last):
             return 0
         await self._metadata.barrier()
         count = unknown_count = 0
@@ -122,16 +151,18 @@ class Cleaner:
         for prefix in PREFIXES:
             async for page in _pages(self._store.list(prefix)):
                 verdict = self._judge(page)
-                if verdict.deletable:
-                    await self._delete(verdict.deletable)
-                    count += len(verdict.deletable)
+                deletable = [key for key in verdict.deletable if key not in self._failed]
+                if deletable:
+                    count += len(await self._delete(deletable))
                 if verdict.unknown:
                     unknown_first = unknown_first or verdict.unknown[0]
                     unknown_count += len(verdict.unknown)
         self._report_unknown(unknown_count, unknown_first)
         self._sessions_listed.update(plan.first)
-        if plan.last:
-            await self._writer.submit(ForgetSessions(sessions=tuple(plan.last)))
+        kept = self._failed.sessions  # what is left of a session that is forgotten would stay indefinitely
+        gone = tuple(session for session in plan.last if session not in kept)
+        if gone:
+            await self._writer.submit(ForgetSessions(sessions=gone))
         return count
 
     @property
@@ -153,9 +184,11 @@ class Cleaner:
             grace_ms=self._grace_ms,
         )
 
-    async def _delete(self, keys: Sequence[str]) -> None:
-        """The last moment to find that a recovery may have begun, of this ledger, which waits until no session lives,
-        or onto another one (safety rule S9).
+    async def _delete(self, keys: Sequence[str]) -> Sequence[str]:
+        """Delete what can be deleted, and return it.
+
+        The last moment to find that a recovery may have begun, of this ledger, which waits until no session lives, or
+        onto another one (safety rule S9).
         """
         if not await self._is_bucket_ours():
             raise NotTheHousekeeper("the bucket does not say whose it is")
@@ -163,9 +196,17 @@ class Cleaner:
             raise NotTheHousekeeper("another agent keeps house, or nobody")
         if not self._writer.is_confirmed:
             raise NotTheHousekeeper("the ledger has not confirmed this agent's session for a lease's time")
-        await self._store.delete(keys)
-        self._metrics.gc_deleted_objects.inc(len(keys))
-        log.info("deleted objects that nobody refers to", extra={"count": len(keys), "first": keys[0]})
+        reasons: Mapping[str, StoreError] = {}
+        try:
+            await self._store.delete(keys)
+        except ObjectsNotDeleted as error:
+            reasons = error.reasons
+        self._failed.settle(keys, reasons)
+        deleted = [key for key in keys if key not in reasons]
+        if deleted:
+            self._metrics.gc_deleted_objects.inc(len(deleted))
+            log.info("deleted objects that nobody refers to", extra={"count": len(deleted), "first": deleted[0]})
+        return deleted
 
     def _report_unknown(self, count: int, first: str) -> None:
         """Once for what there is: again only when a listing finds something else."""

@@ -225,6 +225,9 @@ class Metrics:
         self.tail_topics = self._gauge("tail_topics", "Topics in the tail manifest that this agent wrote last.")
         self.tail_seconds = self._histogram("tail_seconds", "Duration of making a tail manifest.")
         self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")
+        self.gc_undeletable_objects = self._gauge(
+            "gc_undeletable_objects", "Garbage that the object store did not delete, tried again by the cleaner."
+        )
         self.background_restarts = self._counted("background_restarts", "Background tasks that failed.")
         self.is_ready = self._gauge("ready", "1 while the agent serves.")
 

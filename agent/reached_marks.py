@@ -7,16 +7,21 @@ whoever starts later has not seen what it saw.
 """
 
 import contextlib
+import logging
+from collections.abc import Sequence
 
 import msgspec
 
 from agent.clock import Clock
+from agent.failed_deletions import UNDELETABLE
 from agent.housekeeper import Housekeeper
 from agent.metadata_loop import MetadataLoop
 from coordinator.state import NO_POSITION, ClusterState
 from protocol.limits import REACHED_MARK_INTERVAL_S, STOP_SECONDS_MAX
-from storage.object_store import ObjectStore, StoreError
+from storage.object_store import ObjectsNotDeleted, ObjectStore, StoreError
 from storage.refs import REACHED_PREFIX, reached_key
+
+log = logging.getLogger(__name__)
 
 
 class ReachedMarks:
@@ -46,12 +51,19 @@ class ReachedMarks:
         key = reached_key(position)
         await _put(self._store, state)
         if self._epoch == self._housekeeper.epoch:
-            await self._store.delete([reached_key(older)])
+            await self._drop([reached_key(older)])
         else:  # those of another agent, or of an earlier life
             found = [meta.key async for meta in self._store.list(REACHED_PREFIX)]
-            await self._store.delete([old for old in found if old < key])
+            await self._drop([old for old in found if old < key])
             self._epoch = self._housekeeper.epoch
         self._position = position
+
+    async def _drop(self, keys: Sequence[str]) -> None:
+        """One that cannot be deleted does no harm: a mark is a lower bound. The next leader finds it again."""
+        try:
+            await self._store.delete(keys)
+        except ObjectsNotDeleted as error:
+            log.error(f"older marks of the ledger could not be deleted ({UNDELETABLE})", extra={"reason": str(error)})
 
 
 async def leave_mark(store: ObjectStore, state: ClusterState, clock: Clock) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.digest_checks import DigestChecks
+from agent.failed_deletions import UNDELETABLE
 from agent.housekeeper import Housekeeper
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
@@ -33,7 +34,7 @@ from protocol.limits import (
     SNAPSHOT_EARLY_INTERVAL_S,
 )
 from protocol.types import Milliseconds, Position
-from storage.object_store import ObjectExists, ObjectMissing, ObjectStore
+from storage.object_store import ObjectExists, ObjectMissing, ObjectsNotDeleted, ObjectStore
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Snapshots:
         self._entries_covered = self._bytes_covered = 0
         self._definitions_covered = 0
         self._taken_s: float | None = None
+        self._is_undeleted_reported = False
         self.covered_ms: Milliseconds = NO_TIME
         """The state's time at a position that the ledger's pointer covers: what is older happened before it. It only
         grows; it is unknown, and therefore the beginning of time, until this agent took a snapshot."""
@@ -204,5 +206,17 @@ class Snapshots:
                 break
             if meta.key not in kept:
                 older.append(meta.key)
-        if older:
+        if not older:
+            return
+        try:
             await self._store.delete(older)
+        except ObjectsNotDeleted as error:  # they are found again behind the next snapshot, which is valid without this
+            self._report_undeleted(error)
+        else:
+            self._is_undeleted_reported = False
+
+    def _report_undeleted(self, error: ObjectsNotDeleted) -> None:
+        """Log once, until all could be deleted."""
+        if not self._is_undeleted_reported:
+            log.error(f"older snapshots could not be deleted ({UNDELETABLE})", extra={"reason": str(error)})
+        self._is_undeleted_reported = True

@@ -11,15 +11,17 @@ Specification: `org.apache.iceberg.hadoop.HadoopTableOperations` (Iceberg 1.12).
 """
 
 import logging
+from collections.abc import Sequence
 
 from agent.clock import Clock
+from agent.failed_deletions import UNDELETABLE
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.rendezvous import owner_of
 from coordinator.state import TopicState
 from protocol.limits import TABLE_COPIES_INTERVAL_S, TABLE_COPIES_KEPT, VERSION_HINT_BYTES_MAX
 from protocol.types import TopicId
-from storage.object_store import ObjectMissing, ObjectStore, StoreError
+from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
 from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_key, version_of_copy
 
 log = logging.getLogger(__name__)
@@ -89,9 +91,24 @@ class TableCopies:
             await self._store.put(key, (text,))
         kept = [*(found for found in versions if found < version), version][-TABLE_COPIES_KEPT:]
         gone = [found for found in versions if found not in kept]
-        if gone:
-            await self._store.delete([metadata_copy_key(topic.name, topic_id, old) for old in gone])
-        self._copied[topic_id] = (metadata_key, kept)
+        left = await self._drop(topic, gone)
+        self._copied[topic_id] = (metadata_key, sorted([*left, *kept]))
+
+    async def _drop(self, topic: TopicState, versions: Sequence[int]) -> Sequence[int]:
+        """Delete copies and return those that are still there: they are tried again at the table's next version."""
+        keys = {metadata_copy_key(topic.name, topic.topic_id, version): version for version in versions}
+        if not keys:
+            return ()
+        try:
+            await self._store.delete(list(keys))
+        except ObjectsNotDeleted as error:
+            log.error(
+                "copies of a table's metadata could not be deleted; readers without a catalog may follow one that is "
+                f"newer than the table ({UNDELETABLE})",
+                extra={"topic_id": topic.topic_id.hex(), "reason": str(error)},
+            )
+            return [keys[key] for key in error.reasons]
+        return ()
 
     def _may_write(self, topic_id: TopicId) -> bool:
         """Whether the topic is there, and this agent its owner still. Nobody would delete what came for one that was

@@ -619,6 +619,13 @@ GC_CHECK_INTERVAL_S = 10.0
 """How often the housekeeper looks for garbage; where the grace is shorter, once in a grace."""
 GC_DELETIONS_PER_STEP_MAX = 1_000
 """Objects deleted before the state is told: S3's DeleteObjects takes as many."""
+STORE_DELETES_IN_FLIGHT_MAX = 16
+"""DeleteObject requests at a time, after a DeleteObjects that refused some of its keys."""
+GC_RETRY_SECONDS_FIRST = 60.0
+"""Until an object that the store did not delete is tried again; twice as long after each attempt."""
+GC_RETRY_SECONDS_MAX = 3_600.0
+GC_FAILED_KEYS_MAX = 100_000
+"""Keys of such objects in the memory of an agent, about 20 MB: while so many wait it lists the bucket for no more."""
 
 # The agent's process.
 CPU_THREADS_MAX = 4

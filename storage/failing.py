@@ -8,7 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from storage.object_store import Buffer, ObjectMeta, ObjectStore, StoreUnavailable
+from storage.object_store import (
+    Buffer,
+    ObjectMeta,
+    ObjectsNotDeleted,
+    ObjectStore,
+    StoreDenied,
+    StoreError,
+    StoreUnavailable,
+)
 
 
 class Operation(StrEnum):
@@ -60,6 +68,10 @@ class FailingStore:
         self._put_since_list: set[str] = set()
         self.struck: list[Fault] = []
         """The faults used up, in order."""
+        self.undeletable: set[str] = set()
+        """Keys that stay, as if a policy or a lock of the bucket protected them, until they are taken out of here."""
+        self.is_conditional = True
+        """Whether a taken key refuses a put with `if_absent`; False is a store that ignores If-None-Match."""
 
     def script(self, *faults: Fault) -> None:
         """Add faults behind those that wait."""
@@ -76,7 +88,7 @@ class FailingStore:
         if kind is FaultKind.LATE:
             self._late.append((key, b"".join(parts), if_absent))
             raise StoreUnavailable(f"put {key}: no answer")
-        await self._inner.put(key, parts, if_absent=if_absent)
+        await self._inner.put(key, parts, if_absent=if_absent and self.is_conditional)
         self._put_since_list.add(key)
         self._end(kind, f"put {key}")
 
@@ -113,8 +125,13 @@ class FailingStore:
 
     async def delete(self, keys: Sequence[str]) -> None:
         kind = await self._begin(Operation.DELETE, keys[0] if keys else "")
-        await self._inner.delete(keys)
+        reasons: dict[str, StoreError] = {
+            key: StoreDenied(f"delete {key}: AccessDenied") for key in keys if key in self.undeletable
+        }
+        await self._inner.delete([key for key in keys if key not in reasons])
         self._end(kind, f"delete {len(keys)} keys")
+        if reasons:
+            raise ObjectsNotDeleted(reasons)
 
     async def server_time_ms(self) -> int | None:
         kind = await self._begin(Operation.TIME, "")

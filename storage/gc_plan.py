@@ -54,6 +54,8 @@ def plan_released(
     covered_ms: Milliseconds,
     grace_ms: int,
     count_max: int,
+    failed: Container[str] = (),
+    postponed: Container[str] = (),
 ) -> ReleasedPlan:
     """Released objects whose grace has passed at the state's `time_ms`: longest released first, then by key.
 
@@ -61,15 +63,16 @@ def plan_released(
     and would find a hole in the place of an object that the snapshot refers to. `covered_ms` is the state's time at a
     position which that snapshot covers: what was released at an earlier time was released before it. `grace_ms` is no
     shorter than the life of a reader's plan; that of what is `UNTIMED` has not begun. At most `count_max` keys are
-    returned.
+    returned. What the store did not delete before (`failed`) comes last, and what is `postponed` not at all: one object
+    that cannot be deleted holds up no other.
     """
     due = sorted(
-        (released_ms, key)
+        (key in failed, released_ms, key)
         for key, released_ms in released.items()
-        if released_ms != UNTIMED and time_ms - released_ms >= grace_ms
+        if released_ms != UNTIMED and time_ms - released_ms >= grace_ms and key not in postponed
     )
-    deletable = [key for released_ms, key in due if released_ms < covered_ms]
-    is_snapshot_wanted = any(covered_ms <= released_ms < time_ms for released_ms, _ in due)
+    deletable = [key for _, released_ms, key in due if released_ms < covered_ms]
+    is_snapshot_wanted = any(covered_ms <= released_ms < time_ms for _, released_ms, _ in due)
     return ReleasedPlan(deletable=tuple(deletable[:count_max]), is_snapshot_wanted=is_snapshot_wanted)
 
 
@@ -128,17 +131,19 @@ def plan_sessions(
     grace_ms: int,
     already_listed: Container[SessionId],
     again_after_ms: int = ENDED_SESSION_LISTED_AGAIN_MS,
+    kept: Container[SessionId] = (),
 ) -> SessionsPlan:
     """Which ended sessions to look for now: each once `grace_ms` after its end, and once more when late puts must have
     landed, `again_after_ms` after that.
 
     `sessions_ended` says when each ended; `already_listed` are those that this process has looked for since (looking
-    again after a restart does no harm).
+    again after a restart does no harm). Sessions that are `kept` left something that could not be deleted: they are not
+    looked for a last time, because nothing of a session that is forgotten is ever deleted.
     """
     first: list[SessionId] = []
     last: list[SessionId] = []
     for session, ended_ms in sorted(sessions_ended.items()):
-        if is_session_due(ended_ms, time_ms=time_ms, grace_ms=grace_ms + again_after_ms):
+        if is_session_due(ended_ms, time_ms=time_ms, grace_ms=grace_ms + again_after_ms) and session not in kept:
             last.append(session)
         elif is_session_due(ended_ms, time_ms=time_ms, grace_ms=grace_ms) and session not in already_listed:
             first.append(session)

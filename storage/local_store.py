@@ -24,6 +24,8 @@ from storage.object_store import (
     Buffer,
     ObjectMeta,
     ObjectMissing,
+    ObjectsNotDeleted,
+    StoreError,
     StoreMisconfigured,
     StoreUnavailable,
 )
@@ -233,14 +235,23 @@ class LocalStore:
 
     def _delete(self, keys: Sequence[str]) -> None:
         """Synced: the cleaner forgets what it has deleted, and does not look for what a loss of power brings back."""
-        folders: set[str] = set()
+        folders: dict[str, list[str]] = {}
+        reasons: dict[str, StoreError] = {}
         for key in keys:
-            with errors_of(key), suppress(FileNotFoundError, NotADirectoryError):
-                self._files.unlink(self._path(key))
-                folders.add(os.path.dirname(self._path(key)))
-        for folder in folders:
-            with errors_of(folder), suppress(FileNotFoundError):
-                self._sync_folder(folder)
+            try:
+                with errors_of(key), suppress(FileNotFoundError, NotADirectoryError):
+                    self._files.unlink(self._path(key))
+                    folders.setdefault(os.path.dirname(self._path(key)), []).append(key)
+            except StoreError as error:
+                reasons[key] = error
+        for folder, unlinked in folders.items():
+            try:
+                with errors_of(folder), suppress(FileNotFoundError):
+                    self._sync_folder(folder)
+            except StoreError as error:  # a loss of power may bring any of them back
+                reasons |= dict.fromkeys(unlinked, error)
+        if reasons:
+            raise ObjectsNotDeleted(reasons)
 
 
 def _remove_empty_folders(folder: str, *, depth: int) -> None:

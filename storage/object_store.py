@@ -5,7 +5,7 @@ Rule: an object is written whole or not at all, under a key that is never writte
 returned is durable: it survives the loss of power. A put that timed out is *unknown*: it may appear at any later time.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,6 +38,19 @@ class StoreMisconfigured(StoreError):
 
 class StoreDenied(StoreMisconfigured):
     """The credentials are good, and one kind of request is not allowed to them; others may be."""
+
+
+class ObjectsNotDeleted(StoreError):
+    """The store removed some objects and not others: the result of each key.
+
+    An exception, because a caller that overlooks it would count objects as gone that are there.
+    """
+
+    def __init__(self, reasons: Mapping[str, StoreError]) -> None:
+        """`reasons`: why each of these keys may still be there. All other keys of the call are gone."""
+        first = next(iter(reasons))
+        super().__init__(f"{len(reasons)} objects were not deleted, the first is {first}: {reasons[first]}")
+        self.reasons = dict(reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +87,10 @@ class ObjectStore(Protocol):
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove the objects; a key that does not exist is no error."""
+        """Remove each of the objects, whatever becomes of the others; a key that does not exist is no error.
+
+        Raises `ObjectsNotDeleted` where some are not removed, and any other `StoreError` where nothing is known of any.
+        """
         ...
 
     async def server_time_ms(self) -> int | None:

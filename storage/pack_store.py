@@ -22,6 +22,8 @@ from storage.object_store import (
     ObjectExists,
     ObjectMeta,
     ObjectMissing,
+    ObjectsNotDeleted,
+    StoreError,
     StoreMisconfigured,
     StoreUnavailable,
 )
@@ -115,8 +117,19 @@ class PackStore:
             check_key(key)
         self._check_open()
         doomed = {key: self._index.pop(key) for key in dict.fromkeys(keys) if key in self._index}
-        if doomed:
-            await asyncio.shield(self._begin_marking(doomed))
+        by_pack: dict[int, dict[str, Place]] = {}
+        for key, place in doomed.items():
+            by_pack.setdefault(place.pack.number, {})[key] = place
+        # One pack that cannot be written holds up none of the others.
+        marking = [(part, self._begin_marking(part)) for part in by_pack.values()]
+        reasons: dict[str, StoreError] = {}
+        for part, marked in marking:
+            try:
+                await asyncio.shield(marked)
+            except StoreError as error:
+                reasons |= dict.fromkeys(part, error)
+        if reasons:
+            raise ObjectsNotDeleted(reasons)
 
     async def server_time_ms(self) -> int | None:
         """None: a directory has no clock but this machine's."""

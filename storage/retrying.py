@@ -7,7 +7,7 @@ of each failure, so that an outage is seen before its requests are given up.
 Source of the jitter: "Exponential Backoff And Jitter", AWS Architecture Blog ("full jitter").
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -17,6 +17,7 @@ from storage.object_store import (
     ObjectExists,
     ObjectMeta,
     ObjectMissing,
+    ObjectsNotDeleted,
     ObjectStore,
     StoreError,
     StoreMisconfigured,
@@ -139,7 +140,30 @@ class RetryingStore:
                 return
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._retry("delete", keys[0] if keys else "", lambda: self._inner.delete(keys))
+        """Asks again for the keys whose reason may pass; those that are refused for good are reported at the end."""
+        pending, reasons = keys, dict[str, StoreError]()
+
+        async def delete_pending() -> None:
+            nonlocal pending
+            failed: Mapping[str, StoreError] = {}
+            try:
+                await self._inner.delete(pending)
+            except ObjectsNotDeleted as error:
+                failed = error.reasons
+            for key in pending:
+                reasons.pop(key, None)
+            reasons.update(failed)
+            pending = [key for key, reason in failed.items() if isinstance(reason, StoreUnavailable)]
+            if pending:
+                raise failed[pending[0]]
+
+        try:
+            await self._retry("delete", keys[0] if keys else "", delete_pending)
+        except StoreError:
+            if not reasons:
+                raise
+        if reasons:
+            raise ObjectsNotDeleted(reasons)
 
     async def server_time_ms(self) -> int | None:
         """Asked once: an answer after pauses would be judged against the wrong moment."""

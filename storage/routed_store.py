@@ -5,7 +5,7 @@ Rule: which store a key belongs to follows from the key alone.
 
 from collections.abc import AsyncIterator, Sequence
 
-from storage.object_store import Buffer, ObjectMeta, ObjectStore
+from storage.object_store import Buffer, ObjectMeta, ObjectsNotDeleted, ObjectStore, StoreError
 
 
 class RoutedStore:
@@ -45,10 +45,19 @@ class RoutedStore:
                 yield meta
 
     async def delete(self, keys: Sequence[str]) -> None:
+        reasons: dict[str, StoreError] = {}
         for store in (self._below, self._others):
             own = [key for key in keys if self._store(key) is store]
-            if own:
+            if not own:
+                continue
+            try:
                 await store.delete(own)
+            except ObjectsNotDeleted as error:
+                reasons |= error.reasons
+            except StoreError as error:  # the other store's keys are independent of this one's
+                reasons |= dict.fromkeys(own, error)
+        if reasons:
+            raise ObjectsNotDeleted(reasons)
 
     async def server_time_ms(self) -> int | None:
         return await self._others.server_time_ms()

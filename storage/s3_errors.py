@@ -97,6 +97,11 @@ def store_error(operation: Operation, subject: str, text: str, place: Place) -> 
     return _answered(operation, subject, answer, place)
 
 
+def is_refused_key(text: str) -> bool:
+    """Whether the library's `text` is DeleteObjects' refusal of one key: what became of the others it does not say."""
+    return _DELETE_REFUSED.search(text.partition("\n\n")[0]) is not None
+
+
 def _answered(operation: Operation, subject: str, answer: _Answer, place: Place) -> StoreError:
     """S3 answers 403 for a missing key, too, where listing is not allowed: so a 403 is never "missing"."""
     passes = _passes(answer, place)

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from email.message import Message
@@ -21,10 +21,19 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store as S3Client
 
+from protocol.limits import STORE_DELETES_IN_FLIGHT_MAX
 from storage.aws_credentials import AwsCredentials
 from storage.keys import check_key, check_prefix
-from storage.object_store import Buffer, ObjectMeta, StoreMisconfigured, StoreUnavailable
-from storage.s3_errors import Operation, Place, store_error
+from storage.object_store import (
+    Buffer,
+    ObjectMeta,
+    ObjectMissing,
+    ObjectsNotDeleted,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
+from storage.s3_errors import Operation, Place, is_refused_key, store_error
 from storage.s3_settings import S3Settings
 
 if TYPE_CHECKING:  # the library has these names for type checkers only
@@ -106,11 +115,48 @@ class S3Store:
                     yield self._meta(found)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        paths = list(dict.fromkeys(self._path(key) for key in keys))  # MinIO answers a repeated key with an empty name
-        if paths:
-            subject = paths[0] if len(paths) == 1 else f"{len(paths)} keys from {paths[0]}"
-            async with self._request(Operation.DELETE, subject):
-                await obstore.delete_async(self._client, paths)
+        """One DeleteObjects; where that names keys which it refused, one DeleteObject for each key.
+
+        DeleteObjects carries out what it can and answers for each key, but the client library raises the first refusal
+        and drops the other results. To delete a key that is gone already is no error, so all are asked for again.
+        """
+        paths = {self._path(key): key for key in keys}  # each once: MinIO answers a repeated key with an empty name
+        if not paths:
+            return
+        try:
+            await self._delete_together(list(paths))
+        except (BaseError, FileNotFoundError) as error:  # the second one where the bucket is missing
+            subject = f"{len(paths)} keys from {next(iter(paths))}" if len(paths) > 1 else next(iter(paths))
+            if not is_refused_key(str(error)):
+                raise store_error(Operation.DELETE, subject, str(error), self._place) from error
+            reasons = await self._delete_one_by_one(paths)
+            if reasons:
+                raise ObjectsNotDeleted(reasons) from error
+
+    async def _delete_together(self, paths: Sequence[str]) -> None:
+        if self._credentials is not None:
+            await self._credentials.ready()
+        await obstore.delete_async(self._client, paths)
+
+    async def _delete_one_by_one(self, paths: Mapping[str, str]) -> dict[str, StoreError]:
+        """Why each of the keys, by their paths, is still there."""
+        reasons: dict[str, StoreError] = {}
+        free = asyncio.Semaphore(STORE_DELETES_IN_FLIGHT_MAX)
+
+        async def delete(path: str, key: str) -> None:
+            async with free:
+                try:
+                    async with self._request(Operation.DELETE, path):
+                        await obstore.delete_async(self._client, path)
+                except ObjectMissing:
+                    pass
+                except StoreError as error:
+                    reasons[key] = error
+
+        async with asyncio.TaskGroup() as tasks:
+            for path, key in paths.items():
+                tasks.create_task(delete(path, key))
+        return {key: reasons[key] for key in paths.values() if key in reasons}
 
     async def server_time_ms(self) -> int | None:
         """The `Date` of a HEAD on the bucket, in whole seconds.

@@ -305,3 +305,8 @@ def test_a_task_of_spark_reads_more_than_it_asks_for_at_once_and_a_manifest_is_w
     assert limits.FOOTER_READ_BYTES <= limits.READ_GAP_BYTES_MAX
     assert limits.SPARK_FILES_AHEAD_MAX * limits.READ_GAP_BYTES_MAX <= limits.SPARK_FILE_RUN_BYTES
     assert limits.SPARK_FILES_CACHED_MAX <= limits.SPARK_SPANS_CACHED_MAX
+
+
+def test_an_object_that_could_not_be_deleted_is_tried_again_later_than_garbage_is_looked_for() -> None:
+    assert limits.GC_CHECK_INTERVAL_S < limits.GC_RETRY_SECONDS_FIRST < limits.GC_RETRY_SECONDS_MAX
+    assert limits.GC_DELETIONS_PER_STEP_MAX < limits.GC_FAILED_KEYS_MAX

@@ -1,6 +1,5 @@
 """What is set up wrongly is named, by the store, by an agent that starts, and by the doctor: against real MinIOs."""
 
-import json
 import os
 import re
 import subprocess
@@ -16,6 +15,7 @@ from storage.object_store import StoreMisconfigured, StoreUnavailable
 from storage.s3_settings import S3Settings
 from storage.s3_store import S3Store
 from tests.cluster import ClusterFactory
+from tests.limited_keys import limited_keys
 from tests.processes import free_port
 from tests.services import PENSTOCK, Minio, MinioProcess, PenstockFactory
 
@@ -128,32 +128,6 @@ def test_a_bundle_that_cannot_be_read_is_named(minio: Minio, tmp_path: Path, nam
         path.write_text(text)
     with pytest.raises(StoreMisconfigured, match=name):
         store_on(minio, "b-b-b", {name: str(path)})
-
-
-def limited_keys(minio: Minio, bucket: str, actions: list[str]) -> dict[str, str]:
-    """Credentials that may do these things in the bucket, and no more."""
-    import botocore.session
-
-    client = botocore.session.get_session().create_client(
-        "sts",
-        region_name="us-east-1",
-        endpoint_url=minio.endpoint,
-        aws_access_key_id=minio.access_key,
-        aws_secret_access_key=minio.secret_key,
-    )
-    resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
-    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resources}]}
-    found = client.assume_role(
-        RoleArn="arn:aws:iam::123456789012:role/any",
-        RoleSessionName="test",
-        DurationSeconds=3600,
-        Policy=json.dumps(policy),
-    )["Credentials"]
-    return {
-        "AWS_ACCESS_KEY_ID": found["AccessKeyId"],
-        "AWS_SECRET_ACCESS_KEY": found["SecretAccessKey"],
-        "AWS_SESSION_TOKEN": found["SessionToken"],
-    }
 
 
 @pytest.mark.parametrize("denied", SESSION_POLICY_ACTIONS)

@@ -7,9 +7,10 @@ from agent.audit import Audit, AuditReport
 from agent.cluster_identity import CLUSTER_KEY, check_bucket
 from agent.recovery import Permissions, recover
 from agent.snapshots import Snapshots
-from coordinator.commands import ChunksCommitted, DeleteTopic, ReportTime
+from coordinator.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.types import ObjectNumber, Position, SessionId
+from storage.failing import FailingStore
 from storage.memory_store import MemoryStore
 from storage.refs import intake_key, reached_key, snapshot_key
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
@@ -139,6 +140,29 @@ async def test_a_repair_deletes_what_ended_sessions_left_once_the_grace_has_pass
         report = await audited(parts, is_repairing=True)
         assert (report.leftovers, report.deleted, faults(report)) == (1, 1, [])
         assert [meta.key async for meta in store.list("intake/")] == [live]
+
+
+async def test_what_the_store_does_not_delete_is_named() -> None:
+    ledger, store = MemoryLedger(), FailingStore(MemoryStore())
+    await check_bucket(store, await ledger.identity())
+    async with running_parts(ledger, store=store) as parts:
+        dead = parts.writer.session
+        ledger.core.expire(dead)
+    left = [intake_key(dead, ObjectNumber(number)) for number in range(3)]
+    for key in left:
+        await store.put(key, [b"never committed"])
+    store.undeletable.add(left[1])
+    async with running_parts(ledger, start("b", node=2), store=store) as parts:
+        await parts.writer.submit(EndSession(session=dead))
+        parts.clock.seconds += GRACE_MS / 1000
+        await parts.writer.submit(ReportTime())
+        report = await audited(parts, is_repairing=True)
+        assert (report.leftovers, report.deleted) == (3, 2)
+        assert faults(report) == [("undeletable", left[1])]
+        known = {left[1]: "the cleaner's reason", left[0]: "gone by now"}
+        report = await Audit(ledger, store, grace_ms=GRACE_MS, undeletable=known).run(is_repairing=False)
+        assert faults(report) == [("undeletable", left[1])]
+        assert "the cleaner's reason" in report.disagreements[0].detail
 
 
 async def test_a_recovered_cluster_agrees() -> None:

@@ -10,7 +10,13 @@ from agent.snapshots import Snapshots
 from coordinator.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.state import NO_TIME
-from protocol.limits import GC_DELETIONS_PER_STEP_MAX, LEDGER_SESSION_SECONDS, SNAPSHOTS_PER_GRACE
+from protocol.limits import (
+    GC_DELETIONS_PER_STEP_MAX,
+    GC_RETRY_SECONDS_FIRST,
+    GC_RETRY_SECONDS_MAX,
+    LEDGER_SESSION_SECONDS,
+    SNAPSHOTS_PER_GRACE,
+)
 from protocol.types import ObjectNumber, SessionId
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
@@ -138,6 +144,99 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
             assert parts.metadata.state.released
         assert await cleaning.clean() == 1
         assert await keys(store) == []
+
+
+async def test_an_object_that_cannot_be_deleted_holds_up_no_other_and_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = FailingStore(MemoryStore())
+    async with running_parts(store=store) as parts:
+        await produced(parts, store, 0, 1, 2)
+        stuck = intake_key(parts.writer.session, ObjectNumber(0))
+        store.undeletable.add(stuck)
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        assert await parts.housekeeper.claim()
+        cleaning = cleaner(parts, store)
+        assert await cleaning.clean() == 2
+        assert await keys(store) == [stuck]
+        assert list(parts.metadata.state.released) == [stuck]
+        assert parts.metrics.registry.get_sample_value("penstock_gc_undeletable_objects") == 1
+        assert "AccessDenied" in cleaning.failed_deletions[stuck]
+        deletes = parts.metrics.gc_deleted_objects._value.get()
+        assert await cleaning.clean() == 0, "the pause is not over"
+        store.undeletable.clear()
+        assert await cleaning.clean() == 0
+        parts.clock.seconds += GC_RETRY_SECONDS_FIRST
+        assert await cleaning.clean() == 1
+        assert (await keys(store), parts.metadata.state.released) == ([], {})
+        assert (deletes, parts.metrics.gc_deleted_objects._value.get()) == (2, 3)
+        assert parts.metrics.registry.get_sample_value("penstock_gc_undeletable_objects") == 0
+    reports = [record.message for record in caplog.records if "deleted" in record.message and "store" in record.message]
+    assert len(reports) == 1
+    assert "An object that cannot be deleted" in reports[0]
+
+
+async def test_the_pause_before_another_attempt_grows_up_to_its_bound() -> None:
+    store = FailingStore(MemoryStore())
+    async with running_parts(store=store) as parts:
+        await produced(parts, store, 0)
+        store.undeletable.add(intake_key(parts.writer.session, ObjectNumber(0)))
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        assert await parts.housekeeper.claim()
+        cleaning = cleaner(parts, store)
+        pause_s = GC_RETRY_SECONDS_FIRST
+        for attempt in range(1, 10):
+            assert await cleaning.clean() == 0
+            (failed,) = cleaning._failed._failed.values()
+            assert failed.attempts_count == attempt
+            assert failed.retry_s == parts.clock.seconds + pause_s
+            parts.clock.seconds += pause_s
+            pause_s = min(2 * pause_s, GC_RETRY_SECONDS_MAX)
+
+
+async def test_s6_a_session_is_not_forgotten_while_something_that_it_left_cannot_be_deleted() -> None:
+    ledger, store = MemoryLedger(), FailingStore(MemoryStore())
+    async with running_parts(ledger) as parts:
+        dead = parts.writer.session
+        left = [intake_key(dead, ObjectNumber(number)) for number in range(3)]
+        for key in left:
+            await store.put(key, [b"never committed"])
+        ledger.core.expire(dead)
+    store.undeletable.add(left[1])
+    async with running_parts(ledger) as parts:
+        assert await parts.housekeeper.claim()
+        cleaning = cleaner(parts, store)
+        parts.clock.seconds += GRACE_MS / 1000
+        assert await cleaning.clean() == 2
+        parts.clock.seconds += 2 * DAY_MS / 1000
+        assert await cleaning.clean() == 0
+        assert await keys(store) == [left[1]]
+        assert dead in parts.metadata.state.sessions_ended
+        store.undeletable.clear()
+        parts.clock.seconds += GC_RETRY_SECONDS_MAX
+        assert await cleaning.clean() == 1
+        assert (await keys(store), dead in parts.metadata.state.sessions_ended) == ([], False)
+
+
+async def test_an_agent_that_lost_the_role_remembers_no_failed_deletions() -> None:
+    core, store = MemoryLedgerCore(), FailingStore(MemoryStore())
+    async with running_parts(MemoryLedger(core), store=store) as parts:
+        await produced(parts, store, 0)
+        store.undeletable.add(intake_key(parts.writer.session, ObjectNumber(0)))
+        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        assert await parts.housekeeper.claim()
+        cleaning = cleaner(parts, store)
+        assert await cleaning.clean() == 0
+        assert cleaning.failed_deletions
+        await parts.writer.start_drain()
+        async with asyncio.TaskGroup() as tasks:
+            loop = tasks.create_task(cleaning.run())
+            while cleaning.failed_deletions:
+                await parts.clock.sleep(0)
+            loop.cancel()
 
 
 async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one_s_stays() -> None:

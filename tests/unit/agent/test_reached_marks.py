@@ -1,21 +1,24 @@
 """The bucket knows how far the ledger had come (safety rule S9)."""
 
+import pytest
+
 from agent.reached_marks import ReachedMarks, leave_mark
 from coordinator.commands import ReportTime
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.types import Position
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
+from storage.object_store import ObjectStore
 from storage.refs import REACHED_PREFIX, reached_key
 from tests.made_commands import start
 from tests.unit.agent.ledger_parts import Parts, running_parts
 
 
-def marks(parts: Parts, store: MemoryStore) -> ReachedMarks:
+def marks(parts: Parts, store: ObjectStore) -> ReachedMarks:
     return ReachedMarks(store=store, metadata=parts.metadata, housekeeper=parts.housekeeper, clock=parts.clock)
 
 
-async def keys(store: MemoryStore) -> list[str]:
+async def keys(store: ObjectStore) -> list[str]:
     return [meta.key async for meta in store.list(REACHED_PREFIX)]
 
 
@@ -44,6 +47,20 @@ async def test_a_mark_of_another_agent_that_is_further_stays() -> None:
         parts.metadata.state.position = Position(others.metadata.state.position - 1)
         await marks(parts, store).mark()
         assert await keys(store) == [reached_key(parts.metadata.state.position), further]
+
+
+async def test_a_mark_that_cannot_be_deleted_holds_up_no_newer_one(caplog: pytest.LogCaptureFixture) -> None:
+    store = FailingStore(MemoryStore())
+    async with running_parts(store=store) as parts:
+        marking = marks(parts, store)
+        store.undeletable.add(reached_key(parts.metadata.state.position))
+        for _ in range(3):
+            await marking.mark()
+            await parts.writer.submit(ReportTime())
+        await marking.mark()
+        assert len(await keys(store)) == 2
+        assert reached_key(parts.metadata.state.position) in await keys(store)
+    assert len([record for record in caplog.records if "could not be deleted" in record.message]) == 1
 
 
 async def test_who_ends_because_of_its_ledger_tells_the_bucket_how_far_it_was_unless_that_is_away_too() -> None:

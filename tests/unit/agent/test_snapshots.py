@@ -150,6 +150,23 @@ async def test_what_a_crash_left_before_the_pointer_moved_goes_with_the_next_sna
         assert await keys(store) == [(await pointer_of(ledger)).object_key]
 
 
+async def test_an_old_one_that_cannot_be_deleted_is_reported_once_and_holds_up_no_newer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ledger, store = MemoryLedger(), FailingStore(MemoryStore())
+    async with running_parts(ledger, store=store) as parts:
+        taking = snapshots(parts, store)
+        store.undeletable.add(snapshot_key(parts.metadata.state.position))
+        for _ in range(5):
+            assert await taking.take()
+            await parts.writer.submit(ReportTime())
+        assert len(await keys(store)) == 3, "the protected one, the one before the newest, and the newest"
+        assert len([record for record in caplog.records if "could not be deleted" in record.message]) == 1
+        store.undeletable.clear()
+        assert await taking.take()
+        assert len(await keys(store)) == 2
+
+
 async def test_a_newer_one_stays_because_another_agent_may_be_about_to_point_at_it() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:

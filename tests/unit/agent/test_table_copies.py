@@ -9,8 +9,9 @@ from coordinator.commands import DeleteTopic, Done
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.rendezvous import owner_of
 from protocol.limits import TABLE_COPIES_KEPT
+from storage.failing import FailingStore
 from storage.memory_store import MemoryStore
-from storage.object_store import Buffer
+from storage.object_store import Buffer, ObjectStore
 from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_key
 from tests.made_commands import TOPIC, create, start
 from tests.made_table_commits import commit_table, metadata_key, table_commit
@@ -20,11 +21,11 @@ FOLDER = table_metadata_folder("t", TOPIC)
 HINT = version_hint_key("t", TOPIC)
 
 
-def copies_of(parts: Parts, store: MemoryStore) -> TableCopies:
+def copies_of(parts: Parts, store: ObjectStore) -> TableCopies:
     return TableCopies(store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
 
 
-async def next_version(parts: Parts, store: MemoryStore) -> int:
+async def next_version(parts: Parts, store: ObjectStore) -> int:
     """Commit the next version of the table, whose metadata says its number; returns that."""
     table = parts.metadata.state.topics[TOPIC].table
     version = 1 if table is None else table.version + 1
@@ -37,7 +38,7 @@ async def next_version(parts: Parts, store: MemoryStore) -> int:
     return version
 
 
-async def found(store: MemoryStore) -> dict[str, bytes]:
+async def found(store: ObjectStore) -> dict[str, bytes]:
     """The copies and the hint, by the ends of their names."""
     after = f"{FOLDER}v"
     keys = [meta.key async for meta in store.list(FOLDER, after=after)]
@@ -59,6 +60,24 @@ async def test_the_hint_names_a_copy_of_the_newest_metadata_and_few_older_ones_s
                 "version-hint.text": b"%d" % version,
                 **{f"v{one}.metadata.json": b"version %d" % one for one in kept},
             }
+
+
+async def test_a_copy_that_cannot_be_deleted_holds_up_no_newer_one_and_goes_later() -> None:
+    store = FailingStore(MemoryStore())
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        copies = copies_of(parts, store)
+        store.undeletable.add(metadata_copy_key("t", TOPIC, 1))
+        for _ in range(TABLE_COPIES_KEPT + 2):
+            version = await next_version(parts, store)
+            await copies.copy(TOPIC)
+            assert (await found(store))["version-hint.text"] == b"%d" % version
+        assert "v1.metadata.json" in await found(store)
+        assert "v2.metadata.json" not in await found(store)
+        store.undeletable.clear()
+        await next_version(parts, store)
+        await copies.copy(TOPIC)
+        assert len(await found(store)) == TABLE_COPIES_KEPT + 1
 
 
 async def test_who_comes_after_another_goes_on_where_that_one_was() -> None:

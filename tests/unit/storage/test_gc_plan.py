@@ -65,6 +65,23 @@ class TestReleased:
         released = {"c": Milliseconds(2), "b": Milliseconds(1), "a": Milliseconds(2)}
         assert deletable(released, 100, 0, count_max=2) == ("b", "a")
 
+    def test_what_the_store_did_not_delete_comes_last_and_waits_while_it_is_postponed(self) -> None:
+        released = {key: Milliseconds(number) for number, key in enumerate("dcba", 1)}
+        time = Milliseconds(100)
+        plans = [
+            plan_released(
+                released,
+                time_ms=time,
+                covered_ms=time,
+                grace_ms=0,
+                count_max=count_max,
+                failed={"d", "c"},
+                postponed=postponed,
+            ).deletable
+            for count_max, postponed in ((10, set[str]()), (2, set[str]()), (10, {"d"}), (10, {"d", "c", "b", "a"}))
+        ]
+        assert plans == [("b", "a", "d", "c"), ("b", "a"), ("b", "a", "c"), ()]
+
     def test_a_time_that_the_state_has_not_reached_releases_nothing(self) -> None:
         assert deletable({"a": Milliseconds(50)}, 0, 0) == ()
 
@@ -134,6 +151,14 @@ class TestSessions:
         for listed in ((), (ENDED,)):
             plan = sessions_plan(self.ENDED_AT, 1000 + GRACE_MS + DAY_MS, *listed)
             assert plan == SessionsPlan(first=(), last=(ENDED,))
+
+    def test_s6_a_session_is_not_looked_for_a_last_time_while_something_of_it_could_not_be_deleted(self) -> None:
+        late_ms = 1000 + GRACE_MS + DAY_MS
+        kept = plan_sessions(
+            self.ENDED_AT, time_ms=Milliseconds(late_ms), grace_ms=GRACE_MS, already_listed={ENDED}, kept={ENDED}
+        )
+        assert kept == SessionsPlan(first=(), last=())
+        assert sessions_plan(self.ENDED_AT, late_ms, ENDED) == SessionsPlan(first=(), last=(ENDED,))
 
     def test_sessions_come_in_order(self) -> None:
         ended = {SessionId(9): Milliseconds(0), SessionId(4): Milliseconds(0), SessionId(6): Milliseconds(50)}

@@ -1,14 +1,22 @@
 """What is asked again, when, and for how long. Time stands still but for the pauses."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
-from storage.object_store import ObjectExists, ObjectMissing, StoreError, StoreMisconfigured, StoreUnavailable
+from storage.object_store import (
+    ObjectExists,
+    ObjectMissing,
+    ObjectsNotDeleted,
+    StoreDenied,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
 
 
@@ -169,3 +177,72 @@ async def test_who_observes_knows_what_has_no_answer_until_it_is_given_up(monkey
     reading.cancel()
     await asyncio.wait([reading])
     assert world.under_way_now == []
+
+
+class Scripted(MemoryStore):
+    """Its deletes remove nothing and answer what the test says, one after the other."""
+
+    def __init__(self, *answers: StoreError | None) -> None:
+        super().__init__()
+        self.answers = list(answers)
+        self.asked: list[list[str]] = []
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self.asked.append(list(keys))
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+BUSY, DENIED = StoreUnavailable("busy"), StoreDenied("denied")
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked", "reasons"),
+    [
+        ([ObjectsNotDeleted({"b": DENIED}), None], ["abc"], {"b": DENIED}),
+        ([ObjectsNotDeleted({"b": BUSY}), None], ["abc", "b"], {}),
+        ([ObjectsNotDeleted({"b": BUSY, "c": DENIED}), None], ["abc", "b"], {"c": DENIED}),
+        ([BUSY, ObjectsNotDeleted({"a": DENIED})], ["abc", "abc"], {"a": DENIED}),
+        ([ObjectsNotDeleted({"b": BUSY}), ObjectsNotDeleted({"b": DENIED})], ["abc", "b"], {"b": DENIED}),
+        ([ObjectsNotDeleted({"b": BUSY}), BUSY, None], ["abc", "b", "b"], {}),
+    ],
+)
+async def test_only_keys_whose_reason_may_pass_are_asked_again(
+    answers: list[StoreError | None], asked: list[str], reasons: dict[str, StoreError]
+) -> None:
+    world = World()
+    inner = Scripted(*answers)
+    world.store._inner = inner
+    if reasons:
+        with pytest.raises(ObjectsNotDeleted) as raised:
+            await world.store.delete(["a", "b", "c"])
+        assert raised.value.reasons == reasons
+    else:
+        await world.store.delete(["a", "b", "c"])
+    assert ["".join(keys) for keys in inner.asked] == asked
+
+
+@pytest.mark.parametrize("last", [BUSY, ObjectsNotDeleted({"b": BUSY})])
+async def test_a_key_that_stays_away_until_the_deadline_keeps_its_reason(last: StoreError) -> None:
+    world = World(deadline_s=0.0)
+    inner = Scripted(ObjectsNotDeleted({"b": BUSY}), last)
+    world.store._inner = inner
+    with pytest.raises(ObjectsNotDeleted) as raised:
+        await world.store.delete(["a", "b"])
+    assert raised.value.reasons == {"b": BUSY}
+
+
+async def test_where_nothing_is_known_of_any_key_the_store_s_own_error_is_raised() -> None:
+    world = World(deadline_s=0.0)
+    world.fail(Operation.DELETE, FaultKind.BEFORE)
+    with pytest.raises(StoreUnavailable):
+        await world.store.delete(["a", "b"])
+
+
+async def test_a_store_that_refuses_single_keys_is_not_away() -> None:
+    world = World()
+    world.failing.undeletable.add("a")
+    with pytest.raises(ObjectsNotDeleted):
+        await world.store.delete(["a", "b"])
+    assert world.told == [("answered", "delete")]

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
-from storage.object_store import ObjectExists, ObjectMissing
+from storage.object_store import ObjectExists, ObjectMissing, ObjectsNotDeleted
 from storage.routed_store import RoutedStore
 
 PREFIX = "m/"
@@ -55,6 +56,18 @@ async def test_where_an_object_lies_follows_from_its_key() -> None:
         assert (await store.head(key)).size_bytes == len(key)
         with pytest.raises(ObjectExists):
             await store.put(key, [b"another"], if_absent=True)
+
+
+async def test_a_store_that_is_away_holds_up_no_delete_of_the_other() -> None:
+    below, others = FailingStore(MemoryStore()), MemoryStore()
+    store = RoutedStore(PREFIX, below, others)
+    for key in (*AROUND, *BELOW):
+        await store.put(key, [key.encode()])
+    below.script(Fault(kind=FaultKind.BEFORE, operation=Operation.DELETE))
+    with pytest.raises(ObjectsNotDeleted) as raised:
+        await store.delete([*AROUND, *BELOW])
+    assert list(raised.value.reasons) == list(BELOW)
+    assert await keys_of(store) == sorted(BELOW)
 
 
 async def test_objects_go_from_where_they_lie() -> None:

@@ -10,7 +10,7 @@ from storage.object_store import (
     StoreMisconfigured,
     StoreUnavailable,
 )
-from storage.s3_errors import Operation, Place, store_error
+from storage.s3_errors import Operation, Place, is_refused_key, store_error
 
 PLACE = Place(bucket="lake", endpoint="https://s3.example.net", region="us-east-1")
 
@@ -109,6 +109,8 @@ def test_a_key_that_could_not_be_deleted_is_told_by_its_code() -> None:
     error = error_of(text, Operation.DELETE)
     assert type(error) is StoreDenied
     assert "s3:DeleteObject" in str(error)
+    assert is_refused_key(text)
+    assert not is_refused_key(answered(503))
     busy = "Generic S3 error: DeleteObjects request failed for key b: Busy (code: SlowDown)\n\nx"
     assert isinstance(error_of(busy, Operation.DELETE), StoreUnavailable)
 

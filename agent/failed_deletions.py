@@ -1,0 +1,95 @@
+"""Objects that the store did not delete: why not, and when each is tried again.
+
+A bucket policy, a lock or a damaged pack may protect a single object. Such an object comes after all others and is
+tried again with a growing pause, so that garbage collection goes on (`storage.gc_plan`). What is here is this agent's
+memory alone: the ledger keeps what has to be deleted, and another agent finds out again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from protocol.limits import GC_FAILED_KEYS_MAX, GC_RETRY_SECONDS_FIRST, GC_RETRY_SECONDS_MAX
+from protocol.types import SessionId
+from storage.object_store import StoreError
+from storage.refs import session_of_key
+
+log = logging.getLogger(__name__)
+
+UNDELETABLE = 'docs/RUNBOOK.md, "An object that cannot be deleted"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedDeletion:
+    """`retry_s`: when, on the monotonic clock, it is tried again."""
+
+    reason: str
+    attempts_count: int
+    retry_s: float
+
+
+class FailedDeletions:
+    """A container of the keys that wait for another attempt; `postponed` are those whose pause is not over."""
+
+    def __init__(self, *, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        self._failed: dict[str, FailedDeletion] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._failed
+
+    def __len__(self) -> int:
+        return len(self._failed)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many wait that the bucket is not listed for more; released objects are bounded by the state."""
+        return len(self._failed) >= GC_FAILED_KEYS_MAX
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why each key was not deleted at the last attempt."""
+        return {key: failed.reason for key, failed in self._failed.items()}
+
+    @property
+    def postponed(self) -> set[str]:
+        now_s = self._monotonic_s()
+        return {key for key, failed in self._failed.items() if failed.retry_s > now_s}
+
+    @property
+    def due(self) -> list[str]:
+        """The keys to try again now, in the order in which they failed first."""
+        now_s = self._monotonic_s()
+        return [key for key, failed in self._failed.items() if failed.retry_s <= now_s]
+
+    @property
+    def sessions(self) -> set[SessionId]:
+        """The sessions that wrote what waits: none may be forgotten (`storage.gc_plan.plan_sessions`)."""
+        return {session for key in self._failed if (session := session_of_key(key)) is not None}
+
+    def settle(self, tried: Iterable[str], reasons: Mapping[str, StoreError]) -> None:
+        """Note what became of the keys that were `tried`; each new failure is logged once, and so is its end."""
+        now_s = self._monotonic_s()
+        news = [key for key in reasons if key not in self._failed]
+        deleted = [key for key in tried if key not in reasons and self._failed.pop(key, None) is not None]
+        for key, reason in reasons.items():
+            before = self._failed.get(key)
+            attempts_count = 1 if before is None else before.attempts_count + 1
+            pause_s = min(GC_RETRY_SECONDS_FIRST * 2.0 ** min(attempts_count - 1, 30), GC_RETRY_SECONDS_MAX)
+            self._failed[key] = FailedDeletion(
+                reason=str(reason), attempts_count=attempts_count, retry_s=now_s + pause_s
+            )
+        if news:
+            log.error(
+                f"the object store did not delete objects that are garbage; they are tried again later ({UNDELETABLE})",
+                extra={"count": len(news), "first": news[0], "reason": str(reasons[news[0]])},
+            )
+        if deleted:
+            log.info(
+                "objects were deleted that could not be before", extra={"count": len(deleted), "first": deleted[0]}
+            )
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop keys that are no longer this agent's to delete."""
+        for key in keys:
+            self._failed.pop(key, None)
