@@ -57,9 +57,10 @@ from agent.topics import TopicAdmin
 from agent.transaction_janitor import TransactionJanitor
 from agent.transactional_id_expiry import TransactionalIdExpiry
 from coordinator.broker_configs import broker_value
-from coordinator.commands import RULES_VERSION, Endpoint, StartSession
+from coordinator.commands import Endpoint, StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerIdentity
+from coordinator.rules import RULES_NEWEST
 from coordinator.state import ClusterState
 from coordinator.topic_configs import effective
 from iceberg_export.parquet_reader import ParquetReader
@@ -180,7 +181,7 @@ class Broker:
             node_id=self.node_id,
             endpoints=tuple(endpoints),
             zone=self._settings.zone,
-            rules_version=RULES_VERSION,
+            rules_version=RULES_NEWEST,
         )
 
     def _wire(self) -> None:

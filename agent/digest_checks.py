@@ -23,7 +23,7 @@ from agent.metrics import Metrics
 from coordinator.commands import CompareDigest, Done, ReportDigest
 from coordinator.digest_comparison import Verdict, judge, may_be_published
 from coordinator.log import LedgerCorrupt
-from coordinator.snapshot import SHAPE
+from coordinator.snapshot_wire import snapshot_shape
 from coordinator.state import DigestComparison
 from protocol.limits import (
     DIGEST_ALONE_SECONDS_MIN,
@@ -105,7 +105,8 @@ class DigestChecks:
             return None if is_left else await self._metadata.freeze()
         self._waiting_count += 1
         try:
-            if not isinstance(await self._writer.submit(CompareDigest(shape=SHAPE)), Done):
+            shape = snapshot_shape(self._metadata.state.rules_version)
+            if not isinstance(await self._writer.submit(CompareDigest(shape=shape)), Done):
                 return None
             return await self._wait()
         finally:
@@ -162,7 +163,7 @@ class DigestChecks:
                 return
             comparison, frozen = taken
             # A version of this program with other fields in its snapshots gives the same state another digest.
-            if frozen is not None and comparison.shape == SHAPE:
+            if frozen is not None and comparison.shape == snapshot_shape(frozen.frozen.rules_version):
                 digest = await run_in_thread(frozen.frozen.digest)
                 self._own, self._is_settled = _Own(position=comparison.position, digest=digest), False
                 self._kept = frozen if self._waiting_count else None

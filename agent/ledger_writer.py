@@ -20,7 +20,16 @@ from agent.clock import Clock
 from agent.metadata_loop import MetadataLoop, OutcomeUnknown
 from agent.metrics import Metrics
 from coordinator.command_codec import Unwritable, encode
-from coordinator.commands import Command, EndSession, Outcome, Proposal, Refused, StartDrain, StartSession
+from coordinator.commands import (
+    Command,
+    EndSession,
+    Outcome,
+    Proposal,
+    RaiseRules,
+    Refused,
+    StartDrain,
+    StartSession,
+)
 from coordinator.log import Entry, Fenced, Ledger, LedgerUnavailable, SessionHeld
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -133,10 +142,10 @@ class LedgerWriter:
         """Append the session's first entry, and return once it is applied; False where the session ended before."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         group = [_Pending(self._start, future)]
+        if self._is_first():
+            group.append(_unawaited(RaiseRules(rules_version=self._start.rules_version)))
         if self._is_draining:
-            nobody: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-            nobody.cancel()
-            group.append(_Pending(StartDrain(session=self.session), nobody))
+            group.append(_unawaited(StartDrain(session=self.session)))
         try:
             await self._append(group)
         except Fenced:
@@ -150,6 +159,16 @@ class LedgerWriter:
         if isinstance(outcome, Refused):
             raise RuntimeError(f"the cluster refused this agent's session: {outcome.reason}")
         return True
+
+    def _is_first(self) -> bool:
+        """Whether nobody was in this cluster before, as far as is known: then it begins with the newest rules (S3).
+
+        The same append raises them, as any later raise does, so that an agent of an older version that comes meanwhile
+        either is there first, and apply refuses the raise, or reads it and stops.
+        """
+        state = self._metadata.state
+        is_new = not state.sessions and not state.sessions_ended
+        return is_new and state.rules_version < self._start.rules_version
 
     async def until_live(self) -> SessionId:
         """The session that objects are written under now, once there is one: its start is in the ledger (S9).
@@ -266,7 +285,7 @@ class LedgerWriter:
         entries_bytes = 0
         time_ms = self._proposed_time()
         for pending in group:
-            payload = _payload(pending, time_ms)
+            payload = _payload(pending, time_ms, self._metadata.state.rules_version)
             if payload is None:
                 continue
             if entries and entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
@@ -306,10 +325,18 @@ class LedgerWriter:
                 future.set_exception(OutcomeUnknown(f"session {fenced} ended before its entry was seen applied"))
 
 
-def _payload(pending: _Pending, time_ms: Milliseconds | None) -> bytes | None:
+def _unawaited(command: Command) -> _Pending:
+    """A command whose outcome the state tells."""
+    nobody: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    nobody.cancel()
+    return _Pending(command, nobody)
+
+
+def _payload(pending: _Pending, time_ms: Milliseconds | None, rules_version: int) -> bytes | None:
     """The bytes of a command's entry, or None once its submitter was told why there can be none."""
     try:
-        payload = encode(Proposal(time_ms=time_ms, command=pending.command))
+        # In the form of the rules in force: every live agent has to read it, not this one alone (safety rule S3).
+        payload = encode(Proposal(time_ms=time_ms, command=pending.command), rules_version)
     except Unwritable as error:
         refused = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error))
     else:

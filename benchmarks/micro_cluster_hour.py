@@ -24,11 +24,12 @@ from benchmarks.micro_apply import PARTITIONS, TOPIC, commit
 from benchmarks.minio import BUCKET, MinioServer
 from benchmarks.process_usage import cpu_seconds, memory_mib
 from coordinator.command_codec import encode
-from coordinator.commands import RULES_VERSION, Command, CreateTopic, Endpoint, Proposal, StartSession
+from coordinator.commands import Command, CreateTopic, Endpoint, Proposal, StartSession
 from coordinator.etcd_access import EtcdAccess
 from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_log import EtcdLedger
 from coordinator.log import Entry
+from coordinator.rules import RULES_NEWEST
 from protocol.types import Milliseconds
 from tests.cluster import Cluster, ClusterAgent
 from tests.etcd_service import Etcd
@@ -96,7 +97,7 @@ async def _write(etcd: Etcd, appends: int, end_s: float) -> tuple[list[float], l
     ledger = await EtcdLedger.open(EtcdClient(EtcdAccess(endpoints=etcd.endpoints)), CLUSTER, new_cluster_id="unused")
     session = await ledger.open_session("writer")
     endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=1)
-    start = StartSession(name="writer", node_id=4, endpoints=(endpoint,), zone=None, rules_version=RULES_VERSION)
+    start = StartSession(name="writer", node_id=4, endpoints=(endpoint,), zone=None, rules_version=RULES_NEWEST)
     first: tuple[Command, ...] = (
         start,
         CreateTopic(name="hour", topic_id=TOPIC, partition_count=PARTITIONS, configs=()),

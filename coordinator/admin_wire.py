@@ -7,7 +7,7 @@ everything is in order of names.
 from collections.abc import Mapping
 from typing import Annotated, assert_never
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from coordinator.admin_commands import (
     AdminCommand,
@@ -21,6 +21,7 @@ from coordinator.admin_commands import (
     ResourceType,
 )
 from coordinator.log import LedgerCorrupt
+from coordinator.wire_forms import WireStruct
 from coordinator.wire_types import Natural, Signed32, Uuid
 from protocol.types import PartitionIndex, TopicId
 
@@ -32,7 +33,7 @@ WireReplicas = list[list[Signed32]]
 Quota = Annotated[float, Meta(gt=0)]
 
 
-class WireCreatePartitions(Struct, array_like=True, tag=27):
+class WireCreatePartitions(WireStruct, tag=27):
     topic_id: Uuid
     partition_count: Signed32
     replicas: WireReplicas = []
@@ -45,7 +46,7 @@ class WireCreatePartitions(Struct, array_like=True, tag=27):
         )
 
 
-class WireAlterConfigs(Struct, array_like=True, tag=28):
+class WireAlterConfigs(WireStruct, tag=28):
     resource_type: Annotated[int, Meta(ge=0, le=127)]
     resource_name: str
     is_whole: bool
@@ -66,7 +67,7 @@ class WireAlterConfigs(Struct, array_like=True, tag=28):
             raise LedgerCorrupt(f"an alteration of configs cannot be read: {error}") from error
 
 
-class WireAlterClientQuotas(Struct, array_like=True, tag=29):
+class WireAlterClientQuotas(WireStruct, tag=29):
     entity: WireEntity
     quotas: list[tuple[str, Quota | None]]
 
@@ -74,7 +75,7 @@ class WireAlterClientQuotas(Struct, array_like=True, tag=29):
         return AlterClientQuotas(entity=quota_entity(self.entity), quotas=tuple(self.quotas))
 
 
-class WireAssignReplicas(Struct, array_like=True, tag=30):
+class WireAssignReplicas(WireStruct, tag=30):
     topic_id: Uuid
     replicas: list[tuple[Natural, list[Signed32]]]
 

@@ -116,6 +116,12 @@ def apply_proposal(
         )
     session.entry_next = number + 1
     _advance_time(state, proposal.time_ms)
+    if proposal.form > state.rules_version:
+        # Agents that do not know these rules stop at such an entry. It must not take effect anywhere (S3).
+        return proposal, Refused(
+            error_code=ErrorCode.unsupported_version,
+            reason=f"rules {state.rules_version} are in force, the entry has the form of rules {proposal.form}",
+        )
     return proposal, _apply_command(state, session_id, proposal.command)
 
 

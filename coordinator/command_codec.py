@@ -2,7 +2,7 @@
 
 Layout: format version (1 byte), flags (1 byte), then the body; with `COMPRESSED` the body's size (u32, little-endian)
 and its zstd frame. The body is MessagePack in the shape of `coordinator.command_wire`; columns are little-endian
-array bytes.
+array bytes. The shape depends on the version of the rules in force (`coordinator.wire_forms`).
 
 Rule: `decode` lets nothing through that `coordinator.apply` could stumble over: lengths, ranges and indexes are
 checked here, once. Bytes that cannot be read raise `LedgerCorrupt`: an agent that skipped an entry which others
@@ -19,6 +19,8 @@ import msgspec
 from coordinator.command_wire import WireProposal, to_wire
 from coordinator.commands import Proposal
 from coordinator.log import LedgerCorrupt
+from coordinator.rules import RULES_NEWEST
+from coordinator.wire_forms import form_needed, in_form
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds
 
@@ -39,13 +41,15 @@ class Unwritable(ValueError):
     """A proposal whose entry no agent could read. Its proposer has a bug: what clients send is checked before."""
 
 
-def encode(proposal: Proposal) -> bytes:
+def encode(proposal: Proposal, rules_version: int = RULES_NEWEST) -> bytes:
     """The entry of a proposal: the same bytes for an equal proposal, in every process.
 
-    Raises `Unwritable` for exactly what `decode` would refuse.
+    `rules_version`: in whose form. An agent passes the version in force, so that every live agent can read the entry.
+    Raises `Unwritable` for exactly what `decode` would refuse, and for what that form has no place for.
     """
     try:
-        body = _encoder.encode(WireProposal(proposal.time_ms, to_wire(proposal.command)))
+        wire = WireProposal(proposal.time_ms, to_wire(proposal.command))
+        body = _encoder.encode(in_form(wire, rules_version))
         _check_size(len(body))
         _read_body(body)
     except (ValueError, OverflowError, TypeError, msgspec.MsgspecError, LedgerCorrupt) as error:
@@ -82,7 +86,8 @@ def _read_body(body: bytes | memoryview) -> Proposal:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LedgerCorrupt(f"an entry cannot be read: {error}") from error
     time_ms = None if wire.time_ms is None else Milliseconds(wire.time_ms)
-    return Proposal(time_ms=time_ms, command=wire.command.command())
+    command = wire.command
+    return Proposal(time_ms=time_ms, command=command.command(), form=form_needed(command))
 
 
 def _decompress(body: memoryview) -> bytes:

@@ -7,8 +7,6 @@ types here carry the ranges that `coordinator.command_codec` promises to check. 
 
 from typing import assert_never
 
-from msgspec import Struct
-
 from coordinator.admin_commands import AdminCommand
 from coordinator.admin_wire import WireAdminCommand, WireReplicas, admin_command_to_wire
 from coordinator.command_columns import commit_columns, log_start_columns, read_batches, read_chunks, read_log_starts
@@ -48,11 +46,12 @@ from coordinator.registry_commands import RegistryCommand
 from coordinator.registry_wire import WireRegistryCommand, registry_command_to_wire
 from coordinator.transaction_commands import TransactionCommand
 from coordinator.transaction_wire import WireTransactionCommand, transaction_command_to_wire
+from coordinator.wire_forms import WireStruct
 from coordinator.wire_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 
 
-class WireStartSession(Struct, array_like=True, tag=1):
+class WireStartSession(WireStruct, tag=1):
     name: str
     node_id: Signed32
     endpoints: list[tuple[str, str, Index]]
@@ -69,21 +68,21 @@ class WireStartSession(Struct, array_like=True, tag=1):
         )
 
 
-class WireEndSession(Struct, array_like=True, tag=2):
+class WireEndSession(WireStruct, tag=2):
     session: Natural
 
     def command(self) -> EndSession:
         return EndSession(session=SessionId(self.session))
 
 
-class WireRaiseRules(Struct, array_like=True, tag=3):
+class WireRaiseRules(WireStruct, tag=3):
     rules_version: Natural
 
     def command(self) -> RaiseRules:
         return RaiseRules(rules_version=self.rules_version)
 
 
-class WireCreateTopic(Struct, array_like=True, tag=4):
+class WireCreateTopic(WireStruct, tag=4):
     name: str
     topic_id: Uuid
     partition_count: Signed32
@@ -100,21 +99,21 @@ class WireCreateTopic(Struct, array_like=True, tag=4):
         )
 
 
-class WireDeleteTopic(Struct, array_like=True, tag=5):
+class WireDeleteTopic(WireStruct, tag=5):
     topic_id: Uuid
 
     def command(self) -> DeleteTopic:
         return DeleteTopic(topic_id=TopicId(self.topic_id))
 
 
-class WireAllocateProducerIds(Struct, array_like=True, tag=6):
+class WireAllocateProducerIds(WireStruct, tag=6):
     count: Timestamp
 
     def command(self) -> AllocateProducerIds:
         return AllocateProducerIds(count=self.count)
 
 
-class WireCommitChunks(Struct, array_like=True, tag=7):
+class WireCommitChunks(WireStruct, tag=7):
     object_session: Natural
     object_number: Natural
     object_bytes: Natural
@@ -136,14 +135,14 @@ class WireCommitChunks(Struct, array_like=True, tag=7):
         )
 
 
-class WireReplacedChunk(Struct, array_like=True):
+class WireReplacedChunk(WireStruct):
     offset_first: Natural
     offset_end: Natural
     object_key: str
     byte_first: Natural
 
 
-class WireArchivedChunk(Struct, array_like=True):
+class WireArchivedChunk(WireStruct):
     offset_first: Natural
     offset_end: Natural
     row_group: Index
@@ -154,7 +153,7 @@ class WireArchivedChunk(Struct, array_like=True):
     max_timestamp: Timestamp
 
 
-class WireReplacement(Struct, array_like=True):
+class WireReplacement(WireStruct):
     partition: Index
     replaced: list[WireReplacedChunk]
     archived: list[WireArchivedChunk]
@@ -187,7 +186,7 @@ class WireReplacement(Struct, array_like=True):
         )
 
 
-class WireTableCommit(Struct, array_like=True):
+class WireTableCommit(WireStruct):
     replaces: str
     metadata: tuple[str, Natural]
     added: list[tuple[str, Natural]]
@@ -209,7 +208,7 @@ def _new_object(wire: tuple[str, int]) -> NewObject:
     return NewObject(key=key, object_bytes=object_bytes)
 
 
-class WireReplaceChunks(Struct, array_like=True, tag=8):
+class WireReplaceChunks(WireStruct, tag=8):
     topic_id: Uuid
     object_session: Natural
     object_key: str
@@ -228,7 +227,7 @@ class WireReplaceChunks(Struct, array_like=True, tag=8):
         )
 
 
-class WireCommitTable(Struct, array_like=True, tag=39):
+class WireCommitTable(WireStruct, tag=39):
     topic_id: Uuid
     object_session: Natural
     table: WireTableCommit
@@ -241,40 +240,40 @@ class WireCommitTable(Struct, array_like=True, tag=39):
         )
 
 
-class WireForgetObjects(Struct, array_like=True, tag=9):
+class WireForgetObjects(WireStruct, tag=9):
     object_keys: list[str]
 
     def command(self) -> ForgetObjects:
         return ForgetObjects(object_keys=tuple(self.object_keys))
 
 
-class WireForgetSessions(Struct, array_like=True, tag=10):
+class WireForgetSessions(WireStruct, tag=10):
     sessions: list[Natural]
 
     def command(self) -> ForgetSessions:
         return ForgetSessions(sessions=tuple(map(SessionId, self.sessions)))
 
 
-class WireExpireProducers(Struct, array_like=True, tag=11):
+class WireExpireProducers(WireStruct, tag=11):
     cutoff_ms: Timestamp
 
     def command(self) -> ExpireProducers:
         return ExpireProducers(cutoff_ms=Milliseconds(self.cutoff_ms))
 
 
-class WireReportTime(Struct, array_like=True, tag=12):
+class WireReportTime(WireStruct, tag=12):
     def command(self) -> ReportTime:
         return ReportTime()
 
 
-class WireStartDrain(Struct, array_like=True, tag=13):
+class WireStartDrain(WireStruct, tag=13):
     session: Natural
 
     def command(self) -> StartDrain:
         return StartDrain(session=SessionId(self.session))
 
 
-class WireAdvanceLogStart(Struct, array_like=True, tag=15):
+class WireAdvanceLogStart(WireStruct, tag=15):
     topic_ids: list[Uuid]
     columns: list[bytes]
 
@@ -285,7 +284,7 @@ class WireAdvanceLogStart(Struct, array_like=True, tag=15):
         )
 
 
-class WireApplyRetention(Struct, array_like=True, tag=16):
+class WireApplyRetention(WireStruct, tag=16):
     now_ms: Natural
     topic_ids: list[Uuid]
     retention_ms: Timestamp
@@ -308,21 +307,21 @@ class WireApplyRetention(Struct, array_like=True, tag=16):
         )
 
 
-class WireClaimHousekeeper(Struct, array_like=True, tag=14):
+class WireClaimHousekeeper(WireStruct, tag=14):
     epoch: Natural
 
     def command(self) -> ClaimHousekeeper:
         return ClaimHousekeeper(epoch=self.epoch)
 
 
-class WireCompareDigest(Struct, array_like=True, tag=17):
+class WireCompareDigest(WireStruct, tag=17):
     shape: Shape
 
     def command(self) -> CompareDigest:
         return CompareDigest(shape=self.shape)
 
 
-class WireReportDigest(Struct, array_like=True, tag=18):
+class WireReportDigest(WireStruct, tag=18):
     position: Natural
     digest: Digest | None
 
@@ -357,7 +356,7 @@ WireCommand = (
 )
 
 
-class WireProposal(Struct, array_like=True):
+class WireProposal(WireStruct):
     time_ms: Natural | None
     command: WireCommand
 

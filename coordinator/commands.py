@@ -27,6 +27,7 @@ from coordinator.registry_commands import (
     SetCompatibility,
     SetMode,
 )
+from coordinator.rules import RULES_FIRST
 from coordinator.transaction_commands import TransactionalOffsetsPending, TransactionCommand, TransactionDecided
 from protocol.errors import ErrorCode
 from protocol.types import (
@@ -39,9 +40,6 @@ from protocol.types import (
     SessionId,
     TopicId,
 )
-
-RULES_VERSION = 1
-"""The newest version of apply's rules that this program knows (safety rule S3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,6 +364,8 @@ class Proposal:
 
     time_ms: Milliseconds | None
     command: Command
+    form: int = field(default=RULES_FIRST, compare=False)
+    """The version of the rules whose form the entry needs, as it was read (`coordinator.wire_forms`)."""
 
 
 # What applying answers.

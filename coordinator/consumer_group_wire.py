@@ -6,7 +6,7 @@ is in order of names and ids, so that equal groups give equal bytes. Partitions 
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from coordinator.consumer_group_values import (
     ClassicProtocols,
@@ -18,6 +18,7 @@ from coordinator.consumer_group_values import (
     OwnedPartitions,
     Partitions,
 )
+from coordinator.wire_forms import WireStruct
 from coordinator.wire_types import Index, Signed32, Uuid
 from protocol.types import PartitionIndex, TopicId
 
@@ -27,7 +28,7 @@ _WireOwned = list[tuple[Uuid, list[tuple[Index, Index]]]]
 """Each index with the epoch at which it was assigned."""
 
 
-class WireConsumerMember(Struct, array_like=True):
+class WireConsumerMember(WireStruct):
     member_id: str
     instance_id: str | None
     rack_id: str | None
@@ -59,7 +60,7 @@ class WireConsumerMember(Struct, array_like=True):
         )
 
 
-class WireMemberAssignment(Struct, array_like=True):
+class WireMemberAssignment(WireStruct):
     member_id: str
     epoch: Signed32
     previous_epoch: Signed32
@@ -77,7 +78,7 @@ class WireMemberAssignment(Struct, array_like=True):
         )
 
 
-class WireConsumerGroupChange(Struct, array_like=True):
+class WireConsumerGroupChange(WireStruct):
     epoch: Index
     target_epoch: Index
     topics_hash: TopicsHash
@@ -104,7 +105,7 @@ class WireConsumerGroupChange(Struct, array_like=True):
         )
 
 
-class WireConsumerGroup(Struct, array_like=True):
+class WireConsumerGroup(WireStruct):
     """A group in a snapshot."""
 
     epoch: Index

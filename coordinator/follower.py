@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.apply import apply
-from coordinator.commands import RULES_VERSION, CompareDigest, Outcome, Proposal
+from coordinator.commands import CompareDigest, Outcome, Proposal
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
+from coordinator.rules import RULES_NEWEST
 from coordinator.snapshot import Frozen, decode_with_digest
 from coordinator.state import ClusterState
 from protocol.types import Position, SessionId
@@ -122,7 +123,7 @@ class Follower:
             )
 
     def _check_rules(self) -> None:
-        if self.state.rules_version > RULES_VERSION:
+        if self.state.rules_version > RULES_NEWEST:
             raise LedgerCorrupt(
-                f"rules {self.state.rules_version} are in force, this program knows {RULES_VERSION}: upgrade it (S3)"
+                f"rules {self.state.rules_version} are in force, this program knows {RULES_NEWEST}: upgrade it (S3)"
             )

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import assert_never
 
-from msgspec import Struct
-
 from coordinator.command_columns import offset_columns, read_offsets
 from coordinator.consumer_group_values import ConsumerGroup
 from coordinator.consumer_group_wire import (
@@ -31,18 +29,19 @@ from coordinator.group_commands import (
 )
 from coordinator.groups import ClassicGroup, ClassicMember, CommittedOffset, GroupState
 from coordinator.log import LedgerCorrupt
+from coordinator.wire_forms import WireStruct
 from coordinator.wire_types import Index, Natural, Signed32, Timestamp, Uuid
 from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId, SessionId, TopicId
 
 
-class WireClaimGroups(Struct, array_like=True, tag=19):
+class WireClaimGroups(WireStruct, tag=19):
     group_ids: list[str]
 
     def command(self) -> ClaimGroups:
         return ClaimGroups(group_ids=tuple(self.group_ids))
 
 
-class WireClassicMember(Struct, array_like=True):
+class WireClassicMember(WireStruct):
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -65,7 +64,7 @@ class WireClassicMember(Struct, array_like=True):
         )
 
 
-class WireClassicGroup(Struct, array_like=True):
+class WireClassicGroup(WireStruct):
     generation: Index
     protocol_type: str
     protocol: str | None
@@ -92,7 +91,7 @@ class WireClassicGroup(Struct, array_like=True):
         )
 
 
-class WireWriteClassicGroup(Struct, array_like=True, tag=20):
+class WireWriteClassicGroup(WireStruct, tag=20):
     group_id: str
     claim_epoch: Natural
     version: Natural
@@ -104,7 +103,7 @@ class WireWriteClassicGroup(Struct, array_like=True, tag=20):
         )
 
 
-class WireCommitOffsets(Struct, array_like=True, tag=21):
+class WireCommitOffsets(WireStruct, tag=21):
     groups: list[tuple[str, Natural]]
     topic_ids: list[Uuid]
     columns: list[bytes]
@@ -128,7 +127,7 @@ class WireCommitOffsets(Struct, array_like=True, tag=21):
         )
 
 
-class WireDeleteOffsets(Struct, array_like=True, tag=22):
+class WireDeleteOffsets(WireStruct, tag=22):
     group_id: str
     claim_epoch: Natural
     partitions: list[tuple[Uuid, Index]]
@@ -141,7 +140,7 @@ class WireDeleteOffsets(Struct, array_like=True, tag=22):
         )
 
 
-class WireDeleteGroup(Struct, array_like=True, tag=23):
+class WireDeleteGroup(WireStruct, tag=23):
     group_id: str
     claim_epoch: Natural
 
@@ -149,7 +148,7 @@ class WireDeleteGroup(Struct, array_like=True, tag=23):
         return DeleteGroup(group_id=self.group_id, claim_epoch=self.claim_epoch)
 
 
-class WireExpireOffsets(Struct, array_like=True, tag=24):
+class WireExpireOffsets(WireStruct, tag=24):
     now_ms: Natural
     retention_ms: Natural
     group_ids: list[str]
@@ -160,7 +159,7 @@ class WireExpireOffsets(Struct, array_like=True, tag=24):
         )
 
 
-class WireWriteConsumerGroup(Struct, array_like=True, tag=25):
+class WireWriteConsumerGroup(WireStruct, tag=25):
     group_id: str
     claim_epoch: Natural
     version: Natural
@@ -232,7 +231,7 @@ def _classic_group_to_wire(group: ClassicGroup) -> WireClassicGroup:
     )
 
 
-class WireOffset(Struct, array_like=True):
+class WireOffset(WireStruct):
     partition: Index
     offset: Timestamp
     leader_epoch: Signed32
@@ -242,7 +241,7 @@ class WireOffset(Struct, array_like=True):
     number: Natural = 0
 
 
-class WireGroup(Struct, array_like=True):
+class WireGroup(WireStruct):
     """A group in a snapshot. At most one of `classic` and `consumer` is there."""
 
     group_id: str

@@ -6,7 +6,7 @@ everything is in order of ids, subjects and versions.
 
 from typing import Annotated, assert_never
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from coordinator.log import LedgerCorrupt
 from coordinator.registry import Registry, SubjectState, VersionState
@@ -22,6 +22,7 @@ from coordinator.registry_commands import (
     SetCompatibility,
     SetMode,
 )
+from coordinator.wire_forms import WireStruct
 from coordinator.wire_types import Natural
 
 Id = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
@@ -31,7 +32,7 @@ WireReferences = list[tuple[str, str, Id]]
 """Name, subject, version."""
 
 
-class WireContent(Struct, array_like=True):
+class WireContent(WireStruct):
     schema_type: Code
     text: str
     references: WireReferences = []
@@ -48,7 +49,7 @@ class WireContent(Struct, array_like=True):
         )
 
 
-class WireRegisterSchema(Struct, array_like=True, tag=60):
+class WireRegisterSchema(WireStruct, tag=60):
     subject: str
     content: WireContent
     checked_at: Natural
@@ -70,7 +71,7 @@ class WireRegisterSchema(Struct, array_like=True, tag=60):
             raise LedgerCorrupt(f"a schema cannot be read: {error}") from error
 
 
-class WireDeleteVersions(Struct, array_like=True, tag=61):
+class WireDeleteVersions(WireStruct, tag=61):
     subject: str
     version: Id | None
     is_permanent: bool
@@ -79,7 +80,7 @@ class WireDeleteVersions(Struct, array_like=True, tag=61):
         return DeleteVersions(subject=self.subject, version=self.version, is_permanent=self.is_permanent)
 
 
-class WireSetCompatibility(Struct, array_like=True, tag=62):
+class WireSetCompatibility(WireStruct, tag=62):
     subject: str
     compatibility: Code | None
 
@@ -91,7 +92,7 @@ class WireSetCompatibility(Struct, array_like=True, tag=62):
         return SetCompatibility(subject=self.subject, compatibility=compatibility)
 
 
-class WireSetMode(Struct, array_like=True, tag=63):
+class WireSetMode(WireStruct, tag=63):
     subject: str
     mode: Code | None
     is_forced: bool
@@ -129,7 +130,7 @@ def registry_command_to_wire(command: RegistryCommand) -> WireRegistryCommand:
             assert_never(command)
 
 
-class WireRegistry(Struct, array_like=True):
+class WireRegistry(WireStruct):
     """The registry in a snapshot."""
 
     schema_id_next: int = 1

@@ -4,7 +4,9 @@ Layout: format version (1 byte), then a zstd frame of MessagePack. Everything is
 objects by id, keys by name, transactional ids as they came, for which of them expire first follows from that), so equal
 states give equal bytes in every process; the digest is taken before compression.
 
-Rule: derived fields are not stored but rebuilt. Anything unreadable raises `LedgerCorrupt`. Golden files: tests/golden.
+Rule: the bytes are in the form of the rules in force (`coordinator.wire_forms`), so that programs of every version
+that is live give one state one digest. Derived fields are not stored but rebuilt. Anything unreadable raises
+`LedgerCorrupt`. Golden files: tests/golden.
 """
 
 import hashlib
@@ -14,26 +16,30 @@ from typing import Final, cast
 
 import cramjam
 import msgspec
-from msgspec import Struct
 
 from coordinator.admin_wire import (
-    WireConfigs,
-    WireQuotas,
     configs_from_wire,
     configs_to_wire,
     quotas_from_wire,
     quotas_to_wire,
 )
 from coordinator.apply_tables import unneeded_files
-from coordinator.chunk_index import COLUMN_TYPES, ChunkIndex
+from coordinator.chunk_index import ChunkIndex
 from coordinator.commands import Endpoint
-from coordinator.group_wire import WIRE_SHAPES, WireGroup, group_to_wire
+from coordinator.group_wire import group_to_wire
 from coordinator.groups import vacant_of
 from coordinator.log import LedgerCorrupt
-from coordinator.registry_wire import REGISTRY_WIRE_SHAPES, WireRegistry, registry_to_wire
+from coordinator.registry_wire import registry_to_wire
+from coordinator.snapshot_wire import (
+    FORMAT_VERSION,
+    SnapshotComparison,
+    SnapshotContent,
+    SnapshotPartition,
+    SnapshotSession,
+    SnapshotTopic,
+)
 from coordinator.state import (
     NO_TIME,
-    TRANSACTION_VERSION_NEWEST,
     ClusterState,
     DigestComparison,
     ObjectState,
@@ -43,8 +49,9 @@ from coordinator.state import (
     TopicState,
 )
 from coordinator.topic_names import shape
-from coordinator.transaction_wire import WireTransactionalId, transactional_id_to_wire
+from coordinator.transaction_wire import transactional_id_to_wire
 from coordinator.waiting_runs import WaitingRun
+from coordinator.wire_forms import WireStruct, in_form, parts_in_form
 from protocol.types import (
     Milliseconds,
     ObjectId,
@@ -61,104 +68,12 @@ from storage.refs import ObjectKind
 from txn.isolation import PartitionTransactions
 from txn.producer_state import ProducerState, RememberedBatch
 
-FORMAT_VERSION = 1
 NO_TRANSACTIONS: Final = PartitionTransactions()
 ZSTD_LEVEL = 1
 DIGEST_BYTES = 32
-SHAPE_BYTES = 8
-
-
-class _Session(Struct, array_like=True):
-    session: int
-    name: str
-    node_id: int
-    endpoints: list[tuple[str, str, int]]
-    zone: str | None
-    rules_version: int
-    entry_next: int
-    is_draining: bool = False
-
-
-class _Partition(Struct, array_like=True):
-    log_start: int
-    index_first: int
-    unknown_producers_below: int
-    columns: list[memoryview]
-    """Read without a copy: they are most of a snapshot."""
-    producers: list[tuple[int, int, int, list[tuple[int, int, int]]]]
-    """Producer id, epoch, last activity, remembered batches."""
-    table_start: int | None = None
-    """None: where the log starts."""
-    transactions_open: list[tuple[int, int]] = []
-    """Producer id and first offset of each, the lowest offset first."""
-    transactions_aborted: list[memoryview] = []
-    """The columns of `txn.isolation`."""
-    waiting: list[tuple[int, list[tuple[int, int, int, int, int, int]]]] = []
-    """By producer id, the fields of each `WaitingRun`."""
-
-
-class _Topic(Struct, array_like=True):
-    topic_id: bytes
-    name: str
-    configs: list[tuple[str, str]]
-    created_ms: int
-    partitions: list[_Partition]
-    replicas: list[tuple[int, list[int]]] = []
-    table: tuple[str, int, list[int]] | None = None
-    """Key of the metadata, version, and the objects in their order."""
-
-
-_Comparison = tuple[int, bytes, list[tuple[int, bytes | None]], int]
-"""Position, shape, what each session said, and how many were asked."""
-
-
-class _Snapshot(Struct, array_like=True):
-    cluster_id: str
-    incarnation: int
-    position: int
-    appends_count: int
-    time_ms: int
-    rules_version: int
-    producer_id_next: int
-    object_id_next: int
-    producers_before_deletion: int
-    sessions: list[_Session]
-    sessions_ended: list[tuple[int, int]]
-    topics: list[_Topic]
-    objects: list[tuple[int, str, int, int, int]]
-    """Object id, key, kind, bytes, references."""
-    released: list[tuple[str, int]]
-    housekeeper: int | None = None
-    housekeeper_epoch: int = 0
-    comparison: _Comparison | None = None
-    groups: list[WireGroup] = []
-    group_claims_count: int = 0
-    broker_configs: WireConfigs = []
-    group_configs: WireConfigs = []
-    client_metrics_configs: WireConfigs = []
-    client_quotas: WireQuotas = []
-    transactional_ids: list[WireTransactionalId] = []
-    transaction_version: int = TRANSACTION_VERSION_NEWEST
-    features_epoch: int = 0
-    registry: WireRegistry = msgspec.field(default_factory=WireRegistry)
-
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Snapshot)
-
-SHAPE = hashlib.blake2b(
-    repr(
-        (
-            FORMAT_VERSION,
-            COLUMN_TYPES,
-            [kind.__annotations__ for kind in (_Snapshot, _Topic, _Partition, _Session, *WIRE_SHAPES)],
-            [kind.__annotations__ for kind in REGISTRY_WIRE_SHAPES],
-            WireTransactionalId.__annotations__,
-        )
-    ).encode(),
-    digest_size=SHAPE_BYTES,
-).digest()
-"""Which fields, of which types, the canonical bytes have: versions that differ in it give one state two digests."""
+_decoder = msgspec.msgpack.Decoder(SnapshotContent)
 
 
 class Frozen:
@@ -168,11 +83,12 @@ class Frozen:
     is done in pieces, so that a thread does not keep the interpreter's lock for long.
     """
 
-    __slots__ = ("_wire", "appends_count", "position")
+    __slots__ = ("_wire", "appends_count", "position", "rules_version")
 
     def __init__(self, state: ClusterState) -> None:
         self.position = state.position
         self.appends_count = state.appends_count
+        self.rules_version = state.rules_version
         self._wire = _to_wire(state)
 
     def encode_with_digest(self) -> tuple[bytes, bytes]:
@@ -187,7 +103,7 @@ class Frozen:
 
     def _canonical(self) -> bytes:
         """What the encoder would give for the whole, but made of a piece for each partition."""
-        return b"".join(_pieces(self._wire))
+        return b"".join(_pieces(self._wire, self.rules_version))
 
 
 def encode_snapshot(state: ClusterState) -> bytes:
@@ -229,22 +145,21 @@ def _digest_of(canonical: bytes | memoryview) -> bytes:
     return hashlib.blake2b(canonical, digest_size=DIGEST_BYTES).digest()
 
 
-def _pieces(value: Struct) -> Iterator[bytes]:
-    """The bytes of a `_Snapshot`, or of one of its topics, in order."""
-    fields = value.__struct_fields__
-    yield _array_header(len(fields))
-    for name in fields:
-        part: object = getattr(value, name)
+def _pieces(value: WireStruct, rules_version: int) -> Iterator[bytes]:
+    """The bytes of a `SnapshotContent`, or of one of its topics, in order and in the form of a version of the rules."""
+    parts = list(parts_in_form(value, rules_version))
+    yield _array_header(len(parts))
+    for name, part, is_newer in parts:
         if name == "topics" or name == "partitions":
-            items = cast("list[Struct]", part)
+            items = cast("list[WireStruct]", part)
             yield _array_header(len(items))
             for item in items:
-                if isinstance(item, _Topic):
-                    yield from _pieces(item)
+                if isinstance(item, SnapshotTopic):
+                    yield from _pieces(item, rules_version)
                 else:
-                    yield _encoder.encode(item)
+                    yield _encoder.encode(in_form(item, rules_version))
         else:
-            yield _encoder.encode(part)
+            yield _encoder.encode(in_form(part, rules_version) if is_newer else part)
 
 
 def _array_header(count: int) -> bytes:
@@ -254,8 +169,8 @@ def _array_header(count: int) -> bytes:
     return struct.pack(">BH", 0xDC, count) if count < 1 << 16 else struct.pack(">BI", 0xDD, count)
 
 
-def _to_wire(state: ClusterState) -> _Snapshot:
-    return _Snapshot(
+def _to_wire(state: ClusterState) -> SnapshotContent:
+    return SnapshotContent(
         cluster_id=state.cluster_id,
         incarnation=state.incarnation,
         position=state.position,
@@ -289,14 +204,14 @@ def _to_wire(state: ClusterState) -> _Snapshot:
     )
 
 
-def _from_comparison(comparison: DigestComparison | None) -> _Comparison | None:
+def _from_comparison(comparison: DigestComparison | None) -> SnapshotComparison | None:
     if comparison is None:
         return None
     return comparison.position, comparison.shape, sorted(comparison.digests.items()), comparison.asked_count
 
 
-def _from_session(session_id: SessionId, session: SessionState) -> _Session:
-    return _Session(
+def _from_session(session_id: SessionId, session: SessionState) -> SnapshotSession:
+    return SnapshotSession(
         session=session_id,
         name=session.name,
         node_id=session.node_id,
@@ -308,8 +223,8 @@ def _from_session(session_id: SessionId, session: SessionState) -> _Session:
     )
 
 
-def _from_topic(topic: TopicState) -> _Topic:
-    return _Topic(
+def _from_topic(topic: TopicState) -> SnapshotTopic:
+    return SnapshotTopic(
         topic_id=topic.topic_id,
         name=topic.name,
         configs=sorted(topic.configs.items()),
@@ -324,9 +239,9 @@ def _from_table(table: TableState | None) -> tuple[str, int, list[int]] | None:
     return None if table is None else (table.metadata_key, table.version, sorted(table.objects))
 
 
-def _from_partition(partition: PartitionState) -> _Partition:
+def _from_partition(partition: PartitionState) -> SnapshotPartition:
     transactions = partition.transactions or NO_TRANSACTIONS
-    return _Partition(
+    return SnapshotPartition(
         log_start=partition.log_start,
         index_first=partition.index.first,
         unknown_producers_below=partition.unknown_producers_below,
@@ -348,7 +263,7 @@ def _from_batch(batch: RememberedBatch) -> tuple[int, int, int]:
     return batch.base_sequence, batch.sequence_end, batch.base_offset
 
 
-def _to_state(wire: _Snapshot) -> ClusterState:
+def _to_state(wire: SnapshotContent) -> ClusterState:
     topics = {topic.topic_id: topic for topic in map(_to_topic, wire.topics)}
     objects = {
         ObjectId(object_id): ObjectState(
@@ -405,7 +320,7 @@ def _to_state(wire: _Snapshot) -> ClusterState:
     return state
 
 
-def _to_comparison(wire: _Comparison | None) -> DigestComparison | None:
+def _to_comparison(wire: SnapshotComparison | None) -> DigestComparison | None:
     if wire is None:
         return None
     position, shape, digests, asked_count = wire
@@ -417,7 +332,7 @@ def _to_comparison(wire: _Comparison | None) -> DigestComparison | None:
     )
 
 
-def _to_session(wire: _Session) -> SessionState:
+def _to_session(wire: SnapshotSession) -> SessionState:
     return SessionState(
         name=wire.name,
         node_id=wire.node_id,
@@ -429,7 +344,7 @@ def _to_session(wire: _Session) -> SessionState:
     )
 
 
-def _to_topic(wire: _Topic) -> TopicState:
+def _to_topic(wire: SnapshotTopic) -> TopicState:
     return TopicState(
         topic_id=TopicId(wire.topic_id),
         name=wire.name,
@@ -445,7 +360,7 @@ def _to_table(metadata_key: str, version: int, objects: list[int]) -> TableState
     return TableState(metadata_key=metadata_key, version=version, objects=set(map(ObjectId, objects)))
 
 
-def _to_partition(wire: _Partition) -> PartitionState:
+def _to_partition(wire: SnapshotPartition) -> PartitionState:
     index = ChunkIndex.from_columns(Offset(wire.index_first), wire.columns)
     return PartitionState(
         log_start=Offset(wire.log_start),
@@ -480,7 +395,7 @@ def _to_run(wire: tuple[int, int, int, int, int, int]) -> WaitingRun:
     )
 
 
-def _to_transactions(wire: _Partition) -> PartitionTransactions | None:
+def _to_transactions(wire: SnapshotPartition) -> PartitionTransactions | None:
     if not wire.transactions_open and not wire.transactions_aborted:
         return None
     opened = {ProducerId(producer_id): Offset(first) for producer_id, first in wire.transactions_open}

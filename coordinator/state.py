@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from coordinator.admin_commands import QuotaEntity, Replicas
 from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
-from coordinator.commands import RULES_VERSION, Endpoint
+from coordinator.commands import Endpoint
 from coordinator.groups import GroupState
 from coordinator.registry import Registry
+from coordinator.rules import RULES_FIRST
 from coordinator.transactions import TransactionalId, TransactionCounts
 from coordinator.waiting_runs import WaitingRun
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
@@ -19,7 +20,6 @@ from storage.refs import ObjectKind
 from txn.isolation import PartitionTransactions
 from txn.producer_state import ProducerState
 
-RULES_VERSION_FIRST = 1
 NO_POSITION = Position(0)
 NO_TIME = Milliseconds(0)
 PRODUCER_ID_FIRST = ProducerId(0)
@@ -27,8 +27,6 @@ OBJECT_ID_FIRST = ObjectId(1)
 TRANSACTION_VERSION_NEWEST = 2
 EVERY_BROKER = ""
 """Kafka's name for the brokers' configs that hold where a broker has none of its own."""
-
-assert RULES_VERSION_FIRST <= RULES_VERSION
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,7 +145,7 @@ class ClusterState:
     """Append transactions applied: compared with the ledger's own count (safety rule S9)."""
     time_ms: Milliseconds = NO_TIME
     """The latest time that any live agent with a checked clock proposed (safety rule S2)."""
-    rules_version: int = RULES_VERSION_FIRST
+    rules_version: int = RULES_FIRST
     sessions: dict[SessionId, SessionState] = field(default_factory=dict[SessionId, SessionState])
     sessions_ended: dict[SessionId, Milliseconds] = field(default_factory=dict[SessionId, Milliseconds])
     """When each session ended whose objects may still be in the bucket."""

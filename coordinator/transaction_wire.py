@@ -5,7 +5,7 @@ Rule: as there: tags are never given twice, and fields only ever added at the en
 
 from typing import Annotated, assert_never
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from coordinator.command_columns import pending_offset_columns, read_pending_offsets
 from coordinator.config_types import LONG_MAX
@@ -24,6 +24,7 @@ from coordinator.transaction_commands import (
     TransactionPartition,
 )
 from coordinator.transactions import AppliedStamp, TransactionalId
+from coordinator.wire_forms import WireStruct
 from coordinator.wire_types import Index, Natural, Signed32, Timestamp, Uuid
 from protocol.types import (
     Milliseconds,
@@ -45,7 +46,7 @@ WireAppliedStamp = tuple[int, int, int]
 """Position, session, serial."""
 
 
-class WireInitTransactionalProducer(Struct, array_like=True, tag=31):
+class WireInitTransactionalProducer(WireStruct, tag=31):
     transactional_id: str
     timeout_ms: Signed32
     producer_id: WireProducerId
@@ -60,7 +61,7 @@ class WireInitTransactionalProducer(Struct, array_like=True, tag=31):
         )
 
 
-class WireAddToTransaction(Struct, array_like=True, tag=32):
+class WireAddToTransaction(WireStruct, tag=32):
     transactional_id: str
     producer_id: WireProducerId
     epoch: WireEpoch
@@ -79,7 +80,7 @@ class WireAddToTransaction(Struct, array_like=True, tag=32):
         )
 
 
-class WireEndTransaction(Struct, array_like=True, tag=33):
+class WireEndTransaction(WireStruct, tag=33):
     transactional_id: str
     producer_id: WireProducerId
     epoch: WireEpoch
@@ -98,7 +99,7 @@ class WireEndTransaction(Struct, array_like=True, tag=33):
         )
 
 
-class WireExpireTransaction(Struct, array_like=True, tag=34):
+class WireExpireTransaction(WireStruct, tag=34):
     transactional_id: str
     producer_id: WireProducerId
     epoch: WireEpoch
@@ -113,7 +114,7 @@ class WireExpireTransaction(Struct, array_like=True, tag=34):
         )
 
 
-class WireTerminateTransaction(Struct, array_like=True, tag=35):
+class WireTerminateTransaction(WireStruct, tag=35):
     producer_id: WireProducerId
     epoch: WireEpoch
     is_commit: bool
@@ -124,7 +125,7 @@ class WireTerminateTransaction(Struct, array_like=True, tag=35):
         )
 
 
-class WireExpireTransactionalIds(Struct, array_like=True, tag=36):
+class WireExpireTransactionalIds(WireStruct, tag=36):
     cutoff_ms: Timestamp
     ids_max: Natural = LONG_MAX
 
@@ -132,7 +133,7 @@ class WireExpireTransactionalIds(Struct, array_like=True, tag=36):
         return ExpireTransactionalIds(cutoff_ms=Milliseconds(self.cutoff_ms), ids_max=self.ids_max)
 
 
-class WireCommitTransactionalOffsets(Struct, array_like=True, tag=37):
+class WireCommitTransactionalOffsets(WireStruct, tag=37):
     group_id: str
     claim_epoch: Natural
     transactional_id: str
@@ -165,7 +166,7 @@ class WireCommitTransactionalOffsets(Struct, array_like=True, tag=37):
         )
 
 
-class WireSetTransactionVersion(Struct, array_like=True, tag=38):
+class WireSetTransactionVersion(WireStruct, tag=38):
     level: Annotated[int, Meta(ge=0, le=127)]
 
     def command(self) -> SetTransactionVersion:
@@ -233,7 +234,7 @@ def transaction_command_to_wire(command: TransactionCommand) -> WireTransactionC
             assert_never(command)
 
 
-class WireTransactionalId(Struct, array_like=True):
+class WireTransactionalId(WireStruct):
     """A transactional id in a snapshot."""
 
     transactional_id: str

@@ -1,12 +1,13 @@
-"""`penstock` as a later version of it might be: it knows rules 2, which differ where anybody can see it.
+"""`penstock` as a later version of it might be: it knows a version of the rules more, which differs visibly.
 
-Rule: under rules 2 a new topic has one partition more than was asked for, and every commit skips an object id; while
-rules 1 are in force it applies what today's program applies. Run it instead of `penstock`.
+Rule: under those rules a new topic has one partition more than was asked for, and every commit skips an object id.
+While others are in force it applies what today's program applies. Run it instead of `penstock`.
 """
 
-from coordinator import commands
+from coordinator import rules
 
-commands.RULES_VERSION = 2  # before anything takes it from there
+RULES_FUTURE = rules.RULES_NEWEST + 1
+rules.RULES_NEWEST = RULES_FUTURE  # type: ignore[misc]  # before anything takes it from there
 
 from dataclasses import replace  # noqa: E402
 
@@ -21,13 +22,13 @@ create_topic_1 = apply_topics.create_topic
 
 def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChunks) -> Outcome:
     outcome = commit_chunks_1(state, session_id, command)
-    if state.rules_version >= 2:
+    if state.rules_version >= RULES_FUTURE:
         state.object_id_next = ObjectId(state.object_id_next + 1)
     return outcome
 
 
 def create_topic(state: ClusterState, command: CreateTopic) -> Outcome:
-    if state.rules_version >= 2:
+    if state.rules_version >= RULES_FUTURE:
         command = replace(command, partition_count=command.partition_count + 1)
     return create_topic_1(state, command)
 

@@ -14,10 +14,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import tests
+from coordinator.rules import RULES_NEWEST
 from tests.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.faults.load import Load, consume_all
 
 FUTURE = (sys.executable, Path(tests.__path__[0]) / "future_rules.py")
+RULES_FUTURE = RULES_NEWEST + 1
+"""What `FUTURE` knows."""
 PARTITIONS = 2
 COMMON_POSITIONS = 3
 SAMPLES_MAX = 2_000
@@ -70,13 +73,16 @@ def test_s3_a_rolling_change_of_rules_keeps_one_digest(clusters: ClusterFactory)
             assert partitions_of_new_topic(agents[name], f"before-{name}") == PARTITIONS
             agents[name] = upgraded(cluster, agents[name])
             if name != "c":
-                assert_one_state(agents.values(), rules=1)
+                assert_one_state(agents.values(), rules=RULES_NEWEST)
         last = agents["c"].process
-        last.wait_until(lambda: all(state_of(agent)["rules_version"] == 2 for agent in agents.values()), "rules 2")
+        last.wait_until(
+            lambda: all(state_of(agent)["rules_version"] == RULES_FUTURE for agent in agents.values()),
+            "the rules of the future",
+        )
         load.wait_acknowledged(100)
-        assert_one_state(agents.values(), rules=2)
+        assert_one_state(agents.values(), rules=RULES_FUTURE)
         assert partitions_of_new_topic(agents["b"], "after") == PARTITIONS + 1
-    assert_one_state(agents.values(), rules=2)
+    assert_one_state(agents.values(), rules=RULES_FUTURE)
     for agent in agents.values():
         for partition, records in consume_all(agent.bootstrap, "load", PARTITIONS).items():
             assert [(offset, int(key)) for offset, key, _ in records] == [(n, n) for n in range(load.sent[partition])]
@@ -91,11 +97,13 @@ def test_s3_an_agent_that_slept_through_a_change_of_rules_stops_serving(clusters
     cluster = clusters()
     old = cluster.start("old").process
     future = cluster.start("future", program=FUTURE)
-    assert state_of(future)["rules_version"] == 1
+    assert state_of(future)["rules_version"] == RULES_NEWEST
     os.kill(old.pid, signal.SIGSTOP)
     try:
-        future.process.wait_until(lambda: state_of(future)["rules_version"] == 2, "rules 2", seconds_max=60)
+        future.process.wait_until(
+            lambda: state_of(future)["rules_version"] == RULES_FUTURE, "the rules of the future", seconds_max=60
+        )
     finally:
         os.kill(old.pid, signal.SIGCONT)
     assert old.wait_ended(seconds_max=60) != 0
-    assert "this program knows 1: upgrade it" in old.stderr
+    assert f"this program knows {RULES_NEWEST}: upgrade it" in old.stderr

@@ -16,7 +16,9 @@ from coordinator.commands import CompareDigest, EndSession, ReportTime
 from coordinator.digest_comparison import Verdict
 from coordinator.log import LedgerCorrupt
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
-from coordinator.snapshot import SHAPE, Frozen, digest
+from coordinator.rules import RULES_FIRST
+from coordinator.snapshot import Frozen, digest
+from coordinator.snapshot_wire import snapshot_shape
 from coordinator.state import ClusterState, DigestComparison
 from protocol.limits import DIGEST_ALONE_SECONDS_MIN, DIGEST_COMPARISON_INTERVAL_S, DIGEST_WAIT_SECONDS_MAX
 from protocol.types import ObjectId
@@ -220,7 +222,7 @@ async def test_s3_those_whose_sessions_ended_meanwhile_are_asked_anew() -> None:
     """Of three the two that are right lose their sessions: the third one's word is not that of most."""
     async with agents(3) as (one, two, three):
         three.diverge()
-        await three.parts.writer.submit(CompareDigest(shape=SHAPE))
+        await three.parts.writer.submit(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         for agent in (one, two):
             await agent.parts.metadata.barrier()
             three.parts.ledger.core.expire(agent.parts.writer.session)  # type: ignore[attr-defined]
@@ -354,13 +356,13 @@ async def test_s3_an_agent_that_comes_later_says_nothing_and_is_not_judged() -> 
 
 async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() -> None:
     async with agents(2) as (one, two):
-        await one.parts.writer.submit(CompareDigest(shape=SHAPE))
+        await one.parts.writer.submit(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         await two.parts.metadata.barrier()
         await two.parts.metadata.freeze()
         late = two.parts.metadata._follower.frozen
         assert late is not None
         await one.parts.writer.submit(ReportTime())
-        await one.parts.writer.submit(CompareDigest(shape=SHAPE))
+        await one.parts.writer.submit(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         await two.parts.metadata.barrier()
         await two.parts.metadata.freeze()
         two.parts.metadata._follower.frozen = late

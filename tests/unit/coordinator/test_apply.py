@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.apply import apply
+from coordinator.apply import apply, apply_proposal
 from coordinator.commands import (
     AllocateProducerIds,
     Done,
@@ -10,15 +10,17 @@ from coordinator.commands import (
     ForgetSessions,
     Outcome,
     ProducerIdsAllocated,
+    Proposal,
     RaiseRules,
     Refused,
     ReportTime,
     StartDrain,
 )
 from coordinator.log import LedgerCorrupt, LedgerRecord
+from coordinator.rules import RULES_NEWEST
 from coordinator.snapshot import digest
 from protocol.errors import ErrorCode
-from protocol.types import Position, SessionId
+from protocol.types import Position, SessionId, TopicId
 from tests.made_commands import Cluster, create, start
 
 
@@ -201,3 +203,17 @@ class TestProducerIds:
     @pytest.mark.parametrize("count", [-1, 0, 1_000_001])
     def test_a_block_has_a_size(self, count: int) -> None:
         assert refusal(Cluster.started().do(AllocateProducerIds(count=count))) is ErrorCode.invalid_request
+
+
+def test_s3_an_entry_in_a_newer_form_than_the_rules_in_force_takes_no_effect() -> None:
+    """Agents that do not know the form stop at it: an agent that took it in would go on alone."""
+    cluster = Cluster.started()
+    before = cluster.state.topics.copy()
+    proposal = Proposal(time_ms=None, command=create("u", topic_id=TopicId(bytes([9] * 16))), form=RULES_NEWEST)
+    assert cluster.state.rules_version < RULES_NEWEST
+    _, outcome = apply_proposal(cluster.state, SessionId(1), 2, proposal)
+    assert refusal(outcome) is ErrorCode.unsupported_version
+    assert cluster.state.topics == before
+    cluster.state.rules_version = RULES_NEWEST
+    _, outcome = apply_proposal(cluster.state, SessionId(1), 3, proposal)
+    assert outcome == Done()

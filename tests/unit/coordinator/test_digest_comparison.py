@@ -4,7 +4,9 @@ import pytest
 
 from coordinator.commands import Command, CompareDigest, Done, EndSession, Refused, ReportDigest
 from coordinator.digest_comparison import Verdict, judge, may_be_published
-from coordinator.snapshot import SHAPE, SHAPE_BYTES, decode_snapshot, digest, encode_snapshot
+from coordinator.rules import RULES_FIRST
+from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
+from coordinator.snapshot_wire import SHAPE_BYTES, snapshot_shape
 from coordinator.state import DigestComparison
 from protocol.errors import ErrorCode
 from protocol.types import Position, SessionId
@@ -23,7 +25,7 @@ def three() -> Cluster:
 
 def asked() -> Cluster:
     cluster = three()
-    assert cluster.do(CompareDigest(shape=SHAPE)) == Done()
+    assert cluster.do(CompareDigest(shape=snapshot_shape(RULES_FIRST))) == Done()
     return cluster
 
 
@@ -42,9 +44,9 @@ class TestCommands:
     def test_s3_every_live_session_is_asked(self) -> None:
         comparison = found(asked())
         assert comparison.position == Position(4)
-        assert comparison.shape == SHAPE
+        assert comparison.shape == snapshot_shape(RULES_FIRST)
         assert comparison.digests == {SessionId(1): None, SessionId(2): None, SessionId(3): None}
-        assert len(SHAPE) == SHAPE_BYTES
+        assert len(snapshot_shape(RULES_FIRST)) == SHAPE_BYTES
 
     def test_s3_what_is_reported_is_kept_once(self) -> None:
         cluster = asked()
@@ -56,7 +58,7 @@ class TestCommands:
         assert not report(three(), 2, B)
         cluster = asked()
         assert not report(cluster, 2, B, position=3)
-        cluster.do(CompareDigest(shape=SHAPE))
+        cluster.do(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         assert not report(cluster, 2, B)
         assert report(cluster, 2, B, position=6)
 
@@ -96,7 +98,7 @@ class TestCommands:
 def comparison(*said: bytes | None, asked: int) -> DigestComparison:
     return DigestComparison(
         position=Position(5),
-        shape=SHAPE,
+        shape=snapshot_shape(RULES_FIRST),
         digests={SessionId(row): each for row, each in enumerate(said)},
         asked_count=asked,
     )

@@ -8,7 +8,9 @@ import pytest
 from coordinator.commands import AllocateProducerIds, CompareDigest, Done, RaiseRules, ReportTime
 from coordinator.follower import Follower
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart, SnapshotPointer
-from coordinator.snapshot import SHAPE, digest, encode_snapshot
+from coordinator.rules import RULES_FIRST
+from coordinator.snapshot import digest, encode_snapshot
+from coordinator.snapshot_wire import snapshot_shape
 from coordinator.state import ClusterState
 from protocol.types import Position
 from tests.made_commands import Cluster, create, start
@@ -139,7 +141,7 @@ class TestDigestsThatAreAskedFor:
     def asked(*, commands_after: int, is_one_append: bool) -> tuple[list[LedgerRecord], bytes]:
         """Records, and the digest at the position of the append that asks."""
         cluster = Cluster.started()
-        cluster.do(CompareDigest(shape=SHAPE))
+        cluster.do(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         for _ in range(commands_after):
             cluster.do(AllocateProducerIds(count=1))
         records = cluster.records
@@ -168,7 +170,7 @@ class TestDigestsThatAreAskedFor:
 
     def test_s3_nothing_is_kept_for_a_repeat(self) -> None:
         cluster = Cluster.started()
-        cluster.do(CompareDigest(shape=SHAPE))
+        cluster.do(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         follower = Follower(IDENTITY)
         follower.receive(cluster.records)
         follower.frozen = None

@@ -9,6 +9,7 @@ import pytest
 from coordinator.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
 from coordinator.invariants import check
 from coordinator.log import LedgerCorrupt
+from coordinator.rules import RULES_FIRST
 from coordinator.snapshot import (
     Frozen,
     decode_snapshot,
@@ -17,6 +18,7 @@ from coordinator.snapshot import (
     encode_snapshot,
     encode_with_digest,
 )
+from coordinator.snapshot_wire import snapshot_shape
 from coordinator.state import ClusterState, PartitionState
 from protocol.types import Milliseconds, PartitionIndex, ProducerEpoch, SessionId, TopicId
 from tests.golden import golden_bytes
@@ -122,6 +124,24 @@ def test_an_empty_state_has_a_snapshot() -> None:
 def test_a_snapshot_of_any_age_is_read() -> None:
     state = lived_in().state
     assert digest(decode_snapshot(golden_bytes("snapshots/1", encode_snapshot(state)))) == digest(state)
+
+
+def test_s3_a_snapshot_is_as_the_first_version_wrote_it_while_its_rules_are_in_force() -> None:
+    """Or agents of two versions would give one state two digests, and each would take the other for wrong."""
+    state = lived_in().state
+    assert state.rules_version == RULES_FIRST
+    kept = bytes(cramjam.zstd.decompress(golden_bytes("rules_1/snapshot")[1:]))
+    assert bytes(cramjam.zstd.decompress(encode_snapshot(state)[1:])) == kept
+    assert snapshot_shape(RULES_FIRST) == bytes.fromhex("ffdf09db8dcebfb8")
+
+
+def test_s3_a_field_that_is_not_known_is_refused() -> None:
+    body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(encode_snapshot(lived_in().state)[1:])))
+    with pytest.raises(LedgerCorrupt, match="of at most length"):
+        decode_snapshot(snapshot_of(msgspec.msgpack.encode([*body, 0])))
+    body[11][0][4][0].append(0)
+    with pytest.raises(LedgerCorrupt, match="of at most length"):
+        decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))
 
 
 def test_the_digest_does_not_depend_on_the_order_in_which_things_came() -> None:
