@@ -4,7 +4,8 @@ import pytest
 
 from tests.simulation.world import run
 
-SEEDS = 100
+SEEDS = 40
+"""Of each run; `make sim-deep` goes through thousands."""
 SEEDS_PER_TEST = 20
 
 
