@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from iceberg_export.spark.conditions import INT64_END, Conditions, Intervals
+from iceberg_export.schema import MICROSECONDS_PER_MILLISECOND
+from iceberg_export.spark.columns import TIME_US_FIRST, TIME_US_LAST
 from iceberg_export.spark.lake import Lake
 from iceberg_export.spark.options import (
     EARLIEST_OFFSET,
@@ -164,18 +165,21 @@ def resolve_batch(lake: Lake, options: ReadOptions, losses: Losses) -> list[Offs
 def plan_ranges(
     lake: Lake,
     ranges: Sequence[OffsetRange],
-    conditions: Conditions,
     losses: Losses,
     *,
     manifest: TailManifest | None = None,
+    since_us: int = TIME_US_FIRST,
 ) -> list[Piece]:
-    """Where the rows lie, by `manifest`, else by the newest one. Raises `DataLoss` or `StoreError`."""
+    """Where the rows lie that are at least as late as `since_us`, by `manifest`, else by the newest one.
+
+    Raises `DataLoss` or `StoreError`.
+    """
     tries = 0
     while True:
         if manifest is None:
             manifest = _manifest_of(lake, ranges)
         try:
-            return _plan(lake, manifest, ranges, conditions, losses)
+            return _plan(lake, manifest, ranges, losses, since_us)
         except ObjectMissing:
             tries += 1
             if tries == SPARK_PLANS_IN_VAIN_MAX:
@@ -205,7 +209,7 @@ def _is_beyond(lake: Lake, topic: TailTopic | None, wanted: OffsetRange) -> bool
 
 
 def _plan(
-    lake: Lake, manifest: TailManifest, ranges: Sequence[OffsetRange], conditions: Conditions, losses: Losses
+    lake: Lake, manifest: TailManifest, ranges: Sequence[OffsetRange], losses: Losses, since_us: int
 ) -> list[Piece]:
     topics = {topic.name: topic for topic in manifest.topics}
     by_topic: dict[str, list[OffsetRange]] = {}
@@ -214,7 +218,7 @@ def _plan(
         if held is not None:
             by_topic.setdefault(each.topic, []).append(held)
     wanted = [(topics[name], held_ranges) for name, held_ranges in by_topic.items()]
-    return plan_pieces(wanted, tables=lake, conditions=conditions)
+    return plan_pieces(wanted, tables=lake, since_us=since_us)
 
 
 def _held(lake: Lake, topic: TailTopic | None, wanted: OffsetRange, losses: Losses) -> OffsetRange | None:
@@ -298,19 +302,21 @@ def _offset_at(lake: Lake, extent: Extent, time_ms: int, which: str, *, is_missi
 
 def first_offset_at(lake: Lake, extent: Extent, time_ms: int) -> int | None:
     """The offset of the first record that is as late, None where there is none. Raises `StoreError`."""
-    conditions = Conditions(times_us=Intervals([(min(time_ms * 1000, INT64_END), INT64_END)]))
-    wanted = Wanted(columns=("offset",), conditions=conditions)
+    since_us = time_ms * MICROSECONDS_PER_MILLISECOND
+    if since_us > TIME_US_LAST:
+        return None
+    wanted = Wanted(columns=("offset",), since_us=since_us)
     best = extent.end
     losses = Losses(is_fatal=True)
     if extent.first >= extent.end:
         return None
     everything = [extent.range(extent.first, extent.end)]
-    for piece in plan_ranges(lake, everything, conditions, losses, manifest=lake.newest):
+    for piece in plan_ranges(lake, everything, losses, manifest=lake.newest, since_us=since_us):
         if piece.ranges[0].first >= best:
             continue
 
         def plan_again(ranges: Sequence[OffsetRange]) -> list[Piece]:
-            return plan_ranges(lake, ranges, conditions, losses)
+            return plan_ranges(lake, ranges, losses, since_us=since_us)
 
         for batch in read_split(lake.bucket, Split(pieces=(piece,)), wanted, plan_again):
             best = min(best, Offset(batch.column("offset")[0].as_py()))

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_export import schema
-from iceberg_export.spark.conditions import Conditions
 from protocol.limits import SPARK_GATHERED_BYTES
 
 Arrow: TypeAlias = Any
 """An object of pyarrow's."""
+TIME_US_FIRST: Final = -(1 << 63)
+TIME_US_LAST: Final = (1 << 63) - 1
+"""The bounds of the column `timestamp`, in microseconds since 1970."""
 _PARQUET_COLUMNS: Final = {
     "key": schema.KEY,
     "value": schema.VALUE,
@@ -33,7 +35,8 @@ class Wanted:
     """Which columns, by the Kafka source's names, and which rows."""
 
     columns: tuple[str, ...]
-    conditions: Conditions
+    since_us: int = TIME_US_FIRST
+    """Rows at least as late, in microseconds since 1970: all by default."""
 
     @property
     def file_columns(self) -> tuple[str, ...]:

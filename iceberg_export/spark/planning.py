@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol, TypeAlias
 
-from iceberg_export.spark.conditions import Conditions
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tail_format import TailChunk, TailPartition, TailTopic
 from protocol.limits import SPARK_SPLIT_BYTES_MAX, SPARK_SPLIT_BYTES_MIN
@@ -101,25 +100,13 @@ class Split:
     pieces: tuple[Piece, ...]
 
 
-def narrow(ranges: Iterable[OffsetRange], conditions: Conditions) -> list[OffsetRange]:
-    """What of the ranges may hold wanted rows."""
-    narrowed: list[OffsetRange] = []
-    for each in ranges:
-        if not conditions.wants_topic(each.topic) or not conditions.partitions.holds(each.partition):
-            continue
-        first, end = conditions.offsets.hull(each.first, each.end)
-        if first < end:
-            narrowed.append(replace(each, first=Offset(first), end=Offset(end)))
-    return narrowed
-
-
 def plan_pieces(
-    wanted: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], *, tables: Tables, conditions: Conditions
+    wanted: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], *, tables: Tables, since_us: int
 ) -> list[Piece]:
     """Where the rows of topics' ranges lie: files, and one piece for all that waits, whose topics share objects.
 
     `tables` are asked at once for all topics of which something is archived. No range may reach beyond what its topic's
-    manifest names.
+    manifest names. Files in which every record is earlier than `since_us` are left out.
     """
     archived: list[tuple[TailTopic, list[OffsetRange]]] = []
     parts: list[TailPart] = []
@@ -134,7 +121,7 @@ def plan_pieces(
                 parts.extend(_tail_parts(partition, replace(each, first=max(each.first, archived_end))))
         if below:
             archived.append((topic, below))
-    pieces: list[Piece] = [*_file_pieces(tables, archived, conditions)] if archived else []
+    pieces: list[Piece] = [*_file_pieces(tables, archived, since_us)] if archived else []
     if parts:
         pieces.append(TailPiece(parts=tuple(parts)))
     return pieces
@@ -185,7 +172,7 @@ def _tail_parts(partition: TailPartition, wanted: OffsetRange) -> Iterator[TailP
 
 
 def _file_pieces(
-    tables: Tables, archived: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], conditions: Conditions
+    tables: Tables, archived: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], since_us: int
 ) -> Iterator[FilePiece]:
     """The files that may hold wanted rows, topic by topic in order of offsets. No offset is in two of them: what a task
     does not find any more is planned again by its offsets alone."""
@@ -193,7 +180,7 @@ def _file_pieces(
     ends: list[int] = []
     for (_, wanted), files in zip(archived, tables.files([topic for topic, _ in archived]), strict=True):
         by_partition = _by_partition(wanted)
-        found.extend((file, by_partition) for file in files if _may_hold(file, wanted, conditions))
+        found.extend((file, by_partition) for file in files if _may_hold(file, wanted, since_us))
         ends.append(len(found))
     spans = tables.spans([file for file, _ in found])
     first = 0
@@ -201,21 +188,19 @@ def _file_pieces(
         pieces = [
             piece
             for (file, by_partition), of_file in zip(found[first:end], spans[first:end], strict=True)
-            if (piece := _file_piece(file, of_file, by_partition, conditions)) is not None
+            if (piece := _file_piece(file, of_file, by_partition)) is not None
         ]
         first = end
         yield from sorted(pieces, key=lambda piece: (piece.ranges[0].partition, piece.ranges[0].first))
 
 
-def _file_piece(
-    file: DataFile, spans: Sequence[Span], wanted: Mapping[int, Sequence[OffsetRange]], conditions: Conditions
-) -> FilePiece | None:
+def _file_piece(file: DataFile, spans: Sequence[Span], wanted: Mapping[int, Sequence[OffsetRange]]) -> FilePiece | None:
     """What of a file is wanted, None where nothing is."""
     held = [
         replace(each, first=Offset(max(each.first, span.first)), end=Offset(min(each.end, span.end)))
         for span in spans
         for each in wanted.get(span.partition, ())
-        if conditions.offsets.meeting(max(each.first, span.first), min(each.end, span.end))
+        if max(each.first, span.first) < min(each.end, span.end)
     ]
     if not held:
         return None
@@ -232,14 +217,14 @@ def _by_partition(ranges: Iterable[OffsetRange]) -> dict[int, list[OffsetRange]]
     return by_partition
 
 
-def _may_hold(file: DataFile, wanted: Sequence[OffsetRange], conditions: Conditions) -> bool:
+def _may_hold(file: DataFile, wanted: Sequence[OffsetRange], since_us: int) -> bool:
     """Whether its bounds leave room for wanted rows."""
     bounds = file.bounds
-    if bounds is None or not conditions.times_us.meeting(bounds.timestamp_us_min, bounds.timestamp_us_max + 1):
+    if bounds is None or bounds.timestamp_us_max < since_us:
         return False
     return any(
         bounds.partition_min <= each.partition <= bounds.partition_max
-        and conditions.offsets.meeting(max(each.first, bounds.offset_min), min(each.end, bounds.offset_max + 1))
+        and max(each.first, bounds.offset_min) < min(each.end, bounds.offset_max + 1)
         for each in wanted
     )
 

@@ -21,8 +21,7 @@ from iceberg_export import schema
 from iceberg_export.arrow_files import columns_in_file, read_footer, with_values
 from iceberg_export.files import FileUnreadable, Footer, footer_bytes
 from iceberg_export.spark.bucket import Bucket
-from iceberg_export.spark.columns import Arrow
-from iceberg_export.spark.conditions import Conditions
+from iceberg_export.spark.columns import TIME_US_FIRST, Arrow
 from iceberg_export.spark.planning import FilePiece, OffsetRange
 from protocol.limits import FOOTER_READ_BYTES, READ_GAP_BYTES_MAX, SPARK_FILE_RUN_BYTES
 from storage.read_plan import PlannedRead, plan_reads
@@ -87,8 +86,8 @@ def read_footer_of(bucket: Bucket, piece: FilePiece, tail: bytes) -> Footer:
     return read_footer(tail)
 
 
-def wanted_groups(footer: Footer, ranges: Sequence[OffsetRange], conditions: Conditions) -> list[WantedGroup]:
-    """The row groups that may hold rows of `ranges` that satisfy `conditions`."""
+def wanted_groups(footer: Footer, ranges: Sequence[OffsetRange], since_us: int) -> list[WantedGroup]:
+    """The row groups that may hold rows of `ranges` that are at least as late as `since_us`."""
     groups: list[WantedGroup] = []
     for number in range(len(footer.row_groups)):
         bounds = _group_bounds(footer.parsed, number)
@@ -98,13 +97,12 @@ def wanted_groups(footer: Footer, ranges: Sequence[OffsetRange], conditions: Con
             for each in ranges
             if partition.low <= each.partition <= partition.high and each.first <= offset.high and each.end > offset.low
         ]
-        if not held or not conditions.times_us.meeting(time_us.low, time_us.high + 1):
+        if not held or time_us.high < since_us:
             continue
         is_whole = (
             partition.low == partition.high
             and any(each.first <= offset.low and offset.high < each.end for each in held)
-            and conditions.offsets.covers(offset.low, offset.high)
-            and conditions.times_us.covers(time_us.low, time_us.high)
+            and time_us.low >= since_us
         )
         groups.append(WantedGroup(number=number, bounds=bounds, is_whole=is_whole))
     return groups
@@ -142,7 +140,7 @@ def read_groups(
 
 
 def choose_rows(
-    group: WantedGroup, table: Arrow, ranges: Sequence[OffsetRange], conditions: Conditions, columns: Sequence[str]
+    group: WantedGroup, table: Arrow, ranges: Sequence[OffsetRange], since_us: int, columns: Sequence[str]
 ) -> FoundRows:
     """The wanted rows of a group that was read. Raises `FileUnreadable` where they are not in order."""
     if group.is_whole:
@@ -158,10 +156,8 @@ def choose_rows(
         first, end = np.searchsorted(partition, [each.partition, each.partition + 1])
         low, high = np.searchsorted(offset[first:end], [each.first, each.end])
         is_wanted[first + low : first + high] = True
-    if not conditions.offsets.is_all:
-        is_wanted &= conditions.offsets.mask(offset)
-    if not conditions.times_us.is_all:
-        is_wanted &= conditions.times_us.mask(_numbers(table, schema.TIMESTAMP))
+    if since_us != TIME_US_FIRST:
+        is_wanted &= _numbers(table, schema.TIMESTAMP) >= since_us
     chosen = table.select(list(columns))
     if not bool(is_wanted.all()):
         chosen = chosen.filter(pa.array(is_wanted))

@@ -83,12 +83,12 @@ def _read_file(
 ) -> Iterator[tuple[Piece | None, Arrow | None]]:
     known = end.result()
     footer = read_footer_of(bucket, piece, known)
-    groups = wanted_groups(footer, piece.ranges, wanted.conditions)
+    groups = wanted_groups(footer, piece.ranges, wanted.since_us)
     # A row group of which no column is wanted has rows all the same.
     columns = wanted.file_columns or (schema.OFFSET,)
     topic = piece.ranges[0].topic
     for group, table in read_groups(bucket, piece, footer, groups, columns=columns, known=known):
-        found = choose_rows(group, table, piece.ranges, wanted.conditions, columns)
+        found = choose_rows(group, table, piece.ranges, wanted.since_us, columns)
         left = _after(piece, found.partition_last, found.offset_last)
         rows = found.table.combine_chunks()
         for batch in rows.to_batches():

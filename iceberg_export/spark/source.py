@@ -5,14 +5,17 @@
     spark.read.format("penstock").option("subscribe", "orders").load("s3://bucket/prefix")
 
 Rule: everything is decided elsewhere; here are Spark's classes, types and processes. A reader is pickled to the tasks
-before its partitions are planned, so it holds options and filters, and nothing that is open. Spark starts a process to
-ask for the schema, and another to plan: what only reading needs is imported there.
+before its partitions are planned, so it holds options, and nothing that is open. Spark starts a process to ask for the
+schema, and another to plan: what only reading needs is imported there.
+
+Rule: no filter is taken from Spark. Spark 4.1 keeps the plan that a push-down made at the object that all scans
+of a frame share, so one scan's filter would hold for the others (SPARK-58551): ADR 0023.
 
 Source: pyspark.sql.datasource, pyspark.sql.worker.plan_data_source_read (Spark 4.1).
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,12 +24,10 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
-from iceberg_export.spark.conditions import Comparison, Conditions
 from iceberg_export.spark.options import COLUMNS, HEADERS, OptionError, ReadOptions, parse_options
 
 if TYPE_CHECKING:
@@ -46,13 +47,11 @@ TYPES: Final = {
     "headers": "array<struct<key:string,value:binary>>",
 }
 """Those of the Kafka source's columns."""
-PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `penstock` known to a session, and let Spark push filters down to sources as this one."""
+    """Make the format `penstock` known to a session."""
     spark.dataSource.register(PenstockDataSource)
-    spark.conf.set(PUSH_DOWN, "true")
 
 
 class PenstockDataSource(DataSource):
@@ -109,50 +108,26 @@ class SplitPartition(InputPartition):
         self.split = split
 
 
-class _WhereEnabled:
-    """`pushFilters` of a reader for which it makes no difference whether Spark pushes filters down at all.
-
-    Spark refuses to run a reader with a `pushFilters` of its own while the setting is off, as it is by default. It
-    takes this for the inherited one.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: "PenstockReader") -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self._reader.take_filters(filters)
-
-
 class PenstockReader(DataSourceReader):
     """Reads a batch."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.conditions = Conditions()
-        self.pushFilters = _WhereEnabled(self)  # type: ignore[method-assign]
-
-    def take_filters(self, filters: Sequence[Filter]) -> list[Filter]:
-        """Keep what of the filters can be kept here; return what Spark has to look at itself."""
-        comparisons = [_comparison(each) for each in filters]
-        self.conditions, left = self.conditions.taken(comparisons)
-        return [filters[index] for index in left]
 
     def partitions(self) -> Sequence[InputPartition]:
         from iceberg_export.spark.bounds import Losses, plan_ranges, resolve_batch
-        from iceberg_export.spark.planning import divide, narrow
+        from iceberg_export.spark.planning import divide
 
         lake = _lake(self.options)
         losses = Losses(is_fatal=self.options.is_loss_fatal)
-        ranges = narrow(resolve_batch(lake, self.options, losses), self.conditions)
-        pieces = plan_ranges(lake, ranges, self.conditions, losses, manifest=lake.newest)
+        ranges = resolve_batch(lake, self.options, losses)
+        pieces = plan_ranges(lake, ranges, losses, manifest=lake.newest)
         count = self.options.partitions_min
         splits = divide(pieces, count or _task_count(), is_count_wanted=count is not None)
         return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        return _read(self.options, self.conditions, partition)
+        return _read(self.options, partition)
 
 
 class PenstockStreamReader(DataSourceStreamReader):
@@ -172,7 +147,7 @@ class PenstockStreamReader(DataSourceStreamReader):
         return [SplitPartition(split) for split in self._opened().plan(start, end)]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        return _read(self.options, Conditions(), partition)
+        return _read(self.options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: the position is Spark's, and no broker waits for it."""
@@ -195,7 +170,7 @@ def _lake(options: ReadOptions) -> "Lake":
     return Lake(open_bucket(options.store_url, options.variables), is_archive_only=options.is_archive_only)
 
 
-def _read(options: ReadOptions, conditions: Conditions, partition: InputPartition | None) -> Iterator[Any]:
+def _read(options: ReadOptions, partition: InputPartition | None) -> Iterator[Any]:
     """The rows of a task; of none where nothing was planned."""
     from iceberg_export.spark.bounds import Losses
     from iceberg_export.spark.rows import Wanted, read_split
@@ -205,23 +180,14 @@ def _read(options: ReadOptions, conditions: Conditions, partition: InputPartitio
     assert isinstance(partition, SplitPartition)
     lake = _lake(options)
     losses = Losses(is_fatal=options.is_loss_fatal)
-    plan_again = partial(_plan_again, lake, conditions, losses)
-    return read_split(lake.bucket, partition.split, Wanted(columns=options.columns, conditions=conditions), plan_again)
+    plan_again = partial(_plan_again, lake, losses)
+    return read_split(lake.bucket, partition.split, Wanted(columns=options.columns), plan_again)
 
 
-def _plan_again(
-    lake: "Lake", conditions: Conditions, losses: "Losses", ranges: "Sequence[OffsetRange]"
-) -> "list[Piece]":
+def _plan_again(lake: "Lake", losses: "Losses", ranges: "Sequence[OffsetRange]") -> "list[Piece]":
     from iceberg_export.spark.bounds import plan_ranges
 
-    return plan_ranges(lake, ranges, conditions, losses)
-
-
-def _comparison(condition: Filter) -> Comparison:
-    """A filter in the words of `conditions`; one that those do not know has no column there."""
-    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
-    column = attribute[0] if len(attribute) == 1 else ""
-    return Comparison(type(condition).__name__, column, getattr(condition, "value", None))
+    return plan_ranges(lake, ranges, losses)
 
 
 assert tuple(TYPES) == (*COLUMNS, HEADERS)

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from iceberg_export.spark.bounds import Extent, Losses, extents, plan_ranges, resolve_starts
-from iceberg_export.spark.conditions import Conditions
 from iceberg_export.spark.lake import ForeignBucket, Lake
 from iceberg_export.spark.options import ReadOptions, TopicPartition
 from iceberg_export.spark.planning import OffsetRange, Split, divide
@@ -106,7 +105,7 @@ class Stream:
         ]
         # What told the end knows where all up to it lies; what has gone since is planned again.
         told_by = self._told.manifest if self._told is not None and self._told.offset == end_json else None
-        pieces = plan_ranges(self._lake, ranges, Conditions(), self._losses, manifest=told_by)
+        pieces = plan_ranges(self._lake, ranges, self._losses, manifest=told_by)
         count = self._options.partitions_min
         return divide(pieces, count or self._task_count, is_count_wanted=count is not None)
 

@@ -16,7 +16,7 @@ from iceberg_export.kafka_rows import BatchRows, gather_rows
 from iceberg_export.kernels import KERNELS
 from iceberg_export.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.spark.bucket import Bucket
-from iceberg_export.spark.columns import Arrow, Wanted, to_spark
+from iceberg_export.spark.columns import TIME_US_FIRST, Arrow, Wanted, to_spark
 from iceberg_export.spark.planning import TailPart, TailPiece, rest_of
 from iceberg_export.tail_format import TailChunk
 from protocol.limits import SPARK_GATHERED_BYTES, TAIL_READ_BYTES_MAX
@@ -48,11 +48,9 @@ class _Gathered:
             return None
         rows = gather_rows(self.batches)
         batch = to_spark(to_arrow(rows), self.topics, wanted.columns)
-        conditions = wanted.conditions
-        if conditions.offsets.is_all and conditions.times_us.is_all:
+        if wanted.since_us == TIME_US_FIRST:
             return batch
-        is_wanted = conditions.offsets.mask(rows.offset)
-        is_wanted &= conditions.times_us.mask(rows.timestamp_ms * schema.MICROSECONDS_PER_MILLISECOND)
+        is_wanted = rows.timestamp_ms * schema.MICROSECONDS_PER_MILLISECOND >= wanted.since_us
         return batch.filter(pa.array(is_wanted))
 
 

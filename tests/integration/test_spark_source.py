@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,12 +50,20 @@ def folder(tmp_path: Path) -> Iterator[LakeFolder]:
 
 
 @pytest.fixture
-def source(spark: "SparkSession") -> Iterator["SparkSession"]:
-    from iceberg_export.spark.source import PUSH_DOWN, register
+def source(spark: "SparkSession") -> "SparkSession":
+    from iceberg_export.spark.source import register
 
     register(spark)
-    yield spark
-    spark.conf.unset(PUSH_DOWN)
+    return spark
+
+
+@contextmanager
+def spark_setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
+    session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        session.conf.unset(name)
 
 
 Rows = list[tuple[int, int, bytes | None, bytes | None, Any]]
@@ -117,22 +126,37 @@ def test_a_batch_has_the_columns_and_the_rows_of_the_topic(source: "SparkSession
         ("headers", "array<struct<key:string,value:binary>>"),
     ]
     visible = folder.lake.visible("orders")
-    # What is no comparison of a column with a constant is Spark's: all rows satisfy it.
     assert rows_of(frame.where(TOPIC_AND_TIME)) == expected(visible)
 
-    # The others are the source's own, and mean the same.
     one = frame.where("partition = 1 and offset between 15 and 25 and topic = 'orders'")
     assert rows_of(one) == expected([row for row in visible if row[0] == 1 and 15 <= row[1].offset <= 25])
     late = frame.where("timestamp >= timestamp_millis(1700049900000) and key is null")
     assert rows_of(late) == expected([row for row in visible if row[1].timestamp >= 1700049900000 and not row[1].key])
 
-    # Without the setting Spark filters, and the source is none the worse.
-    source.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     chosen = load(source, folder.url, subscribe="orders", columns="value,partition,offset").where("offset < 2")
     assert chosen.columns == ["value", "partition", "offset"]
     assert sorted((row["partition"], row["offset"]) for row in chosen.collect()) == [
         (partition, record.offset) for partition, record in visible if record.offset < 2
     ]
+
+
+def test_a_frame_that_is_used_twice_keeps_no_filter_of_its_other_scans(
+    source: "SparkSession", folder: LakeFolder
+) -> None:
+    """Also where somebody let Spark push filters down to sources."""
+    lake, run = folder.lake, folder.bucket.run
+    lake.create("people", 2)
+    run(lake.produce("people", [10, 10]))
+    run(lake.publish())
+    with spark_setting(source, "spark.sql.python.filterPushdown.enabled", "true"):
+        frame = load(source, folder.url, subscribe="people")
+        first = frame.where("partition = 0")
+        assert [frame.count(), first.count(), frame.count()] == [20, 10, 20]
+        assert first.union(frame).count() == 30
+        assert sorted(row["partition"] for row in frame.exceptAll(first).collect()) == [1] * 10
+        frame.createOrReplaceTempView("people")
+        assert source.sql("select * from people where offset < 3").count() == 6
+        assert source.sql("select count(*) from people").first() == (20,)
 
 
 def test_options_that_cannot_be_meant_are_refused_with_their_names(source: "SparkSession", folder: LakeFolder) -> None:

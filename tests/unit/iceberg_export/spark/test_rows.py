@@ -8,10 +8,10 @@ import pytest
 from iceberg_export.kernels import KERNELS
 from iceberg_export.spark.bounds import DataLoss, Losses, TailIncomplete, plan_ranges, resolve_batch
 from iceberg_export.spark.bucket import Bucket
-from iceberg_export.spark.conditions import Comparison, Conditions
+from iceberg_export.spark.columns import TIME_US_FIRST
 from iceberg_export.spark.lake import Lake
 from iceberg_export.spark.options import OptionError, parse_options
-from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, divide, narrow
+from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, divide
 from iceberg_export.spark.rows import Wanted, read_split
 from protocol import record_reference, records
 from storage.memory_store import MemoryStore
@@ -37,7 +37,6 @@ def read(
     bucket: Bucket,
     *,
     tasks: int = 3,
-    filters: Sequence[Comparison] = (),
     before_reading: Callable[[], None] = lambda: None,
     between_batches: Callable[[], None] = lambda: None,
     offsets: dict[str, str] | None = None,
@@ -49,15 +48,13 @@ def read(
     )
     lake = Lake(bucket, is_archive_only=options.is_archive_only)
     losses = Losses(is_fatal=options.is_loss_fatal)
-    conditions, left = Conditions().taken(filters)
-    assert not left
-    ranges = narrow(resolve_batch(lake, options, losses), conditions)
-    splits = divide(plan_ranges(lake, ranges, conditions, losses, manifest=lake.newest), tasks, is_count_wanted=True)
+    ranges = resolve_batch(lake, options, losses)
+    splits = divide(plan_ranges(lake, ranges, losses, manifest=lake.newest), tasks, is_count_wanted=True)
     before_reading()
-    wanted = Wanted(columns=options.columns, conditions=conditions)
+    wanted = Wanted(columns=options.columns)
 
     def plan_again(ranges: Sequence[OffsetRange]) -> list[Piece]:
-        return plan_ranges(lake, ranges, conditions, losses)
+        return plan_ranges(lake, ranges, losses)
 
     rows: list[dict[str, Any]] = []
     for split in splits:
@@ -167,36 +164,26 @@ def test_only_the_columns_that_are_named_come_in_their_order(bucket: Bucket, mad
     assert topics == {"orders"}
 
 
-@pytest.mark.parametrize(
-    ("filters", "holds"),
-    [
-        ([Comparison("EqualTo", "partition", 1)], lambda p, r: p == 1),
-        ([Comparison("In", "offset", (3, 399, 400, 799, 100_000))], lambda p, r: r.offset in {3, 399, 400, 799}),
-        (
-            [Comparison("GreaterThan", "offset", 350), Comparison("LessThanOrEqual", "offset", 460)],
-            lambda p, r: 350 < r.offset <= 460,
-        ),
-        ([Comparison("EqualTo", "topic", "others")], lambda p, r: False),
-        ([Comparison("IsNotNull", "offset"), Comparison("EqualTo", "partition", 2)], lambda p, r: p == 2),
-    ],
-)
-def test_pushed_filters_leave_exactly_the_rows_that_satisfy_them(
-    bucket: Bucket, made: MadeLake, filters: list[Comparison], holds: Callable[[int, Record], bool]
-) -> None:
+def test_of_rows_that_are_late_enough_none_is_missing_and_no_other_comes(bucket: Bucket, made: MadeLake) -> None:
+    """As a search for the first record at a time reads them, of files and of the tail."""
     made_records(bucket, made)
-    rows = read(bucket, subscribe="orders", filters=filters)
-    assert without_time(rows) == expected([row for row in made.visible("orders") if holds(*row)])
-
-
-def test_a_range_of_times_is_pushed_down_and_exact(bucket: Bucket, made: MadeLake) -> None:
-    from datetime import UTC, datetime
-
-    made_records(bucket, made)
-    first, end = (datetime.fromtimestamp((NOON + 1000 * offset) / 1000, UTC) for offset in (380, 720))
-    filters = [Comparison("GreaterThanOrEqual", "timestamp", first), Comparison("LessThan", "timestamp", end)]
-    rows = read(bucket, subscribe="orders", filters=filters)
-    wanted = [row for row in made.visible("orders") if NOON + 380_000 <= row[1].timestamp < NOON + 720_000]
-    assert without_time(rows) == expected(wanted)
+    lake = Lake(bucket)
+    options = parse_options({"path": "file:///made", "subscribe": "orders"}, {}, is_stream=False)
+    losses = Losses(is_fatal=True)
+    ranges = resolve_batch(lake, options, losses)
+    for late in (0, 380, 500, 720, 10_000):
+        since_us = (NOON + 1000 * late) * 1000
+        pieces = plan_ranges(lake, ranges, losses, manifest=lake.newest, since_us=since_us)
+        found: list[tuple[int, int]] = []
+        for split in divide(pieces, 3, is_count_wanted=True):
+            wanted = Wanted(columns=("partition", "offset"), since_us=since_us)
+            for batch in read_split(bucket, split, wanted, lambda _: []):
+                found += [(row["partition"], row["offset"]) for row in batch.to_pylist()]
+        assert sorted(found) == sorted(
+            (partition, record.offset)
+            for partition, record in made.visible("orders")
+            if record.timestamp * 1000 >= since_us
+        )
 
 
 def test_starting_and_ending_times_are_the_first_rows_as_late(bucket: Bucket, made: MadeLake) -> None:
@@ -333,11 +320,11 @@ def test_row_groups_that_cannot_hold_wanted_rows_are_not_fetched(bucket: Bucket,
         is_stream=False,
     )
     losses = Losses(is_fatal=True)
-    (split,) = divide(plan_ranges(lake, resolve_batch(lake, options, losses), Conditions(), losses), 1)
+    (split,) = divide(plan_ranges(lake, resolve_batch(lake, options, losses), losses), 1)
     piece = split.pieces[0]
     assert isinstance(piece, FilePiece)
     footer = read_footer_of(bucket, piece, begin_end(bucket, piece).result())
-    groups = wanted_groups(footer, piece.ranges, Conditions())
+    groups = wanted_groups(footer, piece.ranges, TIME_US_FIRST)
     assert len(footer.row_groups) > 3
     assert len(groups) == 1
 
