@@ -31,6 +31,7 @@ from agent.bucket_access import check_access
 from agent.clock import Clock, SystemClock
 from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
 from agent.collector import collect_rarely, pass_over_what_lives
+from agent.conditional_puts import check_before_claim
 from agent.ids import Ids, SystemIds
 from agent.ledger_access import LedgerAccess
 from agent.ledger_outages import OutageTellingLedger
@@ -92,8 +93,12 @@ async def _serve(
         metrics.ledger_outage_seconds.set_function(lambda: ledger.outage_seconds)
         metrics.store_outage_seconds.set_function(lambda: outages.seconds)
         new_bucket_id = ids.new_cluster_id()
-        if isinstance(read_store_url(settings.store_url), S3Url):  # before the ledger takes it for good
+        is_shared = isinstance(read_store_url(settings.store_url), S3Url)
+        if is_shared:  # before the ledger takes it for good
             await once_there(lambda: check_access(store), clock)
+        await once_there(
+            lambda: check_before_claim(store, ledger, name=ids.new_cluster_id(), is_shared=is_shared), clock
+        )
         identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
         loaded = await once_there(lambda: load(ledger, store), clock)

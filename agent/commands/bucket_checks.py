@@ -1,4 +1,4 @@
-"""What `penstock doctor` asks of a bucket: reachable, put, get, list, delete, and do the clocks agree.
+"""What `penstock doctor` asks of a bucket: reachable, put, get, list, delete, conditional puts; do the clocks agree?
 
 Rule: what an agent tries at its start (`agent.bucket_access`), with the same words for what is wrong. A message that
 names its remedy after a semicolon is shown in two lines.
@@ -10,6 +10,7 @@ from agent.addresses import S3Url, read_store_url
 from agent.bucket_access import denied_operations
 from agent.clock import SystemClock
 from agent.commands.machine_checks import Finding, Verdict
+from agent.conditional_puts import check_conditional_puts
 from agent.ids import SystemIds
 from agent.settings import Settings
 from protocol.limits import CLOCK_SKEW_MS_MAX, DOCTOR_STORE_SECONDS_MAX
@@ -41,9 +42,12 @@ async def _access(settings: Settings, store: ObjectStore, clock: SystemClock) ->
     milliseconds = (clock.monotonic_s() - began_s) * 1000
     for error in denied:
         yield _failed(error)
-    if not denied:
-        text = f"{settings.store_url}: put, get, list and delete took {milliseconds:.0f} ms"
-        yield Finding(name="bucket", verdict=Verdict.FINE, text=text)
+    if denied:
+        return
+    text = f"{settings.store_url}: put, get, list and delete took {milliseconds:.0f} ms"
+    yield Finding(name="bucket", verdict=Verdict.FINE, text=text)
+    await check_conditional_puts(store, name=SystemIds().new_cluster_id())
+    yield Finding(name="bucket", verdict=Verdict.FINE, text="a conditional put of a key that is there is refused")
 
 
 def _failed(error: StoreError) -> Finding:

@@ -67,6 +67,8 @@ recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir"})
 async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     from agent.clock import SystemClock
     from agent.components import WhereMissing
+    from agent.conditional_puts import check_conditional_puts
+    from agent.ids import SystemIds
     from agent.recovery import BucketInUse, RecoveryNeedless, report_rows
     from agent.recovery import recover as recover_cluster
     from coordinator.log import SessionHeld
@@ -74,6 +76,8 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     where_missing = WhereMissing.STOOD_IN if permissions.is_dry_run else WhereMissing.CREATED
     async with opened(settings, where_missing) as (ledger, store):
         try:
+            if not permissions.is_dry_run:  # of two recoveries at a time one is refused by a conditional put
+                await check_conditional_puts(store, name=SystemIds().new_cluster_id())
             report = await recover_cluster(
                 ledger, store, SystemClock(), permissions, store_timeout_s=settings.store_timeout_s
             )
