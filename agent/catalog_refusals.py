@@ -13,6 +13,7 @@ import msgspec
 
 from agent.catalog_errors import CatalogError
 from iceberg_export.tables.metadata import MAIN, PROPERTIES
+from protocol.decoding import JsonDecoder, Undecodable
 
 SHOWN_MAX, SHOWN_CHARS_MAX = 5, 60
 CREATE_TABLE = (
@@ -112,11 +113,14 @@ class _Commit(msgspec.Struct):
     updates: list[Update]
 
 
+_decoder = JsonDecoder(_Commit)
+
+
 def read_updates(body: bytes) -> Sequence[Update]:
     """The updates of a commit of one table. Raises `CatalogError`."""
     try:
-        return msgspec.json.decode(body, type=_Commit).updates
-    except msgspec.MsgspecError as error:
+        return _decoder.decode(body).updates
+    except Undecodable as error:
         raise CatalogError(400, "BadRequestException", f"this is no commit of a table: {error}") from error
 
 

@@ -13,6 +13,7 @@ import msgspec
 from coordinator.state import TopicState
 from iceberg_export.tables.edits import TableEdit
 from iceberg_export.tables.metadata import empty_metadata, encode, table_location
+from protocol.decoding import JsonDecoder, Undecodable, decode_json_object
 from protocol.limits import (
     CATALOG_LOAD_ATTEMPTS_MAX,
     CATALOG_METADATA_CACHED_BYTES_MAX,
@@ -24,7 +25,8 @@ from storage.refs import topic_folder
 if TYPE_CHECKING:
     from agent.http_server import Agent
 
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OBJECT = JsonDecoder(dict[str, msgspec.Raw])
+_RAW_LIST = JsonDecoder(list[msgspec.Raw])
 
 
 class NoSuchTopic(Exception):
@@ -33,6 +35,10 @@ class NoSuchTopic(Exception):
 
 class _RefId(msgspec.Struct, rename="kebab"):
     snapshot_id: int
+
+
+_REF = JsonDecoder(_RefId)
+_REFS = JsonDecoder(dict[str, _RefId])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +119,8 @@ class CatalogTables:
             return kept
         metadata = await self._agent.store.get(key)
         try:
-            _OBJECT.decode(metadata)
-        except msgspec.MsgspecError as error:
+            decode_json_object(metadata)  # S20: all of it, for engines will
+        except Undecodable as error:
             raise ObjectDamaged(f"{key} holds no table's metadata: {error}; see penstock audit") from error
         if key not in self._kept and len(metadata) <= CATALOG_METADATA_CACHED_BYTES_MAX:
             self._kept[key] = metadata
@@ -126,11 +132,17 @@ class CatalogTables:
 
 
 def with_named_snapshots(metadata: bytes) -> bytes:
-    """The same metadata with those snapshots alone that a branch or a tag names (`snapshots=refs`)."""
-    fields = _OBJECT.decode(metadata)
-    refs = msgspec.json.decode(fields.get("refs", msgspec.Raw(b"{}")), type=dict[str, _RefId])
-    named = {ref.snapshot_id for ref in refs.values()}
-    snapshots = msgspec.json.decode(fields.get("snapshots", msgspec.Raw(b"[]")), type=list[msgspec.Raw])
-    kept = [one for one in snapshots if msgspec.json.decode(one, type=_RefId).snapshot_id in named]
+    """The same metadata with those snapshots alone that a branch or a tag names (`snapshots=refs`).
+
+    Raises `ObjectDamaged`.
+    """
+    try:
+        fields = _OBJECT.decode(metadata)
+        refs = _REFS.decode(fields.get("refs", msgspec.Raw(b"{}")))
+        named = {ref.snapshot_id for ref in refs.values()}
+        snapshots = _RAW_LIST.decode(fields.get("snapshots", msgspec.Raw(b"[]")))
+        kept = [one for one in snapshots if _REF.decode(one).snapshot_id in named]
+    except Undecodable as error:
+        raise ObjectDamaged(f"a table's metadata is damaged: {error}; see penstock audit") from error
     fields["snapshots"] = msgspec.Raw(msgspec.json.encode(kept))
     return msgspec.json.encode(fields)

@@ -20,6 +20,7 @@ import msgspec
 
 from agent.clock import Clock
 from coordinator.log import POSITION_REVISION_BITS, Ledger, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
+from protocol.decoding import JsonDecoder, Undecodable
 from protocol.limits import BUCKET_CHECK_INTERVAL_S
 from protocol.types import Position, SessionId
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreError
@@ -70,6 +71,9 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+_decoder = JsonDecoder(ClusterFile)
+
+
 async def claim_bucket(store: ObjectStore, ledger: Ledger, *, new_bucket_id: str) -> LedgerIdentity:
     """Let a new ledger and an empty bucket name each other, or find that they do, and return the ledger's identity.
 
@@ -103,7 +107,14 @@ async def check_bucket(
             pass
         else:
             return claim
-    return check_named(identity, await read_cluster_file(store), is_new=appends_count == 0)
+    try:
+        found = await read_cluster_file(store)
+    except LedgerCorrupt as error:
+        if not identity.bucket_id:
+            raise
+        content = msgspec.json.encode(ClusterFile.of(identity)).decode()
+        raise LedgerCorrupt(f"{error}; for this ledger it would be {content}") from error
+    return check_named(identity, found, is_new=appends_count == 0)
 
 
 def check_named(identity: LedgerIdentity, found: ClusterFile | None, *, is_new: bool) -> ClusterFile:
@@ -123,11 +134,13 @@ def check_named(identity: LedgerIdentity, found: ClusterFile | None, *, is_new: 
 async def read_cluster_file(store: ObjectStore) -> ClusterFile | None:
     """What the bucket says of itself; None where it says nothing. Raises `LedgerCorrupt` if that cannot be read."""
     try:
-        return msgspec.json.decode(await store.get(CLUSTER_KEY), type=ClusterFile)
+        return _decoder.decode(await store.get(CLUSTER_KEY))
     except ObjectMissing:
         return None
-    except msgspec.DecodeError as error:
-        raise LedgerCorrupt(f"{CLUSTER_KEY} in the bucket cannot be read: {error}") from error
+    except Undecodable as error:
+        raise LedgerCorrupt(
+            f'{CLUSTER_KEY} in the bucket is damaged ({error}): docs/RUNBOOK.md, "cluster.json is damaged"'
+        ) from error
 
 
 def _check_id(identity: LedgerIdentity, found: ClusterFile) -> None:

@@ -17,7 +17,6 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     /schema-registry/...  `agent.registry_api`
 """
 
-import json
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -44,6 +43,7 @@ from agent.transaction_views import transaction_list
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
 from iceberg_export.rewrites import Purpose, decode_rewritten, encode_plan
+from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, REWRITE_BODY_BYTES_MAX
 from storage.object_store import ObjectMissing, StoreError
 
@@ -274,12 +274,10 @@ async def _read_json(request: Request, bytes_max: int) -> bytes:
 async def _json_body(request: Request) -> dict[str, object]:
     body = await _read_json(request, HTTP_BODY_BYTES_MAX)
     try:
-        value = json.loads(body)
-    except ValueError as error:
-        raise ApiError(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object") from error
-    if not isinstance(value, dict):
-        raise ApiError(400, "bad_request", "the body is not a JSON object", 'send {"topics": ["orders"]}')
-    return value
+        return decode_json_object(body)
+    except Undecodable as error:
+        message = f"the body is not a JSON object: {error}"
+        raise ApiError(400, "bad_request", message, 'send {"topics": ["orders"]}') from error
 
 
 def _text(request: Request, name: str) -> str:

@@ -38,6 +38,7 @@ from agent.ledger_writer import OutcomeUnknown
 from agent.table_edits import TopicGone
 from coordinator.log import LedgerError
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed, decode_edit
+from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import CATALOG_BODY_BYTES_MAX
 from storage.object_store import StoreError, StoreUnavailable
 from storage.refs import LAKE_PREFIX
@@ -369,12 +370,9 @@ async def _body(request: Request) -> bytes:
 
 async def _json_body(request: Request) -> dict[str, object]:
     try:
-        value = json.loads(await _body(request))
-    except ValueError as error:
-        raise CatalogError(400, "BadRequestException", f"the body is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise CatalogError(400, "BadRequestException", "the body is not a JSON object")
-    return value
+        return decode_json_object(await _body(request))
+    except Undecodable as error:
+        raise CatalogError(400, "BadRequestException", f"the body is not a JSON object: {error}") from error
 
 
 def _json(value: Mapping[str, object]) -> Response:

@@ -4,13 +4,13 @@ Rule: what cannot be understood, and what would be left out, is refused with a c
 Source: Confluent Schema Registry API 8.
 """
 
-import json
 from collections.abc import Mapping
 
 from starlette.requests import Request
 
 from agent.schema_registry import INVALID_SCHEMA, LATEST, RegistryFailure, SchemaRequest
 from coordinator.registry_commands import Compatibility, RegistryMode, SchemaReference, SchemaType
+from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import SCHEMA_BODY_BYTES_MAX, SUBJECT_CHARS_MAX
 
 CONTENT_TYPES = frozenset(
@@ -44,12 +44,9 @@ async def read_body(request: Request) -> Body:
         if len(data) > SCHEMA_BODY_BYTES_MAX:
             raise RegistryFailure(TOO_LARGE, f"The body exceeds {SCHEMA_BODY_BYTES_MAX} bytes.")
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise RegistryFailure(BAD_REQUEST, f"The body is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise RegistryFailure(BAD_REQUEST, "The body is not a JSON object.")
-    return value
+        return decode_json_object(data)
+    except Undecodable as error:
+        raise RegistryFailure(BAD_REQUEST, f"The body is not a JSON object: {error}") from error
 
 
 def read_subject(name: str) -> str:

@@ -21,6 +21,7 @@ from coordinator.commands import Proposal
 from coordinator.log import LedgerCorrupt
 from coordinator.rules import RULES_NEWEST
 from coordinator.wire_forms import form_needed, in_form
+from protocol.decoding import DAMAGE, MsgpackDecoder
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds
 
@@ -34,7 +35,7 @@ _SIZE = struct.Struct("<I")
 _PLAIN_HEADER = _HEADER.pack(FORMAT_VERSION, 0)
 _COMPRESSED_HEADER = _HEADER.pack(FORMAT_VERSION, COMPRESSED)
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(WireProposal)
+_decoder = MsgpackDecoder(WireProposal)
 
 
 class Unwritable(ValueError):
@@ -52,7 +53,7 @@ def encode(proposal: Proposal, rules_version: int = RULES_NEWEST) -> bytes:
         body = _encoder.encode(in_form(wire, rules_version))
         _check_size(len(body))
         _read_body(body)
-    except (ValueError, OverflowError, TypeError, msgspec.MsgspecError, LedgerCorrupt) as error:
+    except (*DAMAGE, LedgerCorrupt) as error:
         raise Unwritable(f"a {type(proposal.command).__name__} cannot be written: {error}") from error
     if len(body) <= COMPRESS_FROM_BYTES:
         return _PLAIN_HEADER + body
@@ -83,11 +84,11 @@ def _read_body(body: bytes | memoryview) -> Proposal:
     """The one place that says which entries are sound, for writing and for reading."""
     try:
         wire = _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        time_ms = None if wire.time_ms is None else Milliseconds(wire.time_ms)
+        command = wire.command
+        return Proposal(time_ms=time_ms, command=command.command(), form=form_needed(command))
+    except DAMAGE as error:  # S20: of the decoder, and of what makes a command of its values
         raise LedgerCorrupt(f"an entry cannot be read: {error}") from error
-    time_ms = None if wire.time_ms is None else Milliseconds(wire.time_ms)
-    command = wire.command
-    return Proposal(time_ms=time_ms, command=command.command(), form=form_needed(command))
 
 
 def _decompress(body: memoryview) -> bytes:

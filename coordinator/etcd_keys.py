@@ -21,6 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from coordinator.log import LedgerCorrupt, LedgerIdentity, SnapshotPointer
+from protocol.decoding import JsonDecoder, Undecodable, decode_number, decode_text
 from protocol.types import Position, SessionId
 
 _T = TypeVar("_T")
@@ -40,6 +41,10 @@ class _Pointer(msgspec.Struct, frozen=True):
     object_key: str
     appends_count: int
     digest: bytes
+
+
+_meta_decoder = JsonDecoder(_Meta)
+_pointer_decoder = JsonDecoder(_Pointer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,17 @@ class EtcdKeys:
         session, separator, number = key.removeprefix(self.entries).partition(b"/")
         if not separator or len(session) != _NUMBER_DIGITS or len(number) != _NUMBER_DIGITS:
             raise LedgerCorrupt(f"{key!r} is no entry of a ledger: what wrote it?")
-        return SessionId(int(session, 16)), int(number, 16)
+        try:
+            return SessionId(decode_number(session, base=16)), decode_number(number, base=16)
+        except Undecodable as error:
+            raise LedgerCorrupt(f"{key!r} is no entry of a ledger: what wrote it?") from error
+
+    def read_session_name(self, key: bytes) -> str:
+        """The name in a session's key. Raises `LedgerCorrupt`."""
+        try:
+            return decode_text(key.removeprefix(self.sessions))
+        except Undecodable as error:
+            raise LedgerCorrupt(f"{key!r} is no session of an agent: what wrote it?") from error
 
 
 def prefix_end(prefix: bytes) -> bytes:
@@ -128,13 +143,13 @@ def write_meta(identity: LedgerIdentity, *, is_fenced: bool = False) -> bytes:
 
 
 def read_meta(value: bytes) -> LedgerIdentity:
-    meta = _decode(value, _Meta, "meta")
+    meta = _decode(_meta_decoder, value, "meta")
     return LedgerIdentity(cluster_id=meta.cluster_id, incarnation=meta.incarnation, bucket_id=meta.bucket_id)
 
 
 def is_fenced(value: bytes) -> bool:
     """Whether the ledger whose meta this is was closed (`Ledger.fence`)."""
-    return _decode(value, _Meta, "meta").is_fenced
+    return _decode(_meta_decoder, value, "meta").is_fenced
 
 
 def write_head(session: SessionId, number: int) -> bytes:
@@ -154,7 +169,7 @@ def write_pointer(pointer: SnapshotPointer) -> bytes:
 
 
 def read_pointer(value: bytes) -> SnapshotPointer:
-    pointer = _decode(value, _Pointer, "snapshot")
+    pointer = _decode(_pointer_decoder, value, "snapshot")
     return SnapshotPointer(
         position=Position(pointer.position),
         object_key=pointer.object_key,
@@ -163,8 +178,23 @@ def read_pointer(value: bytes) -> SnapshotPointer:
     )
 
 
-def _decode(value: bytes, kind: type[_T], name: str) -> _T:
+def read_trimmed(value: bytes) -> Position:
+    """The position up to which entries were dropped. Raises `LedgerCorrupt`."""
     try:
-        return msgspec.json.decode(value, type=kind)
-    except msgspec.MsgspecError as error:
-        raise LedgerCorrupt(f"the key {name!r} holds what this program cannot read ({error}): upgrade it") from error
+        return Position(decode_number(value))
+    except Undecodable as error:
+        raise _unreadable("trimmed", error) from error
+
+
+def _decode(decoder: JsonDecoder[_T], value: bytes, name: str) -> _T:
+    try:
+        return decoder.decode(value)
+    except Undecodable as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: Undecodable) -> LedgerCorrupt:
+    return LedgerCorrupt(
+        f"the key {name!r} holds what this program cannot read ({error}): it is damaged, or a newer version wrote it, "
+        f'then upgrade; docs/RUNBOOK.md, "etcd was wiped or restored from a backup"'
+    )

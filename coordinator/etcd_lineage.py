@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aetcd.rpc import kv_pb2, rpc_pb2
 
-from coordinator.etcd_keys import EtcdKeys, is_fenced, read_meta, write_meta
+from coordinator.etcd_keys import EtcdKeys, is_fenced, read_meta, read_trimmed, write_meta
 from coordinator.etcd_requests import get, has_value, is_modified_at_or_after
 from coordinator.log import (
     POSITION_REVISION_BITS,
@@ -181,7 +181,7 @@ class Lineage:
         """
         self.judge(responses[:2], seen)
         head, trims, *found = (response.response_range.kvs for response in responses[1:])
-        trimmed = Position(int(trims[0].value)) if trims else self._first
+        trimmed = read_trimmed(trims[0].value) if trims else self._first
         if seen.read is not None and seen.read.position > trimmed:
             is_there = bool(found[0]) and self.position(found[0][0].mod_revision) == seen.read.position
             if not is_there:

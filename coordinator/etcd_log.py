@@ -25,6 +25,7 @@ from coordinator.etcd_keys import (
     EtcdKeys,
     prefix_end,
     read_pointer,
+    read_trimmed,
     write_head,
     write_meta,
     write_pointer,
@@ -180,7 +181,7 @@ class EtcdLedger:
     async def live_names(self) -> Sequence[str]:
         keys = self._keys
         held = (await self._read_checked([get(keys.sessions, prefix_end(keys.sessions))]))[0].response_range.kvs
-        return sorted(pair.key.removeprefix(keys.sessions).decode() for pair in held)
+        return sorted(keys.read_session_name(pair.key) for pair in held)
 
     async def released_names(self) -> AsyncGenerator[str, None]:
         first = self._keys.sessions
@@ -195,7 +196,7 @@ class EtcdLedger:
                 if response.canceled:
                     raise LedgerUnavailable(f"etcd ended a watch: {response.cancel_reason}")
                 for event in response.events:
-                    yield event.kv.key.removeprefix(first).decode()
+                    yield self._keys.read_session_name(event.kv.key)
 
     async def _revoke(self, lease: int) -> None:
         with contextlib.suppress(LedgerUnavailable):  # it runs out by itself
@@ -416,7 +417,7 @@ class EtcdLedger:
         """Note that entries up to `position` go, unless others go further: then this is theirs to say."""
         key = self._keys.trimmed
         found = (await self._range(key)).kvs
-        if found and int(found[0].value) >= position:
+        if found and read_trimmed(found[0].value) >= position:
             return
         guard = has_value(key, found[0].value) if found else is_absent(key)
         if not (await self._write(compare=[guard], success=[put(key, b"%d" % position)])).is_done:
@@ -463,7 +464,7 @@ class EtcdLedger:
             return
         lineage.judge(answer.responses[:2], seen)
         if not lineage.is_fenced(answer.responses[:2]):
-            names = [pair.key.removeprefix(sessions).decode() for pair in answer.responses[2].response_range.kvs]
+            names = [keys.read_session_name(pair.key) for pair in answer.responses[2].response_range.kvs]
             if not names:
                 raise LedgerUnavailable("an agent began to use the ledger just now: try again")
             raise SessionHeld(f"agents still run under the names {names}: stop them first")

@@ -52,6 +52,7 @@ from coordinator.topic_names import shape
 from coordinator.transaction_wire import transactional_id_to_wire
 from coordinator.waiting_runs import WaitingRun
 from coordinator.wire_forms import WireStruct, in_form, parts_in_form
+from protocol.decoding import DAMAGE, MsgpackDecoder
 from protocol.types import (
     Milliseconds,
     ObjectId,
@@ -73,7 +74,7 @@ ZSTD_LEVEL = 1
 DIGEST_BYTES = 32
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(SnapshotContent)
+_decoder = MsgpackDecoder(SnapshotContent)
 
 
 class Frozen:
@@ -137,7 +138,7 @@ def decode_with_digest(data: bytes) -> tuple[ClusterState, bytes]:
     try:
         canonical = memoryview(cramjam.zstd.decompress(memoryview(data)[1:]))
         return _to_state(_decoder.decode(canonical)), _digest_of(canonical)
-    except (msgspec.MsgspecError, cramjam.DecompressionError, ValueError, KeyError) as error:
+    except (cramjam.DecompressionError, AssertionError, *DAMAGE) as error:  # S20: an invariant may not hold either
         raise LedgerCorrupt(f"a snapshot cannot be read: {error!r}") from error
 
 

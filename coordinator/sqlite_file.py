@@ -33,7 +33,14 @@ from coordinator.log import (
     not_fenced,
     position_first,
 )
-from coordinator.sqlite_schema import REMEDY, connect, create_if_empty, mapped_errors, read_identity
+from coordinator.sqlite_schema import (
+    REMEDY,
+    checked_row,
+    connect,
+    create_if_empty,
+    mapped_errors,
+    read_identity,
+)
 from protocol.limits import LEDGER_TAIL_RECORDS_MAX, LEDGER_TRIM_RECORDS_STEP
 from protocol.types import Position, SessionId
 
@@ -274,7 +281,7 @@ class LedgerFile:
         rows = self._connection.execute("SELECT position_last, position, appends_count, trimmed FROM head").fetchall()
         if len(rows) != 1:
             raise LedgerCorrupt(f"{self._path} has {len(rows)} heads instead of one: {REMEDY}")
-        position_last, position, appends_count, trimmed = rows[0]
+        position_last, position, appends_count, trimmed = checked_row(rows[0], (int, int, int, int), self._path)
         self._position_last = position_last
         self._trimmed = Position(trimmed)
         self._head = Head(position=Position(position), appends_count=appends_count)
@@ -288,7 +295,7 @@ class LedgerFile:
         row = self._connection.execute("SELECT position, object_key, appends_count, digest FROM snapshot").fetchone()
         if row is None:
             return None
-        position, object_key, appends_count, digest = row
+        position, object_key, appends_count, digest = checked_row(row, (int, str, int, bytes), self._path)
         return SnapshotPointer(
             position=Position(position), object_key=object_key, appends_count=appends_count, digest=digest
         )
@@ -310,5 +317,11 @@ class LedgerFile:
         rows = self._connection.execute(query + clauses, values)
         return [
             LedgerRecord(position=Position(position), session=SessionId(session), number=number, payload=payload)
-            for position, session, number, payload in rows
+            for position, session, number, payload in map(self._checked_entry, rows)
         ]
+
+    def _checked_entry(self, row: tuple[int, int, int, bytes]) -> tuple[int, int, int, bytes]:
+        position, session, number, payload = row
+        if not (type(position) is type(session) is type(number) is int and type(payload) is bytes):
+            checked_row(row, (int, int, int, bytes), self._path)
+        return row

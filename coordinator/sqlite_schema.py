@@ -6,9 +6,9 @@ Rule: a file that is not a Penstock ledger of a known format is never written to
 import contextlib
 import os
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from coordinator.log import LedgerCorrupt, LedgerIdentity, LedgerUnavailable, SessionHeld
 from protocol.limits import LEDGER_WAL_BYTES_KEPT, LEDGER_WAL_PAGES_MAX
@@ -76,12 +76,22 @@ def read_identity(connection: sqlite3.Connection, path: Path) -> LedgerIdentity:
     rows = connection.execute("SELECT cluster_id, incarnation, format_version, bucket_id FROM meta").fetchall()
     if len(rows) != 1:
         raise LedgerCorrupt(f"{path} names {len(rows)} clusters instead of one: {REMEDY}")
-    cluster_id, incarnation, format_version, bucket_id = rows[0]
+    cluster_id, incarnation, format_version, bucket_id = checked_row(rows[0], (str, int, int, str), path)
     if format_version != FORMAT_VERSION:
         raise LedgerCorrupt(
             f"{path} has format {format_version}, this program knows {FORMAT_VERSION}: use the version that wrote it"
         )
     return LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation, bucket_id=bucket_id)
+
+
+def checked_row(row: Sequence[Any], kinds: Sequence[type], path: Path) -> Sequence[Any]:
+    """The row, where its values have these types; SQLite itself takes any type in any column (S20).
+
+    Raises `LedgerCorrupt`.
+    """
+    if [type(value) for value in row] != list(kinds):
+        raise LedgerCorrupt(f"{path} is damaged (a row of {[type(value).__name__ for value in row]}): {REMEDY}")
+    return row
 
 
 @contextlib.contextmanager
@@ -90,6 +100,9 @@ def mapped_errors(path: Path) -> Generator[None, None, None]:
     try:
         yield
     except sqlite3.Error as error:
+        if str(error).startswith("Could not decode to UTF-8"):
+            # An error of Python's module, without a code of SQLite's: a damaged TEXT (S20).
+            raise LedgerCorrupt(f"{path} is damaged ({error}): {REMEDY}") from error
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE_MASK
         if code in _CORRUPT_CODES:
             raise LedgerCorrupt(f"{path} is damaged ({error}): {REMEDY}") from error

@@ -10,7 +10,6 @@ for offsets and timestamps, page index, one bloom filter on the key.
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from iceberg_export import schema
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace
+from iceberg_export.footer_text import read_footer_text
 from iceberg_export.schema import FieldId
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from storage.object_store import Buffer
@@ -186,10 +186,7 @@ def read_footer(tail: Buffer) -> Footer:
 def _check_version(metadata: Mapping[str, str]) -> None:
     """Raises `FileUnreadable` where the file may mean something else by its columns than this program knows of."""
     told = metadata.get(schema.FILE_METADATA_KEY)
-    try:
-        version = schema.FILE_FORMAT_VERSION if told is None else int(json.loads(told)["version"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise FileUnreadable(f"the footer does not say of which format the file is: {told!r}") from error
+    version = schema.FILE_FORMAT_VERSION if told is None else read_footer_text(told).version
     if version > schema.FILE_FORMAT_VERSION_LEFT_OUT:
         raise FileUnreadable(
             f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_LEFT_OUT} at most: "

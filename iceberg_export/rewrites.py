@@ -14,6 +14,7 @@ from coordinator.commands import ReplaceChunks
 from iceberg_export.level_plan import SizedFile, longest_merge
 from iceberg_export.merge import Merge
 from iceberg_export.typed.schema_data import SchemaData
+from protocol.decoding import JsonDecoder
 from protocol.limits import LEVEL_CHUNKS_MAX, REWRITE_CHUNKS_MAX
 from protocol.types import ObjectNumber, SessionId
 
@@ -68,10 +69,10 @@ class Rewritten:
 
 
 encode_plan = msgspec.json.Encoder().encode
-decode_plan = msgspec.json.Decoder(RewritePlan).decode
+decode_plan = JsonDecoder(RewritePlan).decode
 encode_rewritten = msgspec.json.Encoder().encode
-decode_rewritten = msgspec.json.Decoder(Rewritten).decode
-"""Raises `msgspec.MsgspecError`."""
+decode_rewritten = JsonDecoder(Rewritten).decode
+"""Raises `Undecodable`."""
 
 
 def select(

@@ -26,6 +26,7 @@ import msgspec
 from crc32c import crc32c
 from msgspec import Struct, structs
 
+from protocol.decoding import DAMAGE, MsgpackDecoder
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerId, TopicId
 from txn.isolation import AbortedBatches, AbortedExtent
 
@@ -268,7 +269,7 @@ class _Manifest(Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Manifest)
+_decoder = MsgpackDecoder(_Manifest)
 
 
 def encode_manifest(manifest: TailManifest) -> bytes:
@@ -330,7 +331,7 @@ def decode_manifest(data: bytes) -> TailManifest:
             written_ms=Milliseconds(wire.written_ms),
             topics=tuple(_to_topic(topic, wire.keys) for topic in wire.topics),
         )
-    except (msgspec.MsgspecError, cramjam.DecompressionError, ValueError) as error:
+    except (cramjam.DecompressionError, AssertionError, *DAMAGE) as error:  # S20
         raise TailUnreadable(f"the tail manifest cannot be read: {error!r}") from error
 
 

@@ -10,6 +10,7 @@ import typer
 
 from agent.addresses import HostPort, InvalidAddress, read_host_port, read_listener
 from agent.commands.failure import EXIT_USAGE, CommandFailed, Unavailable
+from protocol.decoding import Undecodable, decode_json
 from protocol.limits import CLIENT_ANSWER_SECONDS_MAX
 
 SERVER_DEFAULT = "127.0.0.1:9644"
@@ -100,8 +101,8 @@ def _ask(server: str, method: str, path: str, body: bytes | None, seconds_max: f
     finally:
         connection.close()
     try:
-        value = json.loads(data)
-    except ValueError as error:
+        value = decode_json(data)
+    except Undecodable as error:
         raise CommandFailed(f"http://{address}{path} answered something else than JSON: is it Penstock?") from error
     if response.status >= 400 or not isinstance(value, dict):
         raise CommandFailed(_words(value))

@@ -4,13 +4,13 @@ Rule: an answer is JSON; what is no answer, and a refusal, is an error that says
 one, and told to nobody.
 """
 
-import json
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
 from iceberg_export.spark.options import OptionError
+from protocol.decoding import decode_json_object
 from protocol.limits import JOB_AGENT_SECONDS_MAX
 
 BAD_REQUEST = 400
@@ -75,7 +75,7 @@ class AgentAddress:
 def _words(body: bytes) -> str:
     """Of an error, in JSON."""
     try:
-        found: dict[str, Any] = json.loads(body)
+        found: dict[str, Any] = decode_json_object(body)
         return "; ".join(filter(None, (found["error"]["message"], found["error"]["remedy"])))
     except (ValueError, KeyError, TypeError):
         return f"{body[:300]!r}"

@@ -5,7 +5,6 @@ serves records of them, is used to read them, but pyarrow; but for values that a
 that consumers can be given them. Runs on executors, a file at a time.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from iceberg_export.files import FileUnreadable
+from iceberg_export.footer_text import read_footer_text
 from iceberg_export.jobs.findings import MISSING_SECTION, Finding, some
 from iceberg_export.schema import COLUMNS, FILE_METADATA_KEY, KEPT_VALUE, OFFSET, PARTITION, TIMESTAMP
 from iceberg_export.tables.data_file import DataFile, RowBounds
@@ -113,7 +113,7 @@ def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
         findings.append(Finding(file=key, what=what, do=MISSING_SECTION))
     try:
         rows = _read(data)
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, FileUnreadable) as error:
         findings.append(Finding(file=key, what=f"it cannot be read: {error}", do=MISSING_SECTION))
         return FileReport(key=key, byte_count=len(data), findings=tuple(findings))
     ordered = _ordered(rows)
@@ -189,7 +189,7 @@ def _give_back(data: bytes, table: pa.Table) -> None:
 def _footer_spans(file: pq.ParquetFile) -> tuple[Span, ...] | None:
     """Which offsets the file says that it answers for; None where it does not."""
     told = (file.metadata.metadata or {}).get(FILE_METADATA_KEY.encode())
-    return None if told is None else tuple(Span(*map(int, span)) for span in json.loads(told)["partitions"])
+    return None if told is None else tuple(Span(*span) for span in read_footer_text(told).partitions)
 
 
 def _wrong_statistics(said: pq.RowGroupMetaData, group: int, columns: dict[str, list[Numbers]]) -> Iterator[str]:

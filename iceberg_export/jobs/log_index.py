@@ -3,7 +3,6 @@
 Rule: of one moment, with the table's metadata at the same one, as an agent tells it behind a barrier, page by page.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from urllib.parse import quote
 from iceberg_export.jobs.agents import AgentAddress
 from iceberg_export.jobs.coverage import LogBounds
 from iceberg_export.jobs.examine import IndexRow
+from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import HTTP_ROWS_MAX, VERIFY_LOOKS_MAX
 
 
@@ -72,9 +72,8 @@ def ask_index(topic: str, agent: AgentAddress) -> LogIndex:
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
-    except ValueError as error:
-        raise CannotVerify(f"the agent's answer is no JSON: is it an agent's HTTP address? {body[:100]!r}") from error
-    if not isinstance(found, dict):
-        raise CannotVerify(f"the agent's answer is no object: is it an agent's HTTP address? {body[:100]!r}")
-    return found
+        return decode_json_object(body)
+    except Undecodable as error:
+        raise CannotVerify(
+            f"the agent's answer is no JSON object: is it an agent's HTTP address? {body[:100]!r}"
+        ) from error

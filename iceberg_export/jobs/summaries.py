@@ -4,7 +4,6 @@ Rule: pure. A snapshot tells the offsets of its archive pass and how many record
 together can be counted, and only while none was dropped by the log, or by the same commit. What is not counted is told.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,9 @@ from iceberg_export.jobs.examine import Span
 from iceberg_export.jobs.findings import Finding
 from iceberg_export.tables.metadata import Snapshot
 from iceberg_export.tables.snapshots import DROPPED_FILES, OFFSETS, OFFSETS_OMITTED
+from protocol.decoding import JsonDecoder
+
+_offsets_decoder = JsonDecoder(dict[str, tuple[int, int]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +35,12 @@ def brought(snapshots: Sequence[Snapshot], log: Mapping[int, LogBounds]) -> tupl
         omitted += OFFSETS_OMITTED in snapshot.summary
         if OFFSETS not in snapshot.summary:
             continue
-        told = json.loads(snapshot.summary[OFFSETS])
-        spans = tuple(Span(int(partition), first, end) for partition, (first, end) in told.items())
+        try:
+            told = _offsets_decoder.decode(snapshot.summary[OFFSETS])
+            spans = tuple(Span(int(partition), first, end) for partition, (first, end) in told.items())
+        except ValueError:  # damaged, and then as good as not there
+            omitted += 1
+            continue
         if DROPPED_FILES in snapshot.summary or any(
             span.partition not in log or span.first < log[span.partition].log_start for span in spans
         ):

@@ -6,7 +6,6 @@ still may put an older one there.
 """
 
 import asyncio
-import json
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from iceberg_export.arrow_files import read_footer
 from iceberg_export.files import FileUnreadable, footer_bytes
+from iceberg_export.footer_text import read_footer_text
 from iceberg_export.schema import FILE_METADATA_KEY
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.options import OptionError
@@ -175,7 +175,7 @@ class Lake:
             raise FileUnreadable(
                 f"{file.key} does not say which offsets it answers for: it was not written by Penstock"
             )
-        return tuple(FileSpan(*span) for span in json.loads(told)["partitions"])
+        return tuple(FileSpan(*span) for span in read_footer_text(told).partitions)
 
     def _read(self) -> TailManifest:
         tries = 0

@@ -7,13 +7,13 @@ by its format's name: there is no client.
 Source: org.apache.spark.sql.kafka010.{KafkaSourceProvider,JsonUtils} (Spark 4.1).
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
+from protocol.decoding import Undecodable, decode_json
 from protocol.near_words import nearest
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -220,8 +220,8 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
 def _assigned(value: str) -> dict[str, tuple[int, ...]]:
     told = 'option assign must be JSON as {"topicA": [0, 1], "topicB": [2]}, not ' + repr(value)
     try:
-        parsed = json.loads(value)
-    except json.JSONDecodeError as error:
+        parsed = decode_json(value)
+    except Undecodable as error:
         raise OptionError(told) from error
     if not isinstance(parsed, dict) or not parsed:
         raise OptionError(told)
@@ -272,7 +272,7 @@ def _by_partition(name: str, value: str) -> dict[TopicPartition, int]:
     if "ByTimestamp" in name:
         told = f'option {name} must be JSON as {{"topicA": {{"0": 1700000000000}}}}, not {value!r}'
     try:
-        parsed = json.loads(value)
+        parsed = decode_json(value)
         if not isinstance(parsed, dict):
             raise OptionError(told)
         found: dict[TopicPartition, int] = {}

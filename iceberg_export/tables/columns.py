@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from iceberg_export.schema import ERROR, ERROR_FIELD_ID, SCHEMA_ID, SCHEMA_ID_FIELD_ID, TYPED_METADATA_KEY
 from iceberg_export.tables.metadata import RAW_FIELDS, TableMetadata, TableUnreadable
 from iceberg_export.typed.union import TypedColumns, decode, encode, iceberg_fields
+from protocol.decoding import JsonDecoder, Undecodable
 from storage.object_store import StoreError
 
 
@@ -34,7 +35,7 @@ class _SchemaHead(msgspec.Struct, frozen=True):
     schema_id: int = msgspec.field(name="schema-id")
 
 
-_head_decoder = msgspec.json.Decoder(_SchemaHead)
+_head_decoder = JsonDecoder(_SchemaHead)
 
 
 def columns_of(metadata: TableMetadata) -> TypedColumns | None:
@@ -44,7 +45,7 @@ def columns_of(metadata: TableMetadata) -> TypedColumns | None:
         return None
     try:
         return decode(text)
-    except msgspec.MsgspecError as error:
+    except Undecodable as error:
         raise TableUnreadable(
             f"the table's property {TYPED_METADATA_KEY} is none that this version of Penstock writes ({error}): "
             f"restore the metadata, or run the version that wrote it"
@@ -69,7 +70,7 @@ def with_columns(metadata: TableMetadata, change: ColumnsChange) -> TableMetadat
         raise ColumnsMovedOn(f"the table has typed columns of {told[0]}, and the file was made for {told[1]}")
     used = {snapshot.schema_id for snapshot in metadata.snapshots} | {metadata.current_schema_id}
     schema_id = metadata.current_schema_id + 1
-    kept = (schema for schema in metadata.schemas if _head_decoder.decode(schema).schema_id in used)
+    kept = (schema for schema in metadata.schemas if _schema_id(schema) in used)
     return replace(
         metadata,
         last_column_id=max(metadata.last_column_id, change.after.field_id_next - 1),
@@ -77,6 +78,13 @@ def with_columns(metadata: TableMetadata, change: ColumnsChange) -> TableMetadat
         schemas=(*kept, Raw(_schema_json(schema_id, change.after))),
         properties={**metadata.properties, TYPED_METADATA_KEY: encode(change.after)},
     )
+
+
+def _schema_id(schema: Raw) -> int:
+    try:
+        return _head_decoder.decode(schema).schema_id
+    except Undecodable as error:
+        raise TableUnreadable(f"a schema of the table has no id ({error}): restore the metadata") from error
 
 
 def _schema_json(schema_id: int, columns: TypedColumns) -> bytes:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from iceberg_export.tables.metadata import MAIN, OWN_PREFIX, SnapshotRef, TableMetadata
 from iceberg_export.tables.snapshots import TAG
+from protocol.decoding import JsonDecoder, Undecodable
 from protocol.limits import (
     TABLE_PROPERTIES_BYTES_MAX,
     TABLE_PROPERTIES_MAX,
@@ -146,14 +147,14 @@ class TableEdit(msgspec.Struct, frozen=True, kw_only=True):
     updates: tuple[Update, ...] = ()
 
 
-_decoder = msgspec.json.Decoder(TableEdit)
+_decoder = JsonDecoder(TableEdit)
 
 
 def decode_edit(body: bytes) -> TableEdit:
     """Out of the JSON of a commit that holds no other updates. Raises `EditInvalid`."""
     try:
         return _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except Undecodable as error:
         raise EditInvalid(f"this is no commit of a table: {error}") from error
 
 

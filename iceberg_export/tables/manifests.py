@@ -7,20 +7,14 @@ Specification: Iceberg's table specification, version 2, "Manifests", "Manifest 
 serialization"; Apache Avro's specification, "Object Container Files".
 """
 
-import hashlib
-import io
 import struct
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from fastavro import reader, writer
-from fastavro.schema import SchemaParseException
-from fastavro.types import Schema
-
 from iceberg_export.schema import FieldId
+from iceberg_export.tables.avro_files import decode_rows, encode_rows
 from iceberg_export.tables.avro_schemas import ENTRY_SCHEMA, MANIFEST_FILE_SCHEMA
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.metadata import (
@@ -31,9 +25,8 @@ from iceberg_export.tables.metadata import (
     SPEC_ID,
     TableUnreadable,
 )
+from protocol.decoding import DAMAGE, Undecodable
 
-CODEC = "deflate"
-"""Iceberg's default, there called gzip."""
 _CONTENT_DATA = 0
 _COUNTED = (FieldId.PARTITION, FieldId.OFFSET, FieldId.TIMESTAMP, FieldId.TIMESTAMP_TYPE)
 _INT = struct.Struct("<i")
@@ -124,22 +117,37 @@ def encode_manifest(
     `schema_id`, `schema_json`: of the table at that snapshot.
     """
     header = {**_MANIFEST_HEADER, "schema": schema_json.decode(), "schema-id": str(schema_id)}
-    return _encode(ENTRY_SCHEMA, [_entry_row(entry, root) for entry in entries], key, header)
+    return encode_rows(ENTRY_SCHEMA, [_entry_row(entry, root) for entry in entries], key, header)
 
 
 def decode_manifest(data: bytes, manifest: ManifestFile, *, root: str) -> tuple[Entry, ...]:
     """The entries of a manifest, that `manifest` lists. Raises `TableUnreadable`."""
-    rows = _decode(data, manifest.key)
+    _, rows = _decode(data, manifest.key)
     try:
         entries = tuple(_entry(row, manifest, root) for row in rows)
-    except (KeyError, ValueError, TypeError, struct.error) as error:
+    except DAMAGE as error:
         raise TableUnreadable(f"the manifest {manifest.key!r} is not one that Penstock writes: {error!r}") from error
     if len(entries) != manifest.live_files + manifest.deleted_files:
         raise TableUnreadable(
             f"the manifest {manifest.key!r} holds {len(entries)} files, and the manifest list says "
             f"{manifest.live_files + manifest.deleted_files}"
         )
+    if any(entry.snapshot_id != manifest.added_snapshot_id for entry in entries if entry.status is not Status.EXISTING):
+        raise TableUnreadable(f"the manifest {manifest.key!r} is of another snapshot than the manifest list says")
+    counted, listed = _rows_by_liveness(entries), (manifest.added_rows + manifest.existing_rows, manifest.deleted_rows)
+    if counted != listed:
+        # S20: Avro has no checksum of its own, so a damaged number reads as another number.
+        raise TableUnreadable(
+            f"the manifest {manifest.key!r} holds files of {counted} live and deleted rows, and the manifest list says "
+            f"{listed}: one of the two is damaged"
+        )
     return entries
+
+
+def _rows_by_liveness(entries: Sequence[Entry]) -> tuple[int, int]:
+    """How many rows the files have that are part of the table, and those that left it."""
+    live = sum(entry.file.record_count for entry in entries if entry.is_live)
+    return live, sum(entry.file.record_count for entry in entries) - live
 
 
 def encode_manifest_list(
@@ -158,15 +166,25 @@ def encode_manifest_list(
         "sequence-number": str(sequence_number),
         "format-version": str(FORMAT_VERSION),
     }
-    return _encode(MANIFEST_FILE_SCHEMA, [_manifest_row(manifest, root) for manifest in manifests], key, header)
+    return encode_rows(MANIFEST_FILE_SCHEMA, [_manifest_row(manifest, root) for manifest in manifests], key, header)
 
 
-def decode_manifest_list(data: bytes, *, key: str, root: str) -> tuple[ManifestFile, ...]:
-    """The manifests that a manifest list names. Raises `TableUnreadable`."""
-    rows = _decode(data, key)
+def decode_manifest_list(
+    data: bytes, *, key: str, root: str, snapshot_id: int | None = None
+) -> tuple[ManifestFile, ...]:
+    """The manifests that a manifest list names, which is that of the snapshot, where one is given.
+
+    Raises `TableUnreadable`.
+    """
+    header, rows = _decode(data, key)
+    if snapshot_id is not None and header.get("snapshot-id") != str(snapshot_id):
+        raise TableUnreadable(
+            f"the manifest list {key!r} says that it is of the snapshot {header.get('snapshot-id')!r}, and it should "
+            f"be of {snapshot_id}"
+        )
     try:
         return tuple(_manifest(row, root) for row in rows)
-    except (KeyError, ValueError, TypeError) as error:
+    except DAMAGE as error:
         raise TableUnreadable(f"the manifest list {key!r} is not one that Penstock writes: {error!r}") from error
 
 
@@ -180,19 +198,11 @@ def key_of_uri(uri: str, root: str) -> str:
     return uri[len(root) + 1 :]
 
 
-def _encode(schema: Schema, rows: list[dict[str, Any]], key: str, header: Mapping[str, str]) -> bytes:
-    sink = io.BytesIO()
-    # What parts the blocks is random by custom, so as not to be in the data; a key's digest does as well.
-    marker = hashlib.sha256(key.encode()).digest()[:16]
-    writer(sink, schema, rows, codec=CODEC, metadata=dict(header), sync_marker=marker)
-    return sink.getvalue()
-
-
-def _decode(data: bytes, key: str) -> list[Any]:
+def _decode(data: bytes, key: str) -> tuple[Mapping[str, str], list[Any]]:
     try:
-        return list(reader(io.BytesIO(data)))
-    except (ValueError, EOFError, KeyError, IndexError, TypeError, SchemaParseException, zlib.error) as error:
-        raise TableUnreadable(f"the object {key!r} cannot be read as Avro, it is damaged: {error!r}") from error
+        return decode_rows(data)
+    except Undecodable as error:
+        raise TableUnreadable(f"the object {key!r}: {error}") from error
 
 
 def _entry_row(entry: Entry, root: str) -> dict[str, Any]:

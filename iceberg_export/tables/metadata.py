@@ -7,6 +7,7 @@ Specification: Iceberg's table specification, version 2, "Table Metadata Fields"
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from uuid import UUID
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from iceberg_export import schema
 from iceberg_export.schema import FieldId
+from protocol.decoding import JsonDecoder, Undecodable, decode_json
 from protocol.types import TopicId
 from storage.object_store import StoreError
 from storage.refs import topic_folder
@@ -147,7 +149,7 @@ OWN_PREFIX = "penstock."
 TOPIC_PROPERTY = "penstock.topic"
 TOPIC_ID_PROPERTY = "penstock.topic-id"
 
-_decoder = msgspec.json.Decoder(TableMetadata)
+_decoder = JsonDecoder(TableMetadata)
 
 
 def table_location(root: str, name: str, topic_id: TopicId) -> str:
@@ -188,7 +190,7 @@ def decode(data: bytes) -> TableMetadata:
     """The metadata out of its JSON. Raises `TableUnreadable`."""
     try:
         metadata = _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except Undecodable as error:
         raise TableUnreadable(
             f"this is not table metadata that this version of Penstock writes ({error}): restore the object, or run "
             f"the version that wrote it"
@@ -201,4 +203,42 @@ def decode(data: bytes) -> TableMetadata:
             f"{metadata.current_snapshot_id}; expected version {FORMAT_VERSION} and {current_id}, the last snapshot: "
             f"another program changed it, restore the object"
         )
+    contradiction = _contradiction(metadata)
+    if contradiction:
+        raise TableUnreadable(f"the table metadata contradicts itself: {contradiction}; it is damaged, restore it")
     return metadata
+
+
+class _Numbered(msgspec.Struct, frozen=True):
+    schema_id: int = msgspec.field(name="schema-id")
+
+
+_numbered_decoder = JsonDecoder(_Numbered)
+_COUNTS = ("total-", "added-", "deleted-", "removed-")
+"""What names of numbers in a summary begin with. Specification: "Optional Snapshot Summary Fields"."""
+
+
+def _contradiction(metadata: TableMetadata) -> str:
+    """What does not fit together; "" where all does. Safety rule S20: JSON has no checksum, and a damaged digit reads
+    as another number, which a commit would carry on, or stumble over."""
+    try:
+        schema_ids = {_numbered_decoder.decode(schema).schema_id for schema in metadata.schemas}
+        for text in (*metadata.schemas, *metadata.partition_specs, *metadata.sort_orders, *metadata.metadata_log):
+            decode_json(text)
+    except Undecodable as error:
+        return f"a schema, partition spec or sort order cannot be read ({error})"
+    ids = [snapshot.snapshot_id for snapshot in metadata.snapshots]
+    if len(set(ids)) < len(ids):
+        return "two snapshots have one id"
+    numbers = [0, *(snapshot.sequence_number for snapshot in metadata.snapshots)]
+    if any(one >= other for one, other in pairwise(numbers)) or numbers[-1] > metadata.last_sequence_number:
+        return f"sequence numbers {numbers[1:]} do not rise up to {metadata.last_sequence_number}"
+    if unknown := {ref.snapshot_id for ref in metadata.refs.values()} - set(ids):
+        return f"names of snapshots that are not there: {sorted(unknown)}"
+    if unknown := {metadata.current_schema_id, *(one.schema_id for one in metadata.snapshots)} - schema_ids:
+        return f"schemas that are not there: {sorted(unknown)}"
+    for snapshot in metadata.snapshots:
+        for name, value in snapshot.summary.items():
+            if name.startswith(_COUNTS) and not (value.isascii() and value.isdigit()):
+                return f"snapshot {snapshot.snapshot_id} says {name}={value!r}"
+    return ""

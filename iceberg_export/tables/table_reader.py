@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from iceberg_export.cpu import RunInThread
 from iceberg_export.tables.data_file import LiveFile
 from iceberg_export.tables.manifests import Entry, ManifestFile, decode_manifest, decode_manifest_list, key_of_uri
-from iceberg_export.tables.metadata import Snapshot, TableMetadata, decode
+from iceberg_export.tables.metadata import Snapshot, TableMetadata, TableUnreadable, decode
 from protocol.limits import TABLE_CACHE_BYTES_MAX, TABLE_REQUESTS_IN_FLIGHT_MAX
 from storage.object_store import ObjectStore, StoreError
 
@@ -72,7 +72,7 @@ class TableReader:
     async def manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifests of a snapshot."""
         key = key_of_uri(snapshot.manifest_list, self.root)
-        return await self._read(key, partial(decode_manifest_list, key=key, root=self.root))
+        return await self._read(key, partial(_checked_list, snapshot=snapshot, key=key, root=self.root))
 
     async def entries(self, manifest: ManifestFile) -> tuple[Entry, ...]:
         """The files in a manifest, those that its snapshot deleted among them."""
@@ -99,6 +99,21 @@ class TableReader:
         decoded = await self.run_in_thread(decode_object, data)
         self.cache.keep(key, len(data), decoded)
         return decoded
+
+
+def _checked_list(data: bytes, *, snapshot: Snapshot, key: str, root: str) -> tuple[ManifestFile, ...]:
+    """The manifests of a list. Raises `TableUnreadable`, also where they do not add up to what the snapshot says: Avro
+    has no checksum of its own, so a damaged number of rows would leave files out (safety rule S20)."""
+    manifests = decode_manifest_list(data, key=key, root=root, snapshot_id=snapshot.snapshot_id)
+    counted = {
+        "total-data-files": sum(manifest.live_files for manifest in manifests),
+        "total-records": sum(manifest.added_rows + manifest.existing_rows for manifest in manifests),
+    }
+    for name, count in counted.items():
+        told = snapshot.summary.get(name)
+        if told is not None and told != str(count):
+            raise TableUnreadable(f"the manifest list {key!r} comes to {count} of {name}, and its snapshot says {told}")
+    return manifests
 
 
 async def gather_bounded(calls: Sequence[Callable[[], Awaitable[R]]]) -> list[R]:

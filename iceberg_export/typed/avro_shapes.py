@@ -9,7 +9,6 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-import msgspec
 from fastavro import _read_py, parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
@@ -31,6 +30,7 @@ from iceberg_export.typed.shapes import (
     flattened,
     key_picker,
 )
+from protocol.decoding import decode_json
 from protocol.limits import TYPED_DECIMAL_DIGITS_MAX, TYPED_NULL_FIELDS_MAX
 
 _PRIMITIVES = {
@@ -92,7 +92,7 @@ def _parse(text: str, references: Sequence[str]) -> tuple[Untyped, Untyped, Name
     whole: Untyped = None
     bare: Untyped = None
     for each in (*references, text):
-        schema = msgspec.json.decode(each)
+        schema: Untyped = decode_json(each)
         whole = parse_schema(schema, named_schemas=named)
         bare = parse_schema(_without_logical_types(schema), named_schemas=bare_named)
     return whole, bare, named

@@ -8,8 +8,6 @@ Specification: JSON Schema 2020-12 and draft 7, "type", "properties", "items", "
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote, urljoin
 
-import msgspec
-
 from iceberg_export.typed.shapes import (
     JSON_TEXT,
     UNREADABLE,
@@ -27,6 +25,7 @@ from iceberg_export.typed.shapes import (
     flattened,
     key_picker,
 )
+from protocol.decoding import JsonDecoder, decode_json
 
 _SCALARS: Mapping[str, Scalar] = {
     "boolean": Scalar(kind=Kind.BOOLEAN),
@@ -34,7 +33,8 @@ _SCALARS: Mapping[str, Scalar] = {
     "number": Scalar(kind=Kind.DOUBLE, form=Form.JSON_NUMBER),
     "string": Scalar(kind=Kind.STRING),
 }
-_decoder = msgspec.json.Decoder()
+
+_decoder = JsonDecoder(object)
 
 
 class JsonReader:
@@ -45,14 +45,14 @@ class JsonReader:
     def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
         """`references`: texts by the names under which the schema refers to them. Raises `SchemaUnusable`."""
         try:
-            documents = {name: msgspec.json.decode(each) for name, each in (references or {}).items()}
-            document = msgspec.json.decode(text)
+            documents = {name: decode_json(each) for name, each in (references or {}).items()}
+            document = decode_json(text)
             self.shape = flattened(_Shapes(documents).of(document, _Base(document, ""), ()))
         except UNREADABLE as error:
             raise SchemaUnusable(f"the JSON schema cannot be used: {type(error).__name__}: {error}") from error
 
     def read(self, data: bytes) -> object:
-        """A record's value. Raises `ValueError` where the bytes are no JSON, `RecursionError` where it is too deep."""
+        """A record's value. Raises `Undecodable`, a `ValueError`, where the bytes are no JSON or it is too deep."""
         return _decoder.decode(data)
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from iceberg_export.schema import FIELD_ID_NEXT
 from iceberg_export.typed.shapes import Field, Items, Kind, Pairs, Scalar, SchemaUnusable, Shape, Struct
+from protocol.decoding import JsonDecoder
 from protocol.limits import TYPED_COLUMNS_MAX
 
 WHOLE = "content"
@@ -92,7 +93,7 @@ class _Ids:
 
 NO_COLUMNS = TypedColumns(version=1, field_id_next=FIELD_ID_NEXT)
 """Those of a table whose records are to be decoded, before there was a schema."""
-_decoder = msgspec.json.Decoder(TypedColumns)
+_decoder = JsonDecoder(TypedColumns)
 
 
 def encode(columns: TypedColumns) -> str:
@@ -101,7 +102,7 @@ def encode(columns: TypedColumns) -> str:
 
 
 def decode(text: str) -> TypedColumns:
-    """The columns out of their JSON. Raises `msgspec.MsgspecError` (a `ValueError`) where it is none of ours."""
+    """The columns out of their JSON. Raises `Undecodable` (a `ValueError`) where it is none of ours."""
     return _decoder.decode(text)
 
 

@@ -7,6 +7,7 @@ neither the schema's text nor the registry, where the schema may be deleted by t
 import msgspec
 
 from iceberg_export.typed.flat_avro_kernel import Op
+from protocol.decoding import JsonDecoder
 
 NO_NULL = -1
 PLANS_VERSION = 1
@@ -47,7 +48,7 @@ class ValuePlans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return tuple(dict.fromkeys(field.column for schema in self.schemas for field in schema.fields))
 
 
-_decoder = msgspec.json.Decoder(ValuePlans)
+_decoder = JsonDecoder(ValuePlans)
 
 
 def encode_plans(plans: ValuePlans) -> str:

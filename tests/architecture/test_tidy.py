@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from protocol.api_versions import API_VERSIONS, ApiRange
 from tests.architecture.source import PACKAGES, ROOT, modules, place, texts, tree
 
@@ -17,13 +19,33 @@ CATCHES_ALL = {
     ROOT / "iceberg_export" / "jobs" / "rewrite.py",
     ROOT / "iceberg_export" / "jobs" / "verify.py",
     ROOT / "iceberg_export" / "kernels.py",
+    ROOT / "iceberg_export" / "tables" / "avro_files.py",
     ROOT / "iceberg_export" / "typed" / "decode.py",
     ROOT / "iceberg_export" / "typed" / "file_columns.py",
     ROOT / "storage" / "one_thread.py",
 }
 """One ends what failed, one hands it to whoever waits for the result; clients of catalogs raise what they like, and so
-do a compiler and libraries of what producers send and schemas say; the exit status of a job that failed is not that of
-one that found something."""
+do a compiler and libraries of what producers send, schemas say and damaged files hold; the exit status of a job that
+failed is not that of one that found something."""
+DECODERS = {
+    ROOT / "protocol" / "decoding.py",
+    ROOT / "agent" / "schemas" / "json_text.py",
+    ROOT / "iceberg_export" / "tables" / "avro_files.py",
+    ROOT / "iceberg_export" / "typed" / "avro_shapes.py",
+}
+"""The modules that decode what was stored or sent: each turns whatever its library raises into one error (safety rule
+S20). JSON of schemas has rules of its own, and records are decoded by their schemas."""
+DECODING = {
+    "json": {"load", "loads", "JSONDecoder"},
+    "msgspec.json": {"decode", "Decoder"},
+    "msgspec.msgpack": {"decode", "Decoder"},
+    "msgspec.yaml": {"decode"},
+    "msgspec.toml": {"decode"},
+    "msgspec": {"convert"},
+    "fastavro": {"reader", "block_reader", "schemaless_reader", "json_reader"},
+    "pickle": {"load", "loads", "Unpickler"},
+}
+"""Names in modules that decode."""
 WAITS = {ROOT / "tests" / "processes.py", ROOT / "tests" / "compat" / "protocol_diff" / "engine.py"}
 NOTE_TO_SELF = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:ro" + r"ot|wo" + r"rk|ho" + r"me|Us" + r"ers|tmp/lab)/")
@@ -110,6 +132,36 @@ def test_nobody_else_catches_every_exception() -> None:
     assert not broad, "\n".join(broad)
 
 
+def test_bytes_are_decoded_in_the_modules_for_it_alone() -> None:
+    elsewhere = [
+        f"{place(module, node)} {name}: use protocol.decoding"
+        for module in modules(*PACKAGES)
+        if module not in DECODERS
+        for name, node in _names_used(module)
+        if name.rpartition(".")[2] in DECODING.get(name.rpartition(".")[0], ())
+    ]
+    assert not elsewhere, "\n".join(elsewhere)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import msgspec\nmsgspec.json.decode(data)",
+        "import msgspec\nread = msgspec.msgpack.Decoder(int).decode",
+        "from msgspec import json as fast\nfast.decode(data)",
+        "from msgspec.json import Decoder\nDecoder(int)",
+        "import json\njson.loads(data)",
+        "from json import loads as read\nread(data)",
+        "from fastavro import reader\nreader(data)",
+        "def late():\n    import fastavro as avro\n    return avro.reader(data)",
+    ],
+)
+def test_a_decoder_is_found_by_whatever_name(source: str, tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(source, encoding="utf-8")
+    assert any(name.rpartition(".")[2] in DECODING.get(name.rpartition(".")[0], ()) for name, _ in _names_used(module))
+
+
 def test_no_test_sleeps() -> None:
     sleeps = [
         place(module, node)
@@ -120,6 +172,22 @@ def test_no_test_sleeps() -> None:
         if not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
     ]
     assert not sleeps, "\n".join(sleeps)
+
+
+def _names_used(module: Path) -> Iterator[tuple[str, ast.expr]]:
+    """Every dotted name of another module that is used, in full, whatever it was imported as."""
+    imported: dict[str, str] = {}
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            imported |= {each.asname or each.name.partition(".")[0]: each.name for each in node.names if each.asname}
+            imported |= {each.name.partition(".")[0]: each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            imported |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Name | ast.Attribute):
+            first, _, rest = ast.unparse(node).partition(".")
+            if first in imported:
+                yield f"{imported[first]}.{rest}" if rest else imported[first], node
 
 
 def _api_key(node: ast.stmt) -> ast.expr | None:

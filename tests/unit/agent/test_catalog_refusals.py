@@ -79,7 +79,9 @@ def test_properties_of_peoples_own_and_names_of_snapshots_are_not_refused(update
     assert commit_refusal("lake.t", [update, Update(action="add-snapshot")]) is not None
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"updates": 3}', b'{"updates": [{}]}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"[]", b'{"updates": 3}', b'{"updates": [{}]}', b"\xff", b'{"\xff": 1}', b'{"a":' * 9_000]
+)
 def test_what_is_no_commit_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(CatalogError, match="this is no commit of a table") as caught:
         read_updates(body)

@@ -51,11 +51,24 @@ async def test_a_ledger_in_use_does_not_claim_an_empty_bucket() -> None:
     assert [meta async for meta in store.list("")] == []
 
 
-async def test_a_claim_that_cannot_be_read_is_no_claim() -> None:
+@pytest.mark.parametrize("claim", [b'{"cluster_id":', b'{"cluster_id":"m\xe9ne","incarnation":1,"bucket_id":"b"}'])
+async def test_a_claim_that_cannot_be_read_is_no_claim(claim: bytes) -> None:
     store = MemoryStore()
-    await store.put(CLUSTER_KEY, [b'{"cluster_id":'])
-    with pytest.raises(LedgerCorrupt, match="cannot be read"):
+    await store.put(CLUSTER_KEY, [claim])
+    with pytest.raises(LedgerCorrupt, match=r"damaged .*RUNBOOK"):
         await check_bucket(store, MINE)
+
+
+async def test_where_the_ledger_knows_its_bucket_a_damaged_claim_is_told_with_what_it_was() -> None:
+    store = MemoryStore()
+    mine = LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="b")
+    await store.put(CLUSTER_KEY, [b'{"cluster_id":"m\xe9ne"}'])
+    with pytest.raises(LedgerCorrupt) as caught:
+        await check_bucket(store, mine, appends_count=3)
+    content = '{"cluster_id":"mine","incarnation":1,"format_version":1,"bucket_id":"b"}'
+    assert str(caught.value).endswith(content)
+    await store.put(CLUSTER_KEY, [content.encode()])
+    assert (await check_bucket(store, mine, appends_count=3)).identity == mine
 
 
 async def test_a_name_that_may_be_mistyped_is_told_first_and_only_of_a_ledger_that_is_new() -> None:

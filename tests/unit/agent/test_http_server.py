@@ -208,8 +208,9 @@ async def test_a_form_from_a_browser_is_refused(client: Client) -> None:
 async def test_a_body_is_read_up_to_a_bound(client: Client) -> None:
     answer = await client("POST", "/api/archive", b" " * 100_000)
     assert error_of(answer)[:2] == (413, "too_large")
-    answer = await client("POST", "/api/archive", b"{")
-    assert error_of(answer)[:2] == (400, "bad_request")
+    for body in (b"{", b'{"topics": ["\xff"]}', b'{"topics": ["\\ud800"]}', b"[" * 20_000):
+        answer = await client("POST", "/api/archive", body)
+        assert error_of(answer)[:2] == (400, "bad_request")
 
 
 async def test_the_ledger_is_shown_from_a_position_on(client: Client) -> None:

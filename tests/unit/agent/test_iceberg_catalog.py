@@ -339,7 +339,7 @@ async def test_unknown_paths_are_told_in_the_same_envelope(
     assert error_of(await client(method, V1 + path))[0] == status
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"lake"'])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"lake"', b'{"\xff": 1}', b'{"a":' * 9_000])
 @pytest.mark.parametrize("path", ["/namespaces", "/namespaces/lake/tables"])
 async def test_a_body_is_an_object(client: AsgiClient, path: str, body: bytes) -> None:
     assert error_of(await client("POST", V1 + path, body))[:2] == (400, "BadRequestException")

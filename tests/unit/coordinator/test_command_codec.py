@@ -1,5 +1,6 @@
 """Every command as the bytes of an entry. The bytes themselves are kept in tests/golden/commands."""
 
+import contextlib
 import struct
 from array import array
 from dataclasses import replace
@@ -363,6 +364,15 @@ class TestUnreadableEntries:
     def test_the_message_says_what_is_wrong(self, payload: bytes, message: str) -> None:
         with pytest.raises(LedgerCorrupt, match=message):
             decode(payload)
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_a_flipped_bit_is_corruption_or_another_command(self, name: str) -> None:
+        payload = encode(Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name]))
+        for bit in range(16, len(payload) * 8, 1 + len(payload) // 40):
+            damaged = bytearray(payload)
+            damaged[bit // 8] ^= 1 << (bit % 8)
+            with contextlib.suppress(LedgerCorrupt):
+                decode(bytes(damaged))
 
 
 class TestUnwritableCommands:

@@ -8,6 +8,7 @@ from coordinator.etcd_keys import (
     prefix_end,
     read_meta,
     read_pointer,
+    read_trimmed,
     write_head,
     write_meta,
     write_pointer,
@@ -105,3 +106,38 @@ def test_values_that_cannot_be_read_are_corruption(value: bytes) -> None:
         read_meta(value)
     with pytest.raises(LedgerCorrupt, match="'snapshot'"):
         read_pointer(value)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"0000000000000g1a/00000000000000ff", b"+000000000000001/00000000000000ff", b"000000000000001a/\xff" + b"0" * 15],
+)
+def test_a_key_with_a_flipped_bit_is_no_entry(rest: bytes) -> None:
+    with pytest.raises(LedgerCorrupt, match="no entry"):
+        KEYS.read_entry(KEYS.entries + rest)
+
+
+def test_the_name_of_a_session_is_in_its_key() -> None:
+    assert KEYS.read_session_name(KEYS.session("a-1")) == "a-1"
+    with pytest.raises(LedgerCorrupt, match="no session"):
+        KEYS.read_session_name(KEYS.sessions + b"a\xff")
+
+
+def test_the_position_up_to_which_entries_went_is_read() -> None:
+    assert read_trimmed(b"1234") == 1234
+    with pytest.raises(LedgerCorrupt, match="trimmed"):
+        read_trimmed(b"12s4")
+
+
+def test_a_flipped_bit_in_a_value_is_corruption_or_another_value() -> None:
+    identity = LedgerIdentity(cluster_id="c", incarnation=1, bucket_id="b")
+    pointer = SnapshotPointer(position=Position(7), object_key="k", appends_count=3, digest=b"1" * 32)
+    refused = 0
+    for value, read in ((write_meta(identity), read_meta), (write_pointer(pointer), read_pointer)):
+        for bit in range(len(value) * 8):
+            damaged = bytes([*value[: bit // 8], value[bit // 8] ^ 1 << (bit % 8), *value[bit // 8 + 1 :]])
+            try:
+                read(damaged)
+            except LedgerCorrupt:
+                refused += 1
+    assert refused > 500

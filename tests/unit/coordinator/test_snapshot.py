@@ -182,6 +182,18 @@ class TestUnreadableSnapshots:
         with pytest.raises(LedgerCorrupt):
             decode_snapshot(data)
 
+    def test_a_flipped_bit_in_its_values_is_corruption_or_another_value(self) -> None:
+        body = bytes(cramjam.zstd.decompress(encode_snapshot(lived_in().state)[1:]))
+        refused = 0
+        for bit in range(0, len(body) * 8, 5):
+            damaged = bytearray(body)
+            damaged[bit // 8] ^= 1 << (bit % 8)
+            try:
+                decode_snapshot(snapshot_of(bytes(damaged)))
+            except LedgerCorrupt:
+                refused += 1
+        assert refused > 100
+
     def test_a_snapshot_that_contradicts_itself_is_refused(self) -> None:
         body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(encode_snapshot(lived_in().state)[1:])))
         partition = body[11][0][4][0]

@@ -137,6 +137,27 @@ class TestRefusing:
         with pytest.raises(LedgerCorrupt, match=message):
             await open_ledger(tmp_path)
 
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "UPDATE meta SET cluster_id = CAST(x'61ff' AS TEXT)",
+            "UPDATE meta SET incarnation = 'one'",
+            "UPDATE head SET position = x'00'",
+            "UPDATE entries SET payload = 'text'",
+            "INSERT INTO snapshot VALUES (1, 'key', 'many', x'00')",
+        ],
+    )
+    async def test_a_value_of_another_type(self, tmp_path: Path, statement: str) -> None:
+        ledger = await open_ledger(tmp_path)
+        session = await ledger.open_session("a")
+        await ledger.append(session, entry(0))
+        await ledger.close()
+        with sqlite3.connect(tmp_path / FILE) as connection:
+            connection.execute(statement)
+        connection.close()
+        with pytest.raises(LedgerCorrupt, match=r"ledger\.sqlite is damaged .* move the file away"):
+            await (await open_ledger(tmp_path)).load()
+
     async def test_a_damaged_page(self, tmp_path: Path) -> None:
         ledger = await open_ledger(tmp_path)
         session = await ledger.open_session("a")

@@ -24,7 +24,7 @@ TOLD = Told(log_starts=(0, 0))
 
 def parquet(groups: list[Places], spans: tuple[Span, ...] | None = SPANS) -> bytes:
     sink = io.BytesIO()
-    footer = None if spans is None else {"penstock.archive": json.dumps({"partitions": spans})}
+    footer = None if spans is None else {"penstock.archive": json.dumps({"version": 1, "partitions": spans})}
     schema = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
     with pq.ParquetWriter(sink, schema.with_metadata(footer)) as writer:
         for group in groups:
