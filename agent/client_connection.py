@@ -20,6 +20,7 @@ from agent.connection_stamps import ConnectionStamp
 from agent.dispatch import HANDLERS
 from agent.ledger_writer import OutcomeUnknown
 from agent.patience import Patience
+from agent.request_arrival import RequestArrival
 from agent.services import NoAnswer, Request
 from agent.supervisor import contain
 from coordinator.log import LedgerUnavailable
@@ -48,7 +49,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._memory = server.memory
         self.listener = listener
-        self._wire = ServerConnection()
+        self._wire = ServerConnection(is_roomy=False)
+        self._arrival = RequestArrival()
         self._frames: deque[RequestFrame] = deque()
         self._wanted: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -91,6 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         if cut_bytes and not self._server.is_draining:
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
         self._give_up_receiving()
+        self._wire.drop_partial()
+        self._server.take_back_buffer(self)
         self._server.unregister(self)
         if self._client.instance_id is not None:
             self._server.services.telemetry.disconnected(self._client)
@@ -106,6 +110,8 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedRequest as error:
             self._close_malformed(error)
             return
+        if self._wire.is_cramped and self._server.lend_buffer(self):
+            self._wire.grow()
         if not frames:
             if self._wire.large_frame_bytes and not self._claimed_bytes:
                 self.regulate_reading()
@@ -205,6 +211,7 @@ class Connection(asyncio.BufferedProtocol):
             self._closing_since_s = self._server.clock.monotonic_s()
             self._give_up_receiving()
             self._wire.drop_partial()
+            self._server.take_back_buffer(self)
 
     def abort(self) -> None:
         """Close at once, whatever is unsent: the peer may not be reading."""
@@ -219,6 +226,22 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing
+
+    def stalled_s(self, now_s: float) -> float:
+        """For how long the request that is arriving has made no progress while the socket is read."""
+        if not self._is_reading:
+            self._arrival.forget()
+            return 0.0
+        arrived_bytes = self._wire.receive_eof()
+        seconds = self._arrival.stalled_s(self._wire.requests_received, arrived_bytes, now_s)
+        if arrived_bytes and not seconds:
+            self.used_s = now_s
+        return seconds
+
+    def leave_buffer(self) -> bool:
+        """Leave a lent receive buffer, unless a request is arriving in it; returns whether it was left."""
+        self._wire.shrink()
+        return not self._wire.is_roomy
 
     @property
     def arrived_bytes(self) -> int:

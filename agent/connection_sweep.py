@@ -1,8 +1,8 @@
 """Which connections are ended unasked: the silent, those that do not read, and those that keep memory from others.
 
-Rule: called every RECEIVE_STALLED_SECONDS_MAX. Without others who wait for memory a peer may be as slow as it likes in
-sending, and while there is memory for answers for as long as WRITE_SECONDS_MAX in reading; what it is slow at and for
-how long is in `protocol.limits`.
+Rule: called every RECEIVE_STALLED_SECONDS_MAX. Without others who wait for memory a peer may be slow in sending as long
+as its request makes progress in each RECEIVE_IDLE_SECONDS_MAX, and while there is memory for answers for as long as
+WRITE_SECONDS_MAX in reading; what it is slow at and for how long is in `protocol.limits`.
 """
 
 import logging
@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from agent.metrics import Metrics
 from protocol.answer_memory import AnswerMemory
-from protocol.limits import HALF_OPEN_SECONDS_MAX, RESERVE_SECONDS_MAX, WRITE_SECONDS_MAX
+from protocol.limits import (
+    HALF_OPEN_SECONDS_MAX,
+    RECEIVE_IDLE_SECONDS_MAX,
+    RECEIVE_STALLED_SECONDS_MAX,
+    RESERVE_SECONDS_MAX,
+    WRITE_SECONDS_MAX,
+)
 from protocol.request_memory import RequestMemory
 
 if TYPE_CHECKING:
@@ -45,7 +51,12 @@ def sweep(
         if has_waiting and arrived_bytes - before_bytes < connection.due_bytes:
             end_slow(connection, "holds memory for a request that hardly arrives", metrics)
     for connection in list(connections):
-        if has_waiting and connection.withheld_s > RESERVE_SECONDS_MAX:
+        stalled_s = connection.stalled_s(now_s)
+        if has_waiting and stalled_s >= RECEIVE_STALLED_SECONDS_MAX and connection not in receiving:
+            end_slow(connection, "keeps a receive buffer for a request that hardly arrives", metrics)
+        elif stalled_s >= RECEIVE_IDLE_SECONDS_MAX:
+            end_slow(connection, "does not go on with the request that it began", metrics)
+        elif has_waiting and connection.withheld_s > RESERVE_SECONDS_MAX:
             end_slow(connection, "holds memory for a request that waits for its peer", metrics)
         elif answers.is_tight and connection.unread_s > RESERVE_SECONDS_MAX:
             end_slow(connection, "leaves answers unread that others need the memory of", metrics)

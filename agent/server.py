@@ -6,6 +6,7 @@ first waits; the second makes fetches answer less, and ends whoever has left its
 
 import asyncio
 import logging
+from itertools import islice
 
 from agent.client_connection import Connection
 from agent.clock import Clock
@@ -17,6 +18,8 @@ from protocol.limits import (
     ANSWER_BYTES_UNREAD_MAX,
     CONNECTIONS_MAX,
     DRAIN_POLL_SECONDS,
+    RECEIVE_BUFFERS_BYTES_MAX,
+    RECEIVE_BUFFERS_CHECKED_MAX,
     RECEIVE_STALLED_SECONDS_MAX,
     REQUEST_BYTES_QUEUED_MAX,
 )
@@ -37,6 +40,7 @@ class KafkaServer:
         metrics: Metrics,
         clock: Clock,
         request_bytes_max: int = REQUEST_BYTES_QUEUED_MAX,
+        receive_bytes_max: int = RECEIVE_BUFFERS_BYTES_MAX,
         answer_bytes_max: int = ANSWER_BYTES_UNREAD_MAX,
     ) -> None:
         self.tasks = tasks
@@ -44,12 +48,16 @@ class KafkaServer:
         self.clock = clock
         self._services: Services | None = None
         self.is_draining = False
-        self.memory: RequestMemory[Connection] = RequestMemory(bytes_max=request_bytes_max)
+        self.memory: RequestMemory[Connection] = RequestMemory(
+            bytes_max=request_bytes_max, lent_bytes_max=receive_bytes_max
+        )
         self.answers: AnswerMemory[Connection] = AnswerMemory(bytes_max=answer_bytes_max)
         self.receiving: dict[Connection, int] = {}
         """Connections on which a large request arrives, and how much of it had arrived when that was last looked at."""
         self.held_up: set[Connection] = set()
         """Connections that hold memory behind a fetch that nobody has hurried yet."""
+        self.roomy: dict[Connection, None] = {}
+        """Connections with a lent receive buffer, those first that were not looked at for longest."""
         self.paused: set[Connection] = set()
         """Connections whose sockets are not read for now."""
         self.connections: set[Connection] = set()
@@ -75,6 +83,25 @@ class KafkaServer:
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
+
+    def lend_buffer(self, connection: Connection) -> bool:
+        """Whether the connection may receive into a large buffer; one that another does not use is taken from that."""
+        if not self.memory.lend_buffer():
+            for other in list(islice(self.roomy, RECEIVE_BUFFERS_CHECKED_MAX)):
+                del self.roomy[other]
+                if other.leave_buffer():
+                    break
+                self.roomy[other] = None
+            else:
+                return False
+        self.roomy[connection] = None
+        return True
+
+    def take_back_buffer(self, connection: Connection) -> None:
+        """Its receive buffer counts no more, if it had one."""
+        if connection in self.roomy and connection.leave_buffer():
+            del self.roomy[connection]
+            self.memory.return_buffer()
 
     def hurry_fetches(self) -> None:
         """Somebody wants memory: nothing is kept for as long as a client likes to wait."""
@@ -131,7 +158,11 @@ class KafkaServer:
         """End what has been silent for too long or holds up others, for ever."""
         while True:
             await self.clock.sleep(RECEIVE_STALLED_SECONDS_MAX)
-            sweep(self.connections, self.receiving, self.memory, self.answers, self.metrics, self.clock.monotonic_s())
+            now_s = self.clock.monotonic_s()
+            sweep(self.connections, self.receiving, self.memory, self.answers, self.metrics, now_s)
+            for connection in list(self.roomy):
+                if now_s - connection.used_s >= RECEIVE_STALLED_SECONDS_MAX:
+                    self.take_back_buffer(connection)
 
     async def drain(self, seconds_max: float) -> None:
         """Take up nothing more, let what was taken up be answered for at most `seconds_max`, then close all."""

@@ -95,8 +95,11 @@ class ServerConnection:
         request_bytes_max: int = REQUEST_BYTES_MAX,
         requests_pipelined_max: int = REQUESTS_PIPELINED_MAX,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
+        is_roomy: bool = True,
     ) -> None:
-        self._receiver = FrameReceiver(frame_bytes_max=request_bytes_max, buffer_bytes=receive_buffer_bytes)
+        self._receiver = FrameReceiver(
+            frame_bytes_max=request_bytes_max, buffer_bytes=receive_buffer_bytes, is_roomy=is_roomy
+        )
         self._requests_pipelined_max = requests_pipelined_max
         self._received_count = 0
         self._sent_count = 0
@@ -106,6 +109,21 @@ class ServerConnection:
 
         `get_buffer` makes that buffer: until there is memory for it the socket is not read.
         """
+
+    @property
+    def is_roomy(self) -> bool:
+        """Whether requests arrive in a buffer of `receive_buffer_bytes`; else in one of a few KiB (`grow`)."""
+        return self._receiver.is_roomy
+
+    @property
+    def is_cramped(self) -> bool:
+        """Whether the last bytes ask for such a buffer, and this connection has none."""
+        return self._receiver.is_cramped
+
+    @property
+    def requests_received(self) -> int:
+        """Requests that arrived whole: the number of the one that arrives next."""
+        return self._received_count
 
     @property
     def requests_waiting(self) -> int:
@@ -138,6 +156,15 @@ class ServerConnection:
     def receive_eof(self) -> int:
         """Bytes of a request that was cut off when the client closed; 0 where it closed between requests."""
         return self._receiver.partial_bytes
+
+    def grow(self) -> None:
+        """Receive into buffers of `receive_buffer_bytes` from now on."""
+        self._receiver.grow()
+        self.large_frame_bytes = self._receiver.large_frame_bytes
+
+    def shrink(self) -> None:
+        """Receive into small buffers again, and leave the large one. Nothing happens while a request is arriving."""
+        self._receiver.shrink()
 
     def drop_partial(self) -> None:
         """Leave the memory of a request that is not going to arrive."""

@@ -32,6 +32,8 @@ class FrameReceiver:
         "_first",
         "_frame_bytes_max",
         "_view",
+        "is_cramped",
+        "is_roomy",
         "large_frame_bytes",
     )
 
@@ -41,14 +43,23 @@ class FrameReceiver:
         frame_bytes_max: int = REQUEST_BYTES_MAX,
         buffer_bytes: int = RECEIVE_BUFFER_BYTES,
         buffer_bytes_first: int = RECEIVE_BUFFER_FIRST_BYTES,
+        is_roomy: bool = True,
     ) -> None:
-        """Buffers have `buffer_bytes`, but `buffer_bytes_first` where that is less and little arrives at once."""
+        """Buffers have `buffer_bytes`, but `buffer_bytes_first` where that is less and little arrives at once.
+
+        One that is not roomy has buffers of `buffer_bytes_first` alone, until `grow`: a frame that does not fit into
+        such a buffer is a large one. The caller decides by the memory that all receivers take.
+        """
         self._frame_bytes_max = frame_bytes_max
         self._buffer_bytes = buffer_bytes
         self._buffer_bytes_first = min(buffer_bytes, buffer_bytes_first)
         self._view = memoryview(bytearray(self._buffer_bytes_first))
         self._first = 0
         self._end = 0
+        self.is_roomy = is_roomy
+        """Whether buffers of `buffer_bytes` may be taken."""
+        self.is_cramped = False
+        """Whether the last bytes would have brought such a buffer, if this receiver were roomy."""
         self.large_frame_bytes = 0
         """Of the frame that is arriving, with its size, where it needs a buffer of its own; 0 where it needs none.
 
@@ -89,11 +100,26 @@ class FrameReceiver:
             first += wanted
             wanted = SIZE_BYTES
         self._first = first
-        self.large_frame_bytes = wanted if wanted > self._buffer_bytes else 0
-        if first + wanted > len(view) and not self.large_frame_bytes:
-            is_little = max(wanted, 2 * count) <= self._buffer_bytes_first
-            self._move(memoryview(bytearray(self._buffer_bytes_first if is_little else self._buffer_bytes)))
+        is_full = first + wanted > len(view)
+        is_little = max(wanted, 2 * count) <= self._buffer_bytes_first
+        self.is_cramped = is_full and not is_little and not self.is_roomy and wanted <= self._buffer_bytes
+        self.large_frame_bytes = wanted if wanted > self._whole_frame_bytes else 0
+        if is_full and not self.large_frame_bytes:
+            self._move(memoryview(bytearray(self._buffer_bytes_first if is_little else self._whole_frame_bytes)))
         return frames
+
+    def grow(self) -> None:
+        """Take buffers of `buffer_bytes` from now on, the first of them at once."""
+        self.is_roomy, self.is_cramped = True, False
+        if self.large_frame_bytes <= self._buffer_bytes:
+            self.large_frame_bytes = 0
+            self._move(memoryview(bytearray(self._buffer_bytes)))
+
+    def shrink(self) -> None:
+        """Leave the buffer, and take small ones from now on. Nothing happens while a frame is arriving."""
+        if self._first == self._end:
+            self.is_roomy = False
+            self.drop_partial()
 
     def receive_data(self, data: Buffer) -> list[memoryview]:
         """As `get_buffer` and `buffer_updated`, for bytes that stand elsewhere. They are copied."""
@@ -111,6 +137,11 @@ class FrameReceiver:
         """Leaves the start of a frame whose rest is not going to be received, and its memory."""
         self._view = memoryview(bytearray(self._buffer_bytes_first))
         self._first = self._end = self.large_frame_bytes = 0
+
+    @property
+    def _whole_frame_bytes(self) -> int:
+        """What a frame may take, with its size, in a buffer that is not its own."""
+        return self._buffer_bytes if self.is_roomy else self._buffer_bytes_first
 
     def _move(self, view: memoryview) -> None:
         """Goes on in new memory, taking along the start of the frame that did not fit."""

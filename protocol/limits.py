@@ -19,13 +19,15 @@ REQUESTS_QUEUED_MAX = 16
 """Requests of one connection that were read and are not taken up; beyond it the socket is not read."""
 REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX = 16 * MIB
 """Requests of one connection that were read and are not taken up; beyond it its socket is not read."""
-REQUEST_BYTES_QUEUED_MAX = 256 * MIB
+REQUEST_BYTES_QUEUED_MAX = 192 * MIB
 """Requests of all connections that are arriving with a buffer of their own, were read, or are being taken up; beyond it
 no socket is read on which requests wait already, and large requests wait, but for one at a time."""
 RECEIVE_STALLED_SECONDS_MAX = 10.0
 """For how long a large request may hardly grow while others wait for the memory that it holds."""
 RECEIVE_PROGRESS_BYTES_MIN = 64 * KIB
 """By how much it has to grow in that time at least, however small it is."""
+RECEIVE_IDLE_SECONDS_MAX = 60.0
+"""For how long a request that has begun to arrive, of whatever size, may grow by less than that while nobody waits."""
 RECEIVE_SECONDS_MAX = 60.0
 """In how long a large request has to arrive while others wait for memory; it has to grow in step."""
 RESERVE_SECONDS_MAX = 20.0
@@ -68,7 +70,12 @@ TAGGED_FIELDS_MAX = 128
 RECEIVE_BUFFER_FIRST_BYTES = 4 * KIB
 """What a connection receives into while little arrives at once: thousands of them send heartbeats and nothing else."""
 RECEIVE_BUFFER_BYTES = 128 * KIB
-"""What a connection receives into; frames that lie whole within it are never copied."""
+"""What a connection receives into where more arrives; frames that lie whole within it are never copied."""
+RECEIVE_BUFFERS_BYTES_MAX = 64 * MIB
+"""Such buffers of all connections, beside REQUEST_BYTES_QUEUED_MAX; beyond it a connection has its first buffer, and
+what does not fit into that is a large request."""
+RECEIVE_BUFFERS_CHECKED_MAX = 4
+"""Connections that are asked, as bytes arrive on another, whether their receive buffer is not in use."""
 
 # Records.
 MESSAGE_BYTES_MAX_DEFAULT = MIB + 12

@@ -5,14 +5,18 @@ has been taken up. So whoever holds memory needs no more of it to go on. What el
 others wait: its own bytes have to arrive in step (`bytes_due`), and `agent.server` lets no fetch wait, nor an answer
 lie unread, that it stands behind. Beyond the budget one frame more is let in, the reserve, which has less time: what
 fills the budget may be slow, and large requests get through all the same.
+Receive buffers of more than a few KiB are lent (`lend_buffer`) out of a budget of their own, as half a frame keeps its
+buffer. A connection without one makes a claim for every frame that does not fit into its first buffer.
 Source: the idea is Kafka's queued.max.request.bytes (org.apache.kafka.common.memory.SimpleMemoryPool).
-Differs from Kafka: frames that fit into a connection's first buffer are counted and never wait.
+Differs from Kafka: frames that fit into a connection's receive buffer are counted and never wait.
 """
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from protocol.limits import (
+    RECEIVE_BUFFER_BYTES,
+    RECEIVE_BUFFERS_BYTES_MAX,
     RECEIVE_PROGRESS_BYTES_MIN,
     RECEIVE_SECONDS_MAX,
     RECEIVE_STALLED_SECONDS_MAX,
@@ -26,10 +30,25 @@ Holder = TypeVar("Holder", bound=Hashable)
 class RequestMemory(Generic[Holder]):
     """Counts bytes; at most `bytes_max`, small frames and one reserved frame are held at a time."""
 
-    __slots__ = ("_bytes_max", "_limit_bytes", "_waiting", "is_contended", "is_full", "reserve_holder", "used_bytes")
+    __slots__ = (
+        "_bytes_max",
+        "_lent_bytes_max",
+        "_limit_bytes",
+        "_waiting",
+        "is_contended",
+        "is_full",
+        "lent_bytes",
+        "reserve_holder",
+        "used_bytes",
+    )
 
-    def __init__(self, *, bytes_max: int = REQUEST_BYTES_QUEUED_MAX) -> None:
+    def __init__(
+        self, *, bytes_max: int = REQUEST_BYTES_QUEUED_MAX, lent_bytes_max: int = RECEIVE_BUFFERS_BYTES_MAX
+    ) -> None:
         self._bytes_max = bytes_max
+        self._lent_bytes_max = lent_bytes_max
+        self.lent_bytes = 0
+        """Receive buffers of connections; they are not in `used_bytes`."""
         self._limit_bytes = bytes_max
         """With the reserve, as long as it is taken: it takes nothing from the others."""
         self._waiting: dict[Holder, int] = {}
@@ -73,6 +92,17 @@ class RequestMemory(Generic[Holder]):
         self.count(frame_bytes)
         self._waiting.pop(holder, None)
         return True
+
+    def lend_buffer(self) -> bool:
+        """Whether a connection may have a receive buffer of RECEIVE_BUFFER_BYTES now; nobody waits for one."""
+        if self.lent_bytes + RECEIVE_BUFFER_BYTES > self._lent_bytes_max:
+            return False
+        self.lent_bytes += RECEIVE_BUFFER_BYTES
+        return True
+
+    def return_buffer(self) -> None:
+        """A lent buffer was left."""
+        self.lent_bytes -= RECEIVE_BUFFER_BYTES
 
     def bytes_due(self, holder: Holder, frame_bytes: int) -> int:
         """By how much the frame that `holder` receives has to grow in RECEIVE_STALLED_SECONDS_MAX while others wait."""

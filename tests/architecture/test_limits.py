@@ -175,6 +175,9 @@ def test_a_fetch_can_name_every_partition_of_a_cluster() -> None:
 def test_the_reserve_is_given_back_before_the_rest_of_the_memory() -> None:
     assert limits.RECEIVE_STALLED_SECONDS_MAX <= limits.RESERVE_SECONDS_MAX < limits.RECEIVE_SECONDS_MAX
     assert limits.RECEIVE_SECONDS_MAX < limits.HALF_OPEN_SECONDS_MAX
+    assert limits.RECEIVE_STALLED_SECONDS_MAX < limits.RECEIVE_IDLE_SECONDS_MAX < limits.HALF_OPEN_SECONDS_MAX
+    assert limits.REQUEST_BYTES_MAX < limits.REQUEST_BYTES_QUEUED_MAX
+    assert limits.RECEIVE_BUFFER_BYTES <= limits.RECEIVE_BUFFERS_BYTES_MAX
 
 
 def test_an_archive_pass_takes_more_than_one_object_and_writes_more_than_one_row_group() -> None:

@@ -18,11 +18,12 @@ def framed(body: bytes) -> bytes:
     reads=st.data(),
     buffer_bytes=st.integers(1, 300),
     buffer_bytes_first=st.integers(1, 300),
+    is_roomy=st.booleans(),
 )
 def test_frames_do_not_depend_on_how_they_arrive(
-    bodies: list[bytes], cut: bytes, reads: st.DataObject, buffer_bytes: int, buffer_bytes_first: int
+    bodies: list[bytes], cut: bytes, reads: st.DataObject, buffer_bytes: int, buffer_bytes_first: int, is_roomy: bool
 ) -> None:
-    receiver = FrameReceiver(buffer_bytes=buffer_bytes, buffer_bytes_first=buffer_bytes_first)
+    receiver = FrameReceiver(buffer_bytes=buffer_bytes, buffer_bytes_first=buffer_bytes_first, is_roomy=is_roomy)
     source = memoryview(b"".join(map(framed, bodies)) + cut)
     frames: list[memoryview] = []
     while source:
@@ -32,6 +33,8 @@ def test_frames_do_not_depend_on_how_they_arrive(
         room[:count] = source[:count]
         source = source[count:]
         frames += receiver.buffer_updated(count)
+        if reads.draw(st.booleans()):
+            receiver.grow() if receiver.is_cramped else receiver.shrink()
     assert frames == bodies
     assert receiver.partial_bytes == len(cut)
 

@@ -14,6 +14,9 @@ from protocol.limits import (
     HALF_OPEN_SECONDS_MAX,
     KIB,
     MIB,
+    RECEIVE_BUFFER_BYTES,
+    RECEIVE_BUFFERS_BYTES_MAX,
+    RECEIVE_IDLE_SECONDS_MAX,
     RECEIVE_PROGRESS_BYTES_MIN,
     RECEIVE_STALLED_SECONDS_MAX,
 )
@@ -105,7 +108,12 @@ async def until(is_so: Callable[[], bool], seconds_max: float = 10.0) -> None:
 
 
 @asynccontextmanager
-async def serving(request_bytes_max: int, *, answer_bytes_max: int = ANSWER_BYTES_UNREAD_MAX) -> AsyncIterator[Running]:
+async def serving(
+    request_bytes_max: int,
+    *,
+    receive_bytes_max: int = RECEIVE_BUFFERS_BYTES_MAX,
+    answer_bytes_max: int = ANSWER_BYTES_UNREAD_MAX,
+) -> AsyncIterator[Running]:
     """A server on a free port, with its sweep, over a ledger and a store in memory."""
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         clock = SteppedClock()
@@ -114,6 +122,7 @@ async def serving(request_bytes_max: int, *, answer_bytes_max: int = ANSWER_BYTE
             metrics=paths.parts.metrics,
             clock=clock,
             request_bytes_max=request_bytes_max,
+            receive_bytes_max=receive_bytes_max,
             answer_bytes_max=answer_bytes_max,
         )
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
@@ -291,6 +300,101 @@ class TestStalling:
             await running.clock.step(HALF_OPEN_SECONDS_MAX + 1)
             assert not await waiting.answered()
             assert not running.server.memory.has_waiting
+
+
+class TestUnfinishedRequests:
+    async def test_the_memory_of_many_halves_is_bounded_and_the_others_get_their_turn(self) -> None:
+        async with serving(4 * MIB, receive_bytes_max=2 * MIB) as running:
+            tracemalloc.start()
+            try:
+                peers = [await running.connect() for _ in range(200)]
+                for peer in peers:
+                    peer.begin(100 * KIB, 60 * KIB)
+                memory = running.server.memory
+                await until(lambda: len(running.server.paused) > 100)
+                assert memory.lent_bytes == 2 * MIB
+                assert memory.used_bytes <= 4 * MIB + 100 * KIB + 4
+                assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+            finally:
+                tracemalloc.stop()
+            for peer in peers:
+                peer.go_on()
+            assert [await peer.answered() for peer in peers] == [True] * 200
+            assert memory.used_bytes == 0
+
+    async def test_half_a_request_that_does_not_go_on_is_ended(self) -> None:
+        async with serving(MIB) as running:
+            for frame_bytes, first_bytes in ((100, 50), (100 * KIB, 60 * KIB), (900 * KIB, 100)):
+                peer = await running.connect()
+                peer.begin(frame_bytes, first_bytes)
+                await until(partial(has_begun, running, first_bytes))
+                for _ in range(int(RECEIVE_IDLE_SECONDS_MAX / RECEIVE_STALLED_SECONDS_MAX)):
+                    await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+                assert len(running.server.connections) == 1
+                await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+                assert not await peer.answered()
+                await until(lambda: not running.server.connections)
+            assert (running.server.memory.used_bytes, running.server.memory.lent_bytes) == (0, 0)
+
+    async def test_a_byte_now_and_then_is_no_progress(self) -> None:
+        async with serving(MIB) as running:
+            peer = await running.connect()
+            peer.begin(200, 50)
+            await until(partial(has_begun, running, 50))
+            for count in range(1, 8):
+                peer.go_on(1)
+                await until(partial(has_begun, running, 50 + count))
+                await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert not await peer.answered()
+
+    async def test_a_slow_one_that_goes_on_is_not_ended_however_long_it_takes(self) -> None:
+        async with serving(4 * MIB) as running:
+            peer = await running.begun(2 * MIB)
+            for count in range(1, 25):
+                peer.go_on(RECEIVE_PROGRESS_BYTES_MIN)
+                await until(partial(has_begun, running, 100 + count * RECEIVE_PROGRESS_BYTES_MIN))
+                await running.clock.step(RECEIVE_IDLE_SECONDS_MAX - 1)
+            assert running.clock.seconds > 2 * HALF_OPEN_SECONDS_MAX
+            peer.go_on()
+            assert await peer.answered()
+
+    async def test_one_that_waits_for_memory_is_not_blamed_for_it(self) -> None:
+        async with serving(MIB) as running:
+            slow = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
+            waiting = await running.begun(900 * KIB)
+            for _ in range(2):
+                await running.clock.step(RECEIVE_IDLE_SECONDS_MAX + 1)
+            assert [await peer.answered() for peer in slow] == [False, False]
+            waiting.go_on()
+            assert await waiting.answered()
+
+    async def test_one_that_keeps_its_buffer_is_ended_the_sooner_where_others_wait(self) -> None:
+        async with serving(MIB) as running:
+            half = await running.connect()
+            half.begin(100 * KIB, 60 * KIB)
+            await until(partial(has_begun, running, 60 * KIB))
+            for _ in range(3):
+                await running.begun(900 * KIB)
+            assert running.server.memory.has_waiting
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert not await half.answered()
+
+    async def test_a_buffer_that_is_not_in_use_is_given_to_another(self) -> None:
+        async with serving(MIB, receive_bytes_max=RECEIVE_BUFFER_BYTES) as running:
+            roomy = running.server.roomy
+            for _ in range(3):
+                peer = await running.connect()
+                peer.begin(100 * KIB, 100 * KIB + 4)
+                assert await peer.answered()
+                assert (len(roomy), running.server.memory.used_bytes) == (1, 0)
+            await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
+            assert (len(roomy), running.server.memory.lent_bytes) == (0, 0)
+
+
+def has_begun(running: Running, count: int) -> bool:
+    """Whether so much of some request has arrived."""
+    return count in [connection.arrived_bytes for connection in running.server.connections]
 
 
 def has_arrived(running: Running, count: int) -> bool:

@@ -172,3 +172,45 @@ class TestLimits:
     def test_a_size_beyond_the_limit_or_negative_is_malformed(self, size: bytes) -> None:
         with pytest.raises(MalformedRequest, match="at most 5"):
             FrameReceiver(frame_bytes_max=5).receive_data(size)
+
+
+class TestBuffersOfFewBytes:
+    """A receiver that is not roomy: its caller decides when it may take more."""
+
+    def test_what_does_not_fit_is_a_large_frame_that_asks_for_a_buffer(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=64, buffer_bytes_first=16, is_roomy=False)
+        assert fill(receiver, b"\0\0\0\x14abc") == []
+        assert (receiver.large_frame_bytes, receiver.is_cramped) == (24, True)
+        assert len(receiver.get_buffer()) == 17
+        assert fill(receiver, b"x" * 17) == [b"abc" + b"x" * 17]
+        assert (receiver.large_frame_bytes, receiver.is_cramped, len(receiver.get_buffer())) == (0, True, 16)
+
+    def test_one_that_grows_takes_the_start_of_its_frame_along(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=64, buffer_bytes_first=16, is_roomy=False)
+        fill(receiver, b"\0\0\0\x14abc")
+        receiver.grow()
+        assert (receiver.large_frame_bytes, receiver.is_cramped, receiver.is_roomy) == (0, False, True)
+        assert len(receiver.get_buffer()) == 64 - 7
+        assert fill(receiver, b"x" * 17) == [b"abc" + b"x" * 17]
+
+    def test_a_frame_that_needs_its_own_memory_asks_for_no_buffer(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=64, buffer_bytes_first=16, is_roomy=False)
+        fill(receiver, b"\0\0\0\x64abc")
+        assert (receiver.large_frame_bytes, receiver.is_cramped) == (104, False)
+        receiver.grow()
+        assert (receiver.large_frame_bytes, len(receiver.get_buffer())) == (104, 97)
+
+    def test_little_bytes_ask_for_none(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=64, buffer_bytes_first=16, is_roomy=False)
+        for _ in range(5):
+            assert fill(receiver, framed(b"beat")) == [b"beat"]
+            assert not receiver.is_cramped
+
+    def test_one_that_shrinks_leaves_its_buffer_unless_a_frame_is_arriving(self) -> None:
+        receiver = FrameReceiver(buffer_bytes=64, buffer_bytes_first=16)
+        fill(receiver, framed(b"12345678901") + b"\0")
+        receiver.shrink()
+        assert receiver.is_roomy
+        fill(receiver, b"\0\0\0")
+        receiver.shrink()
+        assert (receiver.is_roomy, len(receiver.get_buffer())) == (False, 16)

@@ -1,6 +1,6 @@
 """Who gets memory for a large frame, who waits, and that somebody always gets it."""
 
-from protocol.limits import MIB, RECEIVE_PROGRESS_BYTES_MIN
+from protocol.limits import MIB, RECEIVE_BUFFER_BYTES, RECEIVE_PROGRESS_BYTES_MIN
 from protocol.request_memory import RequestMemory
 
 
@@ -24,7 +24,7 @@ class TestBudget:
 
     def test_the_budget_is_that_of_the_limits(self) -> None:
         memory = RequestMemory[str]()
-        assert claim(memory, "a", 256 * MIB)
+        assert claim(memory, "a", 192 * MIB)
         assert memory.is_full
 
 
@@ -157,3 +157,12 @@ class TestWaiting:
         memory.forget("a")
         memory.forget("b")
         assert (memory.reserve_holder, memory.has_waiting) == (None, False)
+
+
+class TestLentBuffers:
+    def test_they_are_lent_up_to_their_budget_and_take_nothing_from_requests(self) -> None:
+        memory: RequestMemory[str] = RequestMemory(bytes_max=10, lent_bytes_max=2 * RECEIVE_BUFFER_BYTES + 1)
+        assert [memory.lend_buffer() for _ in range(3)] == [True, True, False]
+        assert (memory.lent_bytes, memory.used_bytes) == (2 * RECEIVE_BUFFER_BYTES, 0)
+        memory.return_buffer()
+        assert memory.lend_buffer()
