@@ -338,7 +338,7 @@ def _payload(pending: _Pending, time_ms: Milliseconds | None, rules_version: int
         # In the form of the rules in force: every live agent has to read it, not this one alone (safety rule S3).
         payload = encode(Proposal(time_ms=time_ms, command=pending.command), rules_version)
     except Unwritable as error:
-        refused = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error))
+        refused, level = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
     else:
         if len(payload) <= LEDGER_ENTRY_BYTES_MAX:
             return payload
@@ -346,7 +346,9 @@ def _payload(pending: _Pending, time_ms: Milliseconds | None, rules_version: int
             error_code=ErrorCode.invalid_request,
             reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
         )
-    log.error(
+        level = logging.INFO  # what a client asked for is too much for one entry, and the client is told
+    log.log(
+        level,
         "a command cannot be written to the ledger",
         extra={"command": type(pending.command).__name__, "reason": refused.reason},
     )

@@ -29,7 +29,7 @@ from protocol.record_batch import (
     split_batches,
 )
 from protocol.records import BatchSummary, decode_records, kernels_ready, validate_records
-from protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 INLINE_BYTES_MAX = 128 * 1024
 """Batches up to this size are checked on the loop: handing them to a thread would cost more."""
@@ -123,6 +123,11 @@ def _check_header(header: BatchHeader, rules: RecordRules) -> None:
         raise InvalidBatch(ErrorCode.invalid_record, "Clients are not allowed to write control records.")
     if header.record_count == 0:
         raise InvalidBatch(ErrorCode.invalid_record, "a record batch without records")
+    if header.producer_id > NO_PRODUCER_ID and header.producer_epoch < NO_PRODUCER_EPOCH + header.is_transactional:
+        # ProducerAppendInfo.checkProducerEpoch; for transactions TransactionCoordinator, which verifies them (KIP-890).
+        raise InvalidBatch(
+            ErrorCode.invalid_producer_epoch, f"producer {header.producer_id} sends epoch {header.producer_epoch}"
+        )
     is_half_idempotent = header.producer_id > NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0)
     if header.producer_id < NO_PRODUCER_ID or is_half_idempotent:
         raise InvalidBatch(

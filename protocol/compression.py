@@ -8,8 +8,14 @@ The codecs (cramjam) release the interpreter's lock while they work; snappy does
 
 Framings: snappy is written as the blocks of snappy-java (org.xerial), like Kafka's Java; a raw block is read too.
 lz4 is the frame format with independent blocks. Source: org.apache.kafka.common.compress (Kafka 4.3).
+
+What stands behind a stream is read as Java's clients read it, since they read the records in the end: gzip's members
+(java.util.zip.GZIPInputStream), snappy's and zstd's streams are one; of lz4 the first frame alone counts
+(Lz4BlockInputStream); bytes that begin no further stream are skipped behind gzip and lz4, up to three behind snappy.
 """
 
+import struct
+import zlib
 from enum import IntEnum
 from typing import Final, assert_never
 
@@ -39,10 +45,24 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + INT32.pack(1) + INT32.pack(1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_FLAG_INDEPENDENT: Final = 0x20
+_LZ4_FLAG_BLOCK_CHECKSUMS: Final = 0x10
+_LZ4_FLAG_CONTENT_SIZE: Final = 0x08
+_LZ4_FLAG_CONTENT_CHECKSUM: Final = 0x04
+_LZ4_FLAGS_RESERVED: Final = 0x03
+"""One of them is the dictionary's in later versions of the format; Java refuses both."""
+_LZ4_STORED: Final = 1 << 31
+_LZ4_BLOCK_SIZE: Final = struct.Struct("<I")
 _LZ4_LEVEL: Final = 1
 """The fast mode; from 3 on it is several times slower."""
 _ZSTD_LEVEL: Final = 3
 """Kafka's default, compression.zstd.level."""
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+"""With the only method there is."""
+_GZIP_BYTES_BEHIND_SKIPPED: Final = 18
+"""Behind a member Java does not look at less than one more byte: no member is smaller."""
+_GZIP_WBITS: Final = 31
+_GZIP_PART_BYTES: Final = 8 * 1024
+"""What is unpacked at a time: zlib copies what stands behind a member, and there may be many small ones."""
 
 
 def compress(kind: Compression, data: Buffer) -> Buffer:
@@ -65,8 +85,11 @@ def compress(kind: Compression, data: Buffer) -> Buffer:
             assert_never(kind)
 
 
-def decompress(kind: Compression, data: Buffer, bytes_max: int) -> memoryview:
-    """What `data` unpacks to. Raises `InvalidBatch` for malformed input, and for more than `bytes_max` bytes."""
+def decompress(kind: Compression, data: Buffer, bytes_max: int, *, is_every_frame: bool = False) -> memoryview:
+    """What `data` unpacks to. Raises `InvalidBatch` for malformed input, and for more than `bytes_max` bytes.
+
+    is_every_frame: of lz4, all frames, which must fill `data`; else the first one, as clients read it.
+    """
     match kind:
         case Compression.NONE:
             if len(data) > bytes_max:
@@ -75,9 +98,8 @@ def decompress(kind: Compression, data: Buffer, bytes_max: int) -> memoryview:
         case Compression.SNAPPY:
             return _decompress_snappy(data, bytes_max)
         case Compression.LZ4:
-            if bytes(data[:4]) != _LZ4_MAGIC or len(data) < 7 or not data[4] & _LZ4_FLAG_INDEPENDENT:
-                raise _malformed("lz4", "not a frame of independent blocks")
-            return _decompress_bounded(kind, data, bytes_max)
+            frame_bytes = _lz4_frame_bytes(memoryview(data))
+            return _decompress_bounded(kind, data if is_every_frame else data[:frame_bytes], bytes_max)
         case Compression.GZIP | Compression.ZSTD:
             return _decompress_bounded(kind, data, bytes_max)
         case _:
@@ -96,6 +118,8 @@ def _decompress_bounded(kind: Compression, data: Buffer, bytes_max: int) -> memo
             return output[: _decompress_into(kind, data, output)]
         except cramjam.DecompressionError as error:
             if capacity == bytes_max:
+                if kind is Compression.GZIP and (members := _gunzip(memoryview(data), bytes_max)) is not None:
+                    return members
                 raise _malformed(kind.name.lower(), f"{error} (at most {bytes_max} bytes are unpacked)") from error
         capacity = min(bytes_max, capacity * _EXPANSION_STEP)
 
@@ -106,6 +130,45 @@ def _decompress_into(kind: Compression, data: Buffer, output: memoryview) -> int
     if kind is Compression.LZ4:
         return cramjam.lz4.decompress_into(data, output)
     return cramjam.zstd.decompress_into(data, output)
+
+
+def _gunzip(data: memoryview, bytes_max: int) -> memoryview | None:
+    """The members at the front, with what stands behind them skipped; None where a member is damaged, or where all of
+    them unpack to more than `bytes_max` bytes."""
+    output, position = bytearray(), 0
+    while True:
+        member = zlib.decompressobj(_GZIP_WBITS)
+        try:
+            while not member.eof:
+                part = data[position : position + _GZIP_PART_BYTES]
+                # One byte more than may be, by which too much is told from just enough.
+                output += member.decompress(part, bytes_max - len(output) + 1)
+                if len(output) > bytes_max or not part:
+                    return None
+                position += len(part) - len(member.unused_data)
+        except zlib.error:
+            return None
+        behind = data[position:]
+        if len(behind) <= _GZIP_BYTES_BEHIND_SKIPPED or bytes(behind[:3]) != _GZIP_MAGIC:
+            return memoryview(output)
+
+
+def _lz4_frame_bytes(data: memoryview) -> int:
+    """The size of the frame that `data` begins with. Raises `InvalidBatch`."""
+    is_frame = len(data) >= 7 and bytes(data[:4]) == _LZ4_MAGIC
+    flags = data[4] if is_frame else 0
+    if not flags & _LZ4_FLAG_INDEPENDENT or flags & _LZ4_FLAGS_RESERVED:
+        # Blocks that refer to each other are refused by Java's Lz4BlockInputStream.
+        raise _malformed("lz4", "not a frame of independent blocks")
+    checksum_bytes = 4 if flags & _LZ4_FLAG_BLOCK_CHECKSUMS else 0
+    position = 7 + (8 if flags & _LZ4_FLAG_CONTENT_SIZE else 0)
+    while position + 4 <= len(data):
+        (block,) = _LZ4_BLOCK_SIZE.unpack_from(data, position)
+        position += 4
+        if block == 0:  # the end mark
+            return position + (4 if flags & _LZ4_FLAG_CONTENT_CHECKSUM else 0)
+        position += (block & ~_LZ4_STORED) + checksum_bytes
+    raise _malformed("lz4", f"a frame that does not end within {len(data)} bytes")
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -145,7 +208,7 @@ def _snappy_blocks(view: memoryview) -> list[memoryview]:
             position += len(_XERIAL_HEADER)
             continue
         if position + 4 > len(view):
-            raise _malformed("snappy", "cut within a block's length")
+            break  # as SnappyInputStream.hasNextChunk does
         (block_bytes,) = INT32.unpack_from(view, position)
         position += 4
         if not 0 <= block_bytes <= len(view) - position:

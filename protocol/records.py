@@ -147,7 +147,16 @@ def decode_records(buffer: Buffer, header: BatchHeader) -> RecordColumns:
     Timestamps are the batch's max timestamp if its type is LogAppendTime, as Kafka's consumers read them. An
     uncompressed batch's payload shares `buffer`, which must not change as long as the columns live.
     """
-    payload = _payload(buffer, header, DECOMPRESSED_BYTES_MAX)
+    try:
+        return _decoded(header, _payload(buffer, header, DECOMPRESSED_BYTES_MAX))
+    except InvalidBatch:
+        if header.compression is not Compression.LZ4:
+            raise
+        # Batches of several frames were accepted once, and are stored: they have all their records together alone.
+        return _decoded(header, _payload(buffer, header, DECOMPRESSED_BYTES_MAX, is_every_frame=True))
+
+
+def _decoded(header: BatchHeader, payload: Bytes) -> RecordColumns:
     columns = RecordColumns.allocate(payload, header.record_count)
     _scan(header, payload, columns, is_dense=False)
     if header.is_log_append_time:
@@ -241,9 +250,10 @@ def _worker(record_count: int) -> _Worker:
     return _workers[-1]
 
 
-def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int) -> Bytes:
+def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int, *, is_every_frame: bool = False) -> Bytes:
     packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
-    payload = np.frombuffer(decompress(header.compression, packed, bytes_max), dtype=np.uint8)
+    unpacked = decompress(header.compression, packed, bytes_max, is_every_frame=is_every_frame)
+    payload = np.frombuffer(unpacked, dtype=np.uint8)
     if not 0 <= header.record_count <= min(len(payload) // _RECORD_BYTES_MIN, RECORDS_PER_BATCH_MAX):
         raise InvalidBatch(ErrorCode.invalid_record, f"{header.record_count} records in {len(payload)} bytes")
     return payload

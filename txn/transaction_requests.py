@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from protocol.errors import ErrorCode
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from txn.transaction import TransactionVersion
 
 
@@ -34,6 +34,9 @@ V2_VERSIONS: Final[Mapping[int, int]] = {
     TransactionalApi.TXN_OFFSET_COMMIT: 5,
 }
 """The first version of each API that speaks V2. They are told to clients all together, or not at all."""
+
+NEVER_GIVEN: Final = ProducerId((1 << 63) - 1)
+"""A producer id that no producer has: ids are given in order, from 0 on."""
 
 NO_VERSION: Final = 1 << 15
 """Beyond every version: the error is never told."""
@@ -93,6 +96,19 @@ def check_init_producer_id(
     if not 0 < timeout_ms <= timeout_ms_max:
         return ErrorCode.invalid_transaction_timeout
     return ErrorCode.none
+
+
+def compared_producer(producer_id: int, epoch: int) -> tuple[ProducerId, ProducerEpoch]:
+    """What a request's producer id and epoch are compared as: below -1 as others that no producer has.
+
+    Kafka's coordinator compares them alone (TransactionCoordinator, Kafka 4.3): INVALID_PRODUCER_ID_MAPPING for an id,
+    INVALID_PRODUCER_EPOCH or PRODUCER_FENCED for an epoch, and in InitProducerId PRODUCER_FENCED for both. A ledger
+    entry holds no such numbers.
+    """
+    return (
+        ProducerId(producer_id) if producer_id >= NO_PRODUCER_ID else NEVER_GIVEN,
+        ProducerEpoch(max(epoch, NO_PRODUCER_EPOCH)),
+    )
 
 
 def check_transactional_id(transactional_id: str) -> ErrorCode:

@@ -13,9 +13,8 @@ from agent.transactions import decided, stamp_of
 from coordinator.transaction_commands import AddToTransaction
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX
-from protocol.types import ProducerEpoch, ProducerId
 from storage.object_store import Buffer
-from txn.transaction_requests import answered_code, check_transactional_id
+from txn.transaction_requests import answered_code, check_transactional_id, compared_producer
 
 API_KEY = 25
 
@@ -26,10 +25,11 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     if error_code is ErrorCode.none and len(body.group_id.encode()) > GROUP_ID_BYTES_MAX:
         error_code = ErrorCode.invalid_group_id
     if error_code is ErrorCode.none:
+        producer_id, epoch = compared_producer(body.producer_id, body.producer_epoch)
         command = AddToTransaction(
             transactional_id=body.transactional_id,
-            producer_id=ProducerId(body.producer_id),
-            epoch=ProducerEpoch(body.producer_epoch),
+            producer_id=producer_id,
+            epoch=epoch,
             partitions=(),
             groups=(body.group_id,),
             stamp=await stamp_of(services, request),

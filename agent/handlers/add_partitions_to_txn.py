@@ -26,7 +26,7 @@ from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, ProducerEpoch, ProducerId
 from storage.object_store import Buffer
 from txn.transaction import VerifyInTransaction
-from txn.transaction_requests import answered_code, check_transactional_id
+from txn.transaction_requests import answered_code, check_transactional_id, compared_producer
 from txn.transitions import decide
 
 API_KEY = 24
@@ -55,20 +55,22 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await work(rows_at_most(frame.body), request_body, frame)
     turns, lookup = Turns(services.clock), TopicLookup(services.topics)
     if frame.api_version <= LAST_OF_CLIENTS:
+        producer_id, epoch = compared_producer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         asked = _Asked(
             transactional_id=body.v3_and_below_transactional_id,
-            producer_id=ProducerId(body.v3_and_below_producer_id),
-            epoch=ProducerEpoch(body.v3_and_below_producer_epoch),
+            producer_id=producer_id,
+            epoch=epoch,
             topics=body.v3_and_below_topics,
         )
         rows = _rows(asked, await _add(services, request, asked, lookup, turns), frame.api_version)
         return await work(len(asked.names), answer, frame, {"results_by_topic_v3_and_below": rows})
     results = []
     for transaction in body.transactions:
+        producer_id, epoch = compared_producer(transaction.producer_id, transaction.producer_epoch)
         asked = _Asked(
             transactional_id=transaction.transactional_id,
-            producer_id=ProducerId(transaction.producer_id),
-            epoch=ProducerEpoch(transaction.producer_epoch),
+            producer_id=producer_id,
+            epoch=epoch,
             topics=transaction.topics,
             is_verify_only=transaction.verify_only,
         )

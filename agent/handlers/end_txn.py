@@ -12,10 +12,9 @@ from agent.services import Request, Services
 from agent.transactions import decided, stamp_of
 from coordinator.transaction_commands import EndTransaction, TransactionDecided
 from protocol.errors import ErrorCode
-from protocol.types import ProducerEpoch, ProducerId
 from storage.object_store import Buffer
 from txn.transaction import TransactionVersion
-from txn.transaction_requests import answered_code, check_transactional_id, transaction_version
+from txn.transaction_requests import answered_code, check_transactional_id, compared_producer, transaction_version
 
 API_KEY = 26
 
@@ -26,13 +25,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     refused = check_transactional_id(body.transactional_id)
     if refused is not ErrorCode.none:
         return _answer(request, TransactionDecided(error_code=refused))
+    producer_id, epoch = compared_producer(body.producer_id, body.producer_epoch)
     told = await decided(
         services,
         request,
         EndTransaction(
             transactional_id=body.transactional_id,
-            producer_id=ProducerId(body.producer_id),
-            epoch=ProducerEpoch(body.producer_epoch),
+            producer_id=producer_id,
+            epoch=epoch,
             version=version,
             is_commit=body.committed,
             stamp=await stamp_of(services, request) if version is TransactionVersion.V1 else None,

@@ -21,7 +21,7 @@ from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from storage.object_store import Buffer
-from txn.transaction_requests import answered_code, check_init_producer_id
+from txn.transaction_requests import answered_code, check_init_producer_id, compared_producer
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,7 @@ async def _initialise(
         return await _fresh(services)
     if len(body.transactional_id) > TRANSACTIONAL_ID_CHARS_MAX:
         return TransactionDecided(error_code=ErrorCode.invalid_request)
+    producer_id, epoch = compared_producer(producer_id, epoch)
     command = InitTransactionalProducer(
         transactional_id=body.transactional_id, timeout_ms=timeout_ms, producer_id=producer_id, epoch=epoch
     )

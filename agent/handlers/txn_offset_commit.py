@@ -31,10 +31,10 @@ from coordinator.transaction_commands import TransactionalOffsetsPending
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_ENTRY_MAX, TRANSACTIONAL_METADATA_BYTES_MAX
-from protocol.types import Offset, PartitionIndex, ProducerEpoch, ProducerId
+from protocol.types import Offset, PartitionIndex
 from storage.object_store import Buffer
 from txn.transaction import TransactionVersion
-from txn.transaction_requests import answered_code, check_transactional_id, transaction_version
+from txn.transaction_requests import answered_code, check_transactional_id, compared_producer, transaction_version
 
 API_KEY = 28
 FIRST_WITH_EPOCHS = 2
@@ -108,10 +108,11 @@ async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
 
 async def _producer(services: Services, request: Request, body: Any) -> TransactionalProducer:
     version = transaction_version(API_KEY, request.frame.api_version)
+    producer_id, epoch = compared_producer(body.producer_id, body.producer_epoch)
     return TransactionalProducer(
         transactional_id=body.transactional_id,
-        producer_id=ProducerId(body.producer_id),
-        epoch=ProducerEpoch(body.producer_epoch),
+        producer_id=producer_id,
+        epoch=epoch,
         version=version,
         stamp=await stamp_of(services, request) if version is TransactionVersion.V1 else None,
     )

@@ -27,9 +27,10 @@ from coordinator.state import ClusterState
 from coordinator.transaction_commands import TerminateTransaction, TransactionDecided, TransactionPartition
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
-from protocol.types import PartitionIndex, ProducerEpoch, ProducerId
+from protocol.types import PartitionIndex, ProducerId
 from storage.object_store import Buffer
 from txn.transaction import ForceTerminate
+from txn.transaction_requests import compared_producer
 from txn.transitions import decide
 
 log = logging.getLogger(__name__)
@@ -101,9 +102,10 @@ async def _ended(
     services: Services, request: Request, marker: Any, known: dict[tuple[str, int], TransactionPartition]
 ) -> ErrorCode:
     """What is told of a marker for partitions that there are."""
+    producer_id, epoch = compared_producer(marker.producer_id, marker.producer_epoch)
     command = TerminateTransaction(
-        producer_id=ProducerId(marker.producer_id),
-        epoch=ProducerEpoch(marker.producer_epoch),
+        producer_id=producer_id,
+        epoch=epoch,
         is_commit=marker.transaction_result,
     )
     told = _without_entry(services.state, command, list(known.values()))

@@ -1,7 +1,10 @@
 """What cannot be written to the ledger is refused to whoever submitted it, and to nobody else."""
 
 import asyncio
+import logging
 from random import Random
+
+import pytest
 
 from coordinator.commands import AllocateProducerIds, CreateTopic, Done, ProducerIdsAllocated, Refused
 from protocol.errors import ErrorCode
@@ -40,13 +43,15 @@ async def test_a_group_of_nothing_but_unreadable_commands_appends_nothing_and_th
         assert await parts.writer.submit(create()) == Done()
 
 
-async def test_a_command_whose_entry_would_be_too_large_is_refused() -> None:
+async def test_a_command_whose_entry_would_be_too_large_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with running_parts() as parts:
         refused = await parts.writer.submit(TOO_LARGE)
         assert isinstance(refused, Refused)
         assert refused.error_code is ErrorCode.invalid_request
         assert f"{LEDGER_ENTRY_BYTES_MAX} is the most" in refused.reason
         assert await parts.writer.submit(create()) == Done()
+    # A client can ask for that: it must not fill the log with errors.
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 async def test_a_command_that_finds_the_queue_full_is_refused_at_once_and_those_before_it_are_applied() -> None:

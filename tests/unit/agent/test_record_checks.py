@@ -175,6 +175,16 @@ def test_a_producer_that_cannot_be_is_refused(producer_id: int, epoch: int, sequ
     assert refusal(bytes(batch), RULES).error_code is ErrorCode.invalid_record
 
 
+@pytest.mark.parametrize(("attributes", "epoch"), [(0, -2), (0, -(1 << 15)), (16, -1), (16, -2)])
+def test_an_epoch_below_those_of_its_producer_is_told_so(attributes: int, epoch: int) -> None:
+    """Without a transaction a producer may have no epoch in Kafka, which is epoch -1 there."""
+    batch = bytearray(make_batch([Record(offset=0, timestamp=NOW_MS)]))
+    struct.pack_into(">h", batch, 21, attributes)
+    struct.pack_into(">qhi", batch, 43, 7, epoch, 0)
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    assert refusal(bytes(batch), RULES).error_code is ErrorCode.invalid_producer_epoch
+
+
 def test_a_batch_that_unpacks_to_more_than_the_loop_has_time_for_is_left_to_a_thread() -> None:
     zeros = [Record(offset=0, timestamp=NOW_MS, value=bytes(2 * INLINE_UNPACKED_BYTES_MAX))]
     batch = memoryview(make_batch(zeros, Compression.ZSTD))

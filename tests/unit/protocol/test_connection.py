@@ -4,6 +4,7 @@ import pytest
 
 from protocol.connection import ServerConnection, read_request_frame
 from protocol.errors import MalformedRequest
+from protocol.limits import REQUESTS_PIPELINED_MAX
 
 METADATA_1 = b"\0\3\0\1\0\0\0\7\0\2me" + b"\xff\xff\xff\xff"
 METADATA_9 = b"\0\3\0\x09\0\0\0\7\0\2me\0" + b"\0\1\0\0\0"
@@ -13,8 +14,8 @@ def framed(*bodies: bytes) -> bytes:
     return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
 
 
-def connected(requests_count: int, **limits: int) -> ServerConnection:
-    connection = ServerConnection(**limits)
+def connected(requests_count: int, *, requests_pipelined_max: int = REQUESTS_PIPELINED_MAX) -> ServerConnection:
+    connection = ServerConnection(requests_pipelined_max=requests_pipelined_max)
     frames = connection.receive_data(framed(*[METADATA_1] * requests_count))
     assert [frame.number for frame in frames] == list(range(requests_count))
     return connection

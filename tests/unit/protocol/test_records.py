@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from struct import pack
 
 import numpy as np
 import pytest
@@ -29,6 +30,14 @@ from protocol.records import (
     warm_kernels,
 )
 from tests.unit.protocol.batches import RECORD_A, RECORD_B, RECORDS, hand_made
+
+LZ4_HEAD = bytes.fromhex("04224d18604082")
+
+
+def lz4_frame(data: bytes) -> bytes:
+    """One block, stored as it is."""
+    return LZ4_HEAD + pack("<I", len(data) | 1 << 31) + data + bytes(4)
+
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -437,3 +446,28 @@ class TestWarming:
 
     def test_an_import_does_not_load_the_compiler(self) -> None:
         assert run_python("import protocol.records, sys; print('numba' in sys.modules)") == "False\n"
+
+
+class TestSeveralFramesOfLz4:
+    """Java's clients read the first frame of a batch alone, and would lose the records of the others."""
+
+    BATCH = hand_made(attributes=int(Compression.LZ4), records=lz4_frame(RECORD_A) + lz4_frame(RECORD_B))
+
+    def test_a_producer_may_not_send_them(self) -> None:
+        with pytest.raises(InvalidBatch) as refused:
+            validate_records(self.BATCH, read_header(self.BATCH), decompressed_bytes_max=1_000)
+        assert refused.value.error_code is ErrorCode.invalid_record
+
+    def test_those_that_are_stored_are_read(self) -> None:
+        columns = decode_records(self.BATCH, read_header(self.BATCH))
+        assert columns.timestamp.tolist() == [1_000, 1_005]
+
+    def test_what_stands_behind_the_first_frame_is_not_read(self) -> None:
+        batch = hand_made(attributes=int(Compression.LZ4), records=lz4_frame(RECORDS) + lz4_frame(RECORD_B) + b"x")
+        assert validate_records(batch, read_header(batch), decompressed_bytes_max=1_000).record_count == 2
+        assert decode_records(batch, read_header(batch)).timestamp.tolist() == [1_000, 1_005]
+
+    def test_neither_way_helps_what_is_damaged(self) -> None:
+        batch = hand_made(attributes=int(Compression.LZ4), records=lz4_frame(RECORD_A) + lz4_frame(RECORD_A))
+        with pytest.raises(InvalidBatch):
+            decode_records(batch, read_header(batch))

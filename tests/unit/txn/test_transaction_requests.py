@@ -9,6 +9,7 @@ from txn.transaction_requests import (
     answered_code,
     check_init_producer_id,
     check_transactional_id,
+    compared_producer,
     transaction_version,
 )
 
@@ -112,3 +113,13 @@ class TestInitProducerId:
 def test_every_other_request_names_a_transactional_id() -> None:
     assert check_transactional_id("") == ErrorCode.invalid_request
     assert check_transactional_id("x") == ErrorCode.none
+
+
+def test_producers_below_none_are_compared_as_others_that_there_are_not() -> None:
+    assert compared_producer(0, 0) == (0, 0)
+    assert compared_producer(7, 32_767) == (7, 32_767)
+    assert compared_producer(-1, -1) == (-1, -1)
+    for below in (-2, -(1 << 63)):
+        assert compared_producer(below, 3) == ((1 << 63) - 1, 3)
+    for below in (-2, -(1 << 15)):
+        assert compared_producer(7, below) == (7, -1)

@@ -10,7 +10,9 @@ from tests.compat.protocol_diff.cases import (
     epochs,
     fetch,
     groups,
+    negative_ids,
     produce,
+    streams,
     topics,
     transaction_ends,
     transactional_offsets,
@@ -35,6 +37,8 @@ CASES: tuple[Case, ...] = tuple(
         consumer_protocol,
         admin,
         edges,
+        streams,
+        negative_ids,
     )
     for case in module.CASES
 )
