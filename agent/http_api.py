@@ -24,11 +24,13 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from agent.catalog_parts import CatalogParts
+from agent.http_hosts import HostGuard
 from agent.http_tokens import HttpTokens
 from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
@@ -68,8 +70,11 @@ class ApiError(Exception):
         self.remedy = remedy
 
 
-def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
-    """The application; it keeps no state of its own but what the catalog has in memory."""
+def build_app(agent: "Agent", catalog: CatalogParts | None = None, *, own_host: str = "") -> Starlette:
+    """The application; it keeps no state of its own but what the catalog has in memory.
+
+    own_host: the host that the port listens on, by which it may be asked from this machine.
+    """
     tokens = HttpTokens() if catalog is None else catalog.tokens
     api = _Api(agent, tokens)
     routes: list[BaseRoute] = [
@@ -103,7 +108,8 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None) -> Starlette:
         StoreError: _on_unavailable,
         LedgerError: _on_unavailable,
     }
-    return Starlette(routes=routes, exception_handlers=dict(handlers))
+    guard = Middleware(HostGuard, tokens=tokens, own_host=own_host)
+    return Starlette(routes=routes, exception_handlers=dict(handlers), middleware=[guard])
 
 
 class _Api:

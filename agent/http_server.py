@@ -19,7 +19,12 @@ from coordinator.commands import Command, Outcome
 from coordinator.config_entries import Layers
 from coordinator.log import Ledger
 from coordinator.state import ClusterState
-from protocol.limits import HTTP_CONNECTIONS_MAX, HTTP_IDLE_SECONDS_MAX, HTTP_STOP_SECONDS_MAX
+from protocol.limits import (
+    HTTP_CONNECTIONS_MAX,
+    HTTP_HEAD_BYTES_MAX,
+    HTTP_IDLE_SECONDS_MAX,
+    HTTP_STOP_SECONDS_MAX,
+)
 from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectStore
 
@@ -129,7 +134,7 @@ class HttpServer:
     async def run(self) -> None:
         """Serve until `stop` or a cancellation."""
         assert self._socket is not None, "bind first"
-        self._server = _quiet_server(self._agent, self._catalog, self._serving)
+        self._server = _quiet_server(self._agent, self._catalog, self._address.host, self._serving)
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
@@ -149,10 +154,13 @@ class HttpServer:
             self._server.should_exit = True
 
 
-def _quiet_server(agent: Agent, catalog: CatalogParts | None, serving: asyncio.Event) -> "uvicorn.Server":
+def _quiet_server(
+    agent: Agent, catalog: CatalogParts | None, own_host: str, serving: asyncio.Event
+) -> "uvicorn.Server":
     import uvicorn
 
     from agent.http_api import build_app
+    from agent.http_protocol import BoundedProtocol
 
     class Server(uvicorn.Server):
         @contextmanager
@@ -164,12 +172,13 @@ def _quiet_server(agent: Agent, catalog: CatalogParts | None, serving: asyncio.E
             serving.set()
 
     config = uvicorn.Config(
-        build_app(agent, catalog),
+        build_app(agent, catalog, own_host=own_host),
         lifespan="off",
         log_config=None,
         access_log=False,
         loop="none",
-        http="h11",
+        http=BoundedProtocol,
+        h11_max_incomplete_event_size=HTTP_HEAD_BYTES_MAX,
         ws="none",
         server_header=False,
         date_header=False,

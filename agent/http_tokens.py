@@ -92,6 +92,17 @@ def is_this_machine(address: str | None) -> bool:
     return (mapped or ip).is_loopback
 
 
+def host_name(host: str) -> str:
+    """The name or address in a `Host`, in lower case and without the port."""
+    return (host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]).lower()
+
+
+def names_this_machine(host: str) -> bool:
+    """Whether a `Host`, with or without a port, is `localhost` or a loopback address."""
+    name = host_name(host)
+    return name == "localhost" or is_this_machine(name)
+
+
 def _refusal_of_stranger(peer: str | None, headers: Mapping[str, str]) -> Refusal | None:
     if not is_this_machine(peer) or any(name in headers for name in _FORWARDED):
         return Refusal(
@@ -99,9 +110,7 @@ def _refusal_of_stranger(peer: str | None, headers: Mapping[str, str]) -> Refusa
             message="without tokens this machine alone is answered: start the agent with --http-token-file, "
             "and give the client one of its tokens",
         )
-    host = headers.get("host", "")
-    name = (host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]).lower()
-    if name != "localhost" and not is_this_machine(name):
+    if not names_this_machine(headers.get("host", "")):
         return Refusal(
             status=403,
             message="without tokens the catalog is asked by 127.0.0.1 or localhost, and by no other name",

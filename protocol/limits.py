@@ -653,6 +653,12 @@ STOP_SECONDS_MAX = 5.0
 
 # HTTP: administration, metrics, inspection.
 HTTP_CONNECTIONS_MAX = 200
+HTTP_CONNECTIONS_OPEN_MAX = 1_000
+"""Connections beyond those that are answered: they are told so; further ones are ended unheard."""
+HTTP_REQUEST_SECONDS_MAX = 30.0
+"""In how long a request has to arrive whole, and the first one of a connection to come at all."""
+HTTP_HEAD_BYTES_MAX = 32 * KIB
+"""A request's line and headers; a longer one is refused."""
 HTTP_IDLE_SECONDS_MAX = 30
 """How long a connection may stay open between two requests."""
 HTTP_STOP_SECONDS_MAX = 2

@@ -99,6 +99,7 @@ class SmallAgent:
         self.metrics = Metrics()
         self.metrics.watch_state(lambda: state_figures(self.state))
         self.archived: list[str] = []
+        self.status_more: dict[str, object] = {}
         self.rebuild_error: Exception | None = None
         self.table_edits = MadeEdits()
 
@@ -115,7 +116,7 @@ class SmallAgent:
         return ((ConfigSource.STATIC_BROKER, {"log.retention.ms": "5"}),)
 
     def status(self) -> Mapping[str, object]:
-        return {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"]}
+        return {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"], **self.status_more}
 
     def followers(self) -> Sequence[Mapping[str, object]]:
         return [{"catalog": "others", "lag_s": 0.0}]

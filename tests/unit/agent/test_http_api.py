@@ -25,3 +25,33 @@ async def test_rewrites_are_for_whom_the_catalog_answers(method: str) -> None:
     assert (await client(tokens=HttpTokens(), peer="10.1.2.3")(method, REWRITES, b"{}")).status == 403
     answer = await with_tokens("GET", REWRITES, headers={"authorization": f"Bearer {TOKEN}"})
     assert answer.status == 400, "it is let in, and told that it names no purpose"
+
+
+OTHER_MACHINE = "10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("peer", "host", "own_host", "status"),
+    [
+        ("127.0.0.1", "evil.example", "127.0.0.1", 403),
+        ("::ffff:127.0.0.1", "evil.example", "", 403),
+        ("127.0.0.1", "broker.lan:9644", "broker.lan", 200),
+        ("127.0.0.1", "BROKER.lan", "broker.LAN", 200),
+        ("127.0.0.1", "evil.example:9644", "broker.lan", 403),
+        (OTHER_MACHINE, "penstock.svc:9644", "0.0.0.0", 200),
+        (OTHER_MACHINE, "10.0.0.5:9644", "0.0.0.0", 200),
+    ],
+)
+async def test_by_loopback_the_port_is_asked_by_names_of_this_machine(
+    peer: str, host: str, own_host: str, status: int
+) -> None:
+    app = build_app(SmallAgent(), own_host=own_host)
+    assert (await AsgiClient(app=app, peer=peer, host=host)("GET", "/live")).status == status
+
+
+async def test_a_token_makes_up_for_the_name() -> None:
+    """A proxy on this machine may pass on the name that it was asked by."""
+    named = client(tokens=HttpTokens.of(TOKEN))
+    named.host = "lake.example"
+    assert (await named("GET", "/live")).status == 403
+    assert (await named("GET", "/live", headers={"authorization": f"Bearer {TOKEN}"})).status == 200

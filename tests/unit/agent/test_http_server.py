@@ -4,11 +4,12 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from agent.addresses import HostPort
+from agent.http_protocol import BoundedProtocol
 from agent.http_server import HttpServer
 from agent.ledger_writer import OutcomeUnknown
 from agent.table_rebuild import FileLost, NothingToRebuild
@@ -24,10 +25,11 @@ Answer = tuple[int, bytes]
 class Client:
     def __init__(self, address: HostPort) -> None:
         self.address = address
+        self.host = f"{address.host}:{address.port}"
 
     async def __call__(self, method: str, path: str, body: bytes = b"", kind: str = "application/json") -> Answer:
         reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
-        head = f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self.host}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
         writer.write(head.encode() + f"Content-Type: {kind}\r\n\r\n".encode() + body)
         answer = await reader.read()
         writer.close()
@@ -50,9 +52,9 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(agent: SmallAgent) -> AsyncIterator[Client]:
+async def serving(agent: SmallAgent, host: str = "127.0.0.1") -> AsyncIterator[Client]:
     await agent.fill()
-    server = HttpServer(agent=agent, address=HostPort(host="127.0.0.1", port=0))
+    server = HttpServer(agent=agent, address=HostPort(host=host, port=0))
     address = server.bind()
     async with asyncio.TaskGroup() as group:
         group.create_task(server.run())
@@ -80,6 +82,114 @@ def error_of(answer: Answer) -> tuple[int, str, str]:
 
 async def test_a_process_that_answers_is_live(client: Client) -> None:
     assert await client.get("/live") == (200, b"live\n")
+
+
+PATHS = ["/live", "/ready", "/metrics", "/api/status", "/api/topics", "/api/inspect/objects", "/none"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9644", "localhost.evil.example", "10.0.0.7:9644", ""])
+async def test_a_page_whose_name_leads_to_this_machine_reads_nothing(client: Client, path: str, host: str) -> None:
+    client.host = host
+    assert error_of(await client.get(path))[:2] == (403, "foreign_host")
+
+
+async def test_nor_does_it_change_anything(agent: SmallAgent, client: Client) -> None:
+    client.host = "evil.example"
+    assert error_of(await client.archive({"topics": ["orders"]}))[:2] == (403, "foreign_host")
+    assert agent.archived == []
+
+
+@pytest.mark.parametrize("path", ["/iceberg/v1/config", "/schema-registry/subjects"])
+async def test_catalog_and_registry_say_so_in_their_own_words(client: Client, path: str) -> None:
+    client.host = "evil.example"
+    status, body = await client.get(path)
+    assert (status, b"foreign_host" in body) == (403 if "registry" in path else 404, False)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9644", "127.0.0.1", "127.8.8.8:1", "[::1]:9644"])
+async def test_this_machine_is_asked_by_its_own_names(client: Client, host: str) -> None:
+    client.host = host
+    assert (await client.get("/api/status"))[0] == 200
+
+
+async def test_a_client_of_old_that_names_no_host_is_answered(client: Client) -> None:
+    reader, writer = await asyncio.open_connection(client.address.host, client.address.port)
+    writer.write(b"GET /live HTTP/1.0\r\n\r\n")
+    assert (await reader.read()).endswith(b"live\n")
+    writer.close()
+
+
+class TestSlowClients:
+    @pytest.fixture(autouse=True)
+    def hurry(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(BoundedProtocol, "request_seconds_max", 0.2)
+        monkeypatch.setattr(BoundedProtocol, "write_seconds_max", 0.2)
+        monkeypatch.setattr(BoundedProtocol, "connections_max", 20)
+
+    @pytest.mark.parametrize(
+        "begun",
+        [
+            b"",
+            b"GET /live",
+            b"GET /live HTTP/1.1\r\nHost: localhost\r\n",
+            b"POST /api/archive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 9\r\n\r\n{",
+            b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\nGET /live",
+        ],
+    )
+    async def test_a_request_that_is_not_whole_in_time_ends_its_connection(self, client: Client, begun: bytes) -> None:
+        reader, writer = await asyncio.open_connection(client.address.host, client.address.port)
+        writer.write(begun)
+        async with asyncio.timeout(10):
+            with suppress(ConnectionError):
+                while await reader.read(1_000):
+                    pass
+        writer.close()
+        assert await client.get("/live") == (200, b"live\n")
+
+    async def test_one_that_goes_on_asking_is_answered_for_longer(self, client: Client) -> None:
+        reader, writer = await asyncio.open_connection(client.address.host, client.address.port)
+        began_s = asyncio.get_running_loop().time()
+        while asyncio.get_running_loop().time() < began_s + 0.6:
+            writer.write(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert await reader.readuntil(b"live\n")
+        writer.close()
+
+    async def test_one_that_does_not_read_its_answer_is_ended(self, agent: SmallAgent, client: Client) -> None:
+        agent.status_more = {"text": "x" * 20_000_000}
+        reader, writer = await asyncio.open_connection(client.address.host, client.address.port, limit=1_000)
+        writer.write(b"GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(10):
+            await reader.readexactly(100)
+            assert isinstance(writer.transport, asyncio.ReadTransport)
+            writer.transport.pause_reading()
+            with suppress(ConnectionError):  # the kernel sees the end before the bytes are read
+                while True:
+                    writer.write(b"\r\n")
+                    await writer.drain()
+                    turn = asyncio.get_running_loop().create_future()
+                    asyncio.get_running_loop().call_soon(turn.set_result, None)
+                    await turn
+
+    async def test_silent_connections_do_not_take_the_port_from_others(self, client: Client) -> None:
+        silent = [await asyncio.open_connection(client.address.host, client.address.port) for _ in range(40)]
+        async with asyncio.timeout(10):
+            for reader, writer in silent:
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+        assert await client.get("/live") == (200, b"live\n")
+
+    async def test_a_head_without_an_end_is_refused(self, client: Client) -> None:
+        reader, writer = await asyncio.open_connection(client.address.host, client.address.port)
+        writer.write(b"GET /live HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000)
+        async with asyncio.timeout(10):
+            answer = b""
+            with suppress(ConnectionError):
+                answer = await reader.read()
+        assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")) or not answer
+        writer.close()
 
 
 async def test_the_digest_of_the_state_at_a_position_is_told(agent: SmallAgent, client: Client) -> None:

@@ -1,0 +1,58 @@
+"""Which names of this machine the HTTP port answers to.
+
+Rule: one decision for every path. A page in somebody's browser whose name leads to loopback (DNS rebinding) asks as if
+it came from this machine, but by its own name; so what comes by loopback has to name this machine. What comes from
+another machine may name the port as it likes, as networks do. A good token, which no such page has, makes up for it.
+/iceberg and /schema-registry answer loopback alone without tokens, by the same names (`agent.http_tokens`), and say so
+in their own words.
+"""
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agent.http_tokens import HttpTokens, host_name, is_this_machine, names_this_machine
+
+GUARDED_THEMSELVES = ("/iceberg/", "/schema-registry/")
+
+
+def is_foreign_name(peer: str | None, headers: Mapping[str, str], own_host: str) -> bool:
+    """Whether a request from this machine names another one.
+
+    Args:
+        peer: the address at the other end of the connection.
+        headers: with names in lower case. Without `host`, which every browser sends, there is no foreign name.
+        own_host: the host that the port was told to listen on.
+    """
+    host = headers.get("host")
+    if host is None or not is_this_machine(peer) or names_this_machine(host):
+        return False
+    return not own_host or host_name(host) != own_host.lower()
+
+
+class HostGuard:
+    """Refuses what `is_foreign_name` says, before anything else is looked at."""
+
+    def __init__(self, app: ASGIApp, *, tokens: HttpTokens, own_host: str) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._own_host = own_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not scope["path"].startswith(GUARDED_THEMSELVES):
+            request = Request(scope)
+            peer = request.client.host if request.client else None
+            if is_foreign_name(peer, request.headers, self._own_host) and not self._has_token(peer, request.headers):
+                error = {
+                    "code": "foreign_host",
+                    "message": "ask this machine by 127.0.0.1, localhost or the host of --http, and by no other name",
+                    "remedy": "use such an address, or show a token of --http-token-file",
+                }
+                await JSONResponse({"error": error}, status_code=403)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _has_token(self, peer: str | None, headers: Mapping[str, str]) -> bool:
+        return bool(self._tokens.digests) and self._tokens.refusal(peer, headers) is None

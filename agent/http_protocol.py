@@ -1,0 +1,90 @@
+"""uvicorn's HTTP protocol with limits on what a slow or silent client may keep open.
+
+Rule: uvicorn limits the time between two requests of a connection alone. Here a request has to be whole in time, from
+the connection's first moment on; answers have to be read in time; and connections have a number. So a client that says
+little, or reads nothing, cannot take the port from health checks for long.
+"""
+
+import asyncio
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from protocol.limits import HTTP_CONNECTIONS_OPEN_MAX, HTTP_REQUEST_SECONDS_MAX, WRITE_SECONDS_MAX
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection. The limits are attributes, so that a test may have less time."""
+
+    connections_max = HTTP_CONNECTIONS_OPEN_MAX
+    request_seconds_max = HTTP_REQUEST_SECONDS_MAX
+    write_seconds_max = WRITE_SECONDS_MAX
+
+    _arriving: asyncio.TimerHandle | None = None
+    """Runs while a request is not whole."""
+    _unread: asyncio.TimerHandle | None = None
+    """Runs while the client leaves answers unread, or does not let the connection end."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.connections_max:
+            transport.abort()
+            return
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_arriving()
+        self._end_unread()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        self._end_unread()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._await_reader()
+
+    def _look(self) -> None:
+        """Start or end the clock of the request that is arriving."""
+        if self.transport.is_closing():
+            self._end_arriving()
+            self._await_reader()
+        elif self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
+            self._end_arriving()
+        elif (
+            self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0] or self.timeout_keep_alive_task is None
+        ):
+            self._await_request()
+        else:
+            self._end_arriving()
+
+    def _await_request(self) -> None:
+        if self._arriving is None:
+            self._arriving = self.loop.call_later(self.request_seconds_max, self.transport.abort)
+
+    def _await_reader(self) -> None:
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.write_seconds_max, self.transport.abort)
+
+    def _end_arriving(self) -> None:
+        if self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
+
+    def _end_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
