@@ -23,6 +23,7 @@ from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.server import KafkaServer
 from agent.settings import Settings
+from agent.store_damages import StoreDamages
 from agent.supervisor import Supervisor
 from agent.table_edits import TableEdits
 from agent.version import VERSION
@@ -54,6 +55,7 @@ class Agent:
         clock: Clock,
         ids: Ids,
         metrics: Metrics,
+        damages: StoreDamages | None = None,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -76,6 +78,7 @@ class Agent:
         self.ledger = ledger
         self.store = store
         self.metrics = metrics
+        self._damages = damages or StoreDamages()
         self._followers: Mapping[str, CatalogFollower] = {}
         """By the names of their tasks, which end before the session does."""
         self.is_ready = False
@@ -216,4 +219,4 @@ class Agent:
         return await self._broker.rebuild_table(topic_id)
 
     async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
-        return await self._broker.audit(is_repairing=is_repairing)
+        return await self._broker.audit(is_repairing=is_repairing, damages=self._damages)

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass, field
 
 from agent.cluster_identity import check_bucket, check_reached
 from agent.state_loading import load
+from agent.store_damages import StoreDamages
 from coordinator.invariants import check
 from coordinator.log import Ledger, LedgerCorrupt
 from coordinator.state import ClusterState
 from protocol.limits import AUDIT_DISAGREEMENTS_TOLD_MAX, GC_DELETIONS_PER_STEP_MAX
 from storage.gc_plan import judge_listed
-from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 
@@ -59,9 +60,18 @@ class Audit:
     """One audit; `run` once."""
 
     def __init__(
-        self, ledger: Ledger, store: ObjectStore, *, grace_ms: int, undeletable: Mapping[str, str] | None = None
+        self,
+        ledger: Ledger,
+        store: ObjectStore,
+        *,
+        grace_ms: int,
+        undeletable: Mapping[str, str] | None = None,
+        damages: StoreDamages | None = None,
     ) -> None:
-        """`undeletable`: garbage that the store did not delete so far, with the reasons."""
+        """`undeletable`: garbage that the store did not delete so far, with the reasons. `damages`: what an embedded
+        store has found in its files.
+        """
+        self._damages = damages or StoreDamages()
         self._ledger = ledger
         self._store = store
         self._grace_ms = grace_ms
@@ -79,6 +89,8 @@ class Audit:
         except LedgerCorrupt as error:
             self._disagree("ledger", identity.cluster_id, str(error))
             return self._report
+        for damage in self._damages.found:
+            self._disagree("damaged", damage.key or damage.file, f"{damage.file}: {damage.detail}")
         self._report.position, self._report.released = state.position, len(state.released)
         for fault in check(state):
             self._disagree("state", identity.cluster_id, fault)
@@ -157,5 +169,5 @@ class Audit:
     async def _size(self, key: str) -> int | None:
         try:
             return (await self._store.head(key)).size_bytes
-        except ObjectMissing:
+        except (ObjectMissing, ObjectDamaged):
             return None

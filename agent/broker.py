@@ -49,6 +49,7 @@ from agent.session_reaper import SessionReaper
 from agent.settings import Settings
 from agent.snapshots import Snapshots
 from agent.state_views import state_figures
+from agent.store_damages import StoreDamages
 from agent.supervisor import Run, Supervisor
 from agent.table_edits import TableEdits
 from agent.tail_manifest import TailManifests
@@ -466,13 +467,14 @@ class Broker:
         """Return once everything is applied that was in the ledger when this was called (safety rule S4)."""
         await self._metadata.barrier()
 
-    async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
-        """Compare bucket, ledger and state, as `agent.http_server.Agent.audit` says."""
+    async def audit(self, *, is_repairing: bool, damages: StoreDamages) -> Mapping[str, object]:
+        """Compare bucket, ledger and state, as `agent.http_server.Agent.audit` says; `damages`: of the store."""
         audit = Audit(
             self._ledger,
             self._store,
             grace_ms=self._settings.gc_grace_s * 1000,
             undeletable=self._cleaner.failed_deletions,
+            damages=damages,
         )
         return (await audit.run(is_repairing=is_repairing)).told()
 

@@ -23,7 +23,7 @@ from protocol.compression import Compression
 from protocol.control_records import marker_batch
 from protocol.errors import ErrorCode, InvalidBatch
 from protocol.limits import OBJECT_BYTES_READ_WHOLE_MAX
-from protocol.record_batch import patch_offsets, set_log_append_time
+from protocol.record_batch import check_crcs, patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectId
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError, StoreUnavailable
 from storage.read_plan import plan_reads
@@ -288,8 +288,9 @@ class ChunkReader:
 def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
     """The chunk as consumers get it: `batches` with real offsets and, by the topic's setting, append times (S14).
 
-    Raises `InvalidBatch` where the bytes are not what the index says.
+    Raises `InvalidBatch` where the bytes are not what the index says, or not those that were produced.
     """
+    check_crcs(batches)  # before the offsets are believed (safety rule S20), and no damage is blessed by S14 below
     offset_end = patch_offsets(batches, chunk.offset_first)
     if offset_end != chunk.offset_end:
         raise InvalidBatch(

@@ -41,6 +41,7 @@ from agent.reached_marks import leave_mark
 from agent.settings import Settings
 from agent.startup_report import ready_line, startup_report
 from agent.state_loading import load
+from agent.store_damages import StoreDamages
 from agent.store_outages import StoreOutages
 from coordinator.log import Ledger, LedgerCorrupt, LedgerMissing, LedgerUnavailable
 from storage.hedging import HedgingStore
@@ -83,10 +84,11 @@ async def run_agent(settings: Settings) -> float:
 async def _serve(
     settings: Settings, clock: Clock, ids: Ids, metrics: Metrics, stopping: asyncio.Event, watch: "_Signals"
 ) -> None:
-    outages = StoreOutages(clock=clock)
+    outages, damages = StoreOutages(clock=clock), StoreDamages()
+    metrics.store_damaged_parts.set_function(lambda: len(damages.found))
     async with (
         open_ledger(settings, clock, ids) as opened,
-        open_store(settings, clock, ids, metrics, observer=outages) as store,
+        open_store(settings, clock, ids, metrics, observer=outages, damages=damages) as store,
         _in_background(outages.run),
     ):
         ledger = OutageTellingLedger(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
@@ -111,6 +113,7 @@ async def _serve(
             clock=clock,
             ids=ids,
             metrics=metrics,
+            damages=damages,
         )
         try:
             async with agent:
@@ -249,10 +252,12 @@ async def open_store(
     *,
     policy: RetryPolicy | None = None,
     observer: TryObserver | None = None,
+    damages: StoreDamages | None = None,
 ) -> AsyncIterator[ObjectStore]:
     """The bucket that the settings name, metered and retried (`policy`: how long; `observer` is told of each try).
-    Raises `StoreError`s.
+    `damages` takes what an embedded store finds in its files. Raises `StoreError`s.
     """
+    damages = StoreDamages() if damages is None else damages
     url = read_store_url(settings.store_url)
     adapter: ObjectStore
     match url:
@@ -266,6 +271,7 @@ async def open_store(
                 now_ms=clock.now_ms,
                 new_nonce=ids.new_uuid,
                 is_durable=settings.is_durable,
+                on_damage=damages.report,
             )
             adapter = RoutedStore(INTAKE_PREFIX, packs, files)
         case S3Url():

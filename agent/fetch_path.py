@@ -41,7 +41,7 @@ from protocol.limits import (
     ROWS_PER_TURN,
 )
 from protocol.types import LEADER_EPOCH, Offset, TopicId
-from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
+from storage.object_store import Buffer, ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 from txn.isolation import AbortedRange, IsolationLevel
 
 log = logging.getLogger(__name__)
@@ -103,6 +103,7 @@ class FetchPath:
         self._broker_configs = broker_configs
         self._confirmed_s = confirmed_s
         self._lost_objects = metrics.fetch_lost_objects
+        self._damaged_objects = metrics.fetch_damaged_objects
         self._lost_told_s = -LOST_OBJECT_TOLD_INTERVAL_S
 
     async def fetch(
@@ -305,6 +306,8 @@ class FetchPath:
             except StoreUnavailable:
                 break
             except StoreError as error:
+                if isinstance(error, ObjectDamaged):
+                    self._damaged_objects.inc()
                 log.error(
                     "records cannot be read",
                     extra={"topic": found.topic.name, "partition": wanted.partition, "reason": str(error)},

@@ -162,6 +162,10 @@ class Metrics:
             "fetch_lost_objects",
             "Fetches of a partition that met an object that is gone from the bucket: the log names it.",
         )
+        self.fetch_damaged_objects = self._counter(
+            "fetch_damaged_objects",
+            "Fetches of a partition that met bytes other than were written: the log names the object.",
+        )
         self.kernels_loaded = self._gauge("kernels_loaded", "1 once compiled kernels check, read and write records.")
         self.intake_objects = self._counter("intake_objects", "Intake objects written.")
         self.intake_object_bytes = self._histogram(
@@ -181,6 +185,10 @@ class Metrics:
         self.store_bytes = self._counter("store_bytes", "Bytes to and from the object store.", label)
         self.store_errors = self._counter("store_errors", "Requests to the object store that failed.", label)
         self.store_seconds = self._histogram("store_seconds", "Latency of the object store.", label)
+        self.store_damaged_parts = self._gauge(
+            "store_damaged_parts",
+            "Unreadable parts of the embedded store's packs, found since the start: penstock audit lists them.",
+        )
         self.store_outage_seconds = self._gauge(
             "store_outage_seconds",
             "For how long an operation of the object store has failed or waited; 0 while none does.",

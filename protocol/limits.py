@@ -118,6 +118,8 @@ PACK_GROUP_BYTES_MAX = 16 * MIB
 """Puts that wait are written and synced together up to this, plus one object."""
 PACKS_SPARE_MAX = 4
 """Files without objects that are kept to be written again."""
+STORE_DAMAGES_LISTED_MAX = 1_000
+"""Damaged parts of packs that are logged and listed by an audit; whoever has so many needs no more."""
 
 # Ledger.
 LEDGER_ENTRY_BYTES_MAX = 512 * KIB

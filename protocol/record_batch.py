@@ -30,6 +30,8 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 producer id, producer epoch, base sequence, record count."""
 _OFFSETS: Final = Struct(">8xi11xi")
 """Length and last offset delta: what a walk over batches needs."""
+_LENGTH_MAGIC_AND_CRC: Final = Struct(">8xi4xBI")
+"""What a walk that checks batches needs."""
 _START: Final = Struct(">qii")
 """Base offset, length, leader epoch."""
 _UINT32: Final = Struct(">I")
@@ -179,6 +181,32 @@ def check_crc(buffer: Buffer, header: BatchHeader) -> None:
         raise InvalidBatch(
             ErrorCode.corrupt_message, f"the record batch says CRC {header.crc:#010x}, its bytes have {crc:#010x}"
         )
+
+
+def check_crcs(buffer: Buffer) -> None:
+    """Raise `InvalidBatch` unless `buffer` is whole batches that have the CRCs that their headers say.
+
+    Nothing else of them is looked at: this is for bytes that were judged when they were produced. A batch takes 0.7 us,
+    and its bytes a second for some 10 GB.
+    """
+    view, position, end = memoryview(buffer), 0, len(buffer)
+    read = _LENGTH_MAGIC_AND_CRC.unpack_from
+    while position < end:
+        if end - position < HEADER_BYTES:
+            raise _cut(position, end - position)
+        length, magic, crc = read(buffer, position)
+        if magic != MAGIC:
+            raise _wrong_magic(magic)
+        batch_end = position + length + LOG_OVERHEAD
+        if not position + HEADER_BYTES <= batch_end <= end:
+            raise _cut(position, end - position)
+        found = crc32c(view[position + _ATTRIBUTES_AT : batch_end])
+        if found != crc:
+            raise InvalidBatch(
+                ErrorCode.corrupt_message,
+                f"the record batch at byte {position} says CRC {crc:#010x}, its bytes have {found:#010x}",
+            )
+        position = batch_end
 
 
 def patch_offsets(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int = LEADER_EPOCH) -> int:

@@ -5,10 +5,12 @@ can guess, so that what an earlier use of the file left behind is never taken fo
 
     pack    magic 8 | number u64 | nonce 16 | crc32c u32 of these | padding 4
     record  magic 4 | crc32c u32 of the fields after it but the state, and of the key | nonce 16 | payload bytes u64 |
-            modified ms i64 | payload crc32c u32 | key bytes u16 | state u8 | padding 1 | key | payload | padding to 8
+            modified ms i64 | payload crc32c u32 | key bytes u16 | state u8 | group u8 | key | payload | padding to 8
 
-The state alone is ever changed in place: an object that is deleted is marked, not cut out. No single bit makes a live
-object a dead one.
+The state alone is ever changed in place: an object that is deleted is marked, not cut out. The group byte is 0xff in
+the first record of each write: everything before that record was synced before it was written. A record without a key
+and payload ends the pack: nothing was written behind it. State and group are under no checksum, and read by the
+majority of their bits, so that no single bit changes one.
 """
 
 import struct
@@ -16,19 +18,28 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
+from storage.keys import KEY_BYTES_MAX
+
 PACK_HEADER = struct.Struct("<8sQ16sI4x")
-RECORD_HEADER = struct.Struct("<4sI16sQqIHBx")
+RECORD_HEADER = struct.Struct("<4sI16sQqIHBB")
 PACK_HEADER_BYTES = PACK_HEADER.size
 RECORD_HEADER_BYTES = RECORD_HEADER.size
+NONCE_BYTES = 16
+RECORD_BYTES_READ = RECORD_HEADER_BYTES + KEY_BYTES_MAX
+"""What is read to find out what a record is."""
 STATE_POSITION = RECORD_HEADER_BYTES - 2
 """Of the state, within a record."""
 LIVE, DEAD = b"L", b"\xb3"
 
 _PACK_MAGIC = b"PNSTPACK"
 _RECORD_MAGIC = b"PREC"
-_CRC_FIRST = 8
+_NONCE_FIRST = _CRC_FIRST = 8
 """Where the bytes under a record's checksum begin."""
 _ALIGNMENT = 8
+_GROUP_FIRST, _GROUP_NEXT = 0xFF, 0x00
+_MAJORITY_BITS = 4
+_DAMAGED_BITS = 16
+"""Nonces of two packs differ in about 64 bits of 128."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +52,13 @@ class PackRecord:
     payload_crc: int
     modified_ms: int
     is_live: bool
+    is_group_first: bool = False
+    """Whether everything before it was synced before it was written."""
+
+    @property
+    def is_end(self) -> bool:
+        """Whether this is no object, and the pack ends with it."""
+        return not self.key
 
     @property
     def record_bytes(self) -> int:
@@ -62,16 +80,36 @@ def read_nonce(header: bytes, number: int) -> bytes | None:
     return nonce if header[:PACK_HEADER_BYTES] == encode_pack_header(number, nonce) else None
 
 
-def encode_record_header(key: str, nonce: bytes, payload_bytes: int, payload_crc: int, modified_ms: int) -> bytes:
+def is_pack_header(header: bytes) -> bool:
+    """Whether these are the first bytes of a pack, of whatever number."""
+    if len(header) < PACK_HEADER_BYTES:
+        return False
+    _, number, nonce, _ = PACK_HEADER.unpack_from(header)
+    return header[:PACK_HEADER_BYTES] == encode_pack_header(number, nonce)
+
+
+def encode_record_header(
+    key: str,
+    nonce: bytes,
+    payload_bytes: int,
+    payload_crc: int,
+    modified_ms: int,
+    *,
+    is_live: bool = True,
+    is_group_first: bool = False,
+) -> bytes:
     """What precedes the payload: header and key."""
     name = key.encode()
-    fields = RECORD_HEADER.pack(_RECORD_MAGIC, 0, nonce, payload_bytes, modified_ms, payload_crc, len(name), LIVE[0])
-    return (
-        RECORD_HEADER.pack(
-            _RECORD_MAGIC, _crc(fields, name), nonce, payload_bytes, modified_ms, payload_crc, len(name), LIVE[0]
-        )
-        + name
-    )
+    state = LIVE[0] if is_live else DEAD[0]
+    group = _GROUP_FIRST if is_group_first else _GROUP_NEXT
+    values = (nonce, payload_bytes, modified_ms, payload_crc, len(name), state, group)
+    crc = _crc(RECORD_HEADER.pack(_RECORD_MAGIC, 0, *values), name)
+    return RECORD_HEADER.pack(_RECORD_MAGIC, crc, *values) + name
+
+
+def encode_end(nonce: bytes) -> bytes:
+    """The record that ends a pack. Programs that do not know it take it for a deleted object."""
+    return encode_record_header("", nonce, 0, crc32c(b""), 0, is_live=False, is_group_first=True)
 
 
 def padding(record_bytes: int) -> bytes:
@@ -83,9 +121,8 @@ def read_record(buffer: bytes, nonce: bytes) -> PackRecord | None:
     """The record whose header and key `buffer` begins with; None where there is none of this pack's."""
     if len(buffer) < RECORD_HEADER_BYTES:
         return None
-    magic, crc, found_nonce, payload_bytes, modified_ms, payload_crc, key_bytes, state = RECORD_HEADER.unpack_from(
-        buffer
-    )
+    fields = RECORD_HEADER.unpack_from(buffer)
+    magic, crc, found_nonce, payload_bytes, modified_ms, payload_crc, key_bytes, state, group = fields
     payload_first = RECORD_HEADER_BYTES + key_bytes
     if magic != _RECORD_MAGIC or found_nonce != nonce or len(buffer) < payload_first:
         return None
@@ -98,8 +135,49 @@ def read_record(buffer: bytes, nonce: bytes) -> PackRecord | None:
         payload_bytes=payload_bytes,
         payload_crc=payload_crc,
         modified_ms=modified_ms,
-        is_live=state != DEAD[0],
+        is_live=_differing_bits(state, DEAD[0]) >= _MAJORITY_BITS,
+        is_group_first=_differing_bits(group, _GROUP_NEXT) > _MAJORITY_BITS,
     )
+
+
+def next_record(buffer: bytes, nonce: bytes, first: int = 0) -> int | None:
+    """Where the next record of this pack begins, at `first` or behind it; None where `buffer` has none.
+
+    `buffer` begins where a record could begin.
+    """
+    at = buffer.find(nonce, first + _NONCE_FIRST)
+    while at >= 0:
+        position = at - _NONCE_FIRST
+        if position % _ALIGNMENT == 0 and read_record(buffer[position : position + RECORD_BYTES_READ], nonce):
+            return position
+        at = buffer.find(nonce, at + 1)
+    return None
+
+
+def resembles_record(buffer: bytes, nonce: bytes) -> bool:
+    """Whether `buffer` begins with what may have been a record of this pack, a few bits of which have changed."""
+    found = buffer[_NONCE_FIRST : _NONCE_FIRST + NONCE_BYTES]
+    return len(found) == NONCE_BYTES and _differing_bits(_number(found), _number(nonce)) <= _DAMAGED_BITS
+
+
+def first_nonce(buffer: bytes) -> bytes | None:
+    """The nonce of the first record in `buffer`, whatever pack's it is."""
+    position = buffer.find(_RECORD_MAGIC)
+    while position >= 0:
+        nonce = buffer[position + _NONCE_FIRST : position + _NONCE_FIRST + NONCE_BYTES]
+        is_aligned = position % _ALIGNMENT == 0
+        if is_aligned and read_record(buffer[position : position + RECORD_BYTES_READ], nonce) is not None:
+            return nonce
+        position = buffer.find(_RECORD_MAGIC, position + 1)
+    return None
+
+
+def _number(nonce: bytes) -> int:
+    return int.from_bytes(nonce, "little")
+
+
+def _differing_bits(one: int, other: int) -> int:
+    return (one ^ other).bit_count()
 
 
 def _crc(header: bytes, name: bytes) -> int:

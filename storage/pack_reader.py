@@ -4,22 +4,21 @@ Rule: blocking, by one thread at a time; nothing is created, locked or changed. 
 are looked at again only for a key that is not known: where the last look ended, and then from their beginnings, because
 a failed append is cut off and its place written anew. A record counts by its header; what is torn or not yet written
 behind it nobody asks for, since the ledger names only what was acknowledged. A file that was taken back has another
-nonce. Bytes: `storage.pack_format`.
+nonce. What is unreadable in a pack is skipped once the key was not found before it; an object that is in no pack may
+be there. Bytes: `storage.pack_format`.
 """
 
-import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from crc32c import crc32c
 
-from storage.keys import KEY_BYTES_MAX
 from storage.local_files import Files, errors_of
-from storage.object_store import ObjectMissing, StoreUnavailable
-from storage.pack_format import PACK_HEADER_BYTES, RECORD_HEADER_BYTES, PackRecord, read_nonce, read_record
-
-_FILE_NAME = re.compile(r"([0-9a-f]{16})\.pack")
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
+from storage.pack_format import PACK_HEADER_BYTES, RECORD_BYTES_READ, PackRecord, read_nonce, read_record
+from storage.pack_opening import PackFiles
+from storage.pack_scan import pack_nonce, records_from
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,13 +41,16 @@ class PackReader:
     """The objects in the packs of `folder`, which need not be there yet."""
 
     def __init__(self, folder: str, *, files: Files | None = None) -> None:
-        self._folder = folder
         self._files = Files() if files is None else files
+        self._pack_files = PackFiles(folder, self._files)
+        self._has_gaps = False
         self._packs: dict[int, _Pack] = {}
         self._places: dict[str, _Place] = {}
 
     def get(self, key: str) -> bytes:
-        """The whole object. Raises `ObjectMissing`, and `StoreUnavailable` where the folder cannot be read."""
+        """The whole object. Raises `ObjectMissing`, `ObjectDamaged`, and `StoreUnavailable` where the folder cannot be
+        read.
+        """
         return self._find(key, 0, None)
 
     def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
@@ -64,36 +66,52 @@ class PackReader:
                 found = None if place is None else self._read(place, byte_first, byte_count)
                 if found is not None:
                     return found
+        if self._has_gaps:
+            raise ObjectDamaged(f"{key} is in no pack, and not all of the packs can be read: run penstock doctor")
         raise ObjectMissing(f"{key} does not exist")
 
     def _look_on(self) -> None:
+        self._look(is_anew=False)
+
+    def _look_anew(self) -> None:
+        """From the beginnings, and behind what cannot be read: to look for records there takes a read of every pack."""
+        self._packs.clear()
+        self._places.clear()
+        self._has_gaps = False
+        self._look(is_anew=True)
+
+    def _look(self, *, is_anew: bool) -> None:
         for number in self._numbers():
             with suppress(FileNotFoundError):  # taken back meanwhile
-                descriptor = self._files.open_existing(self._path(number))
+                descriptor = self._files.open_existing(self._pack_files.path(number))
                 try:
-                    self._look_through(descriptor, number)
+                    self._look_through(descriptor, number, is_anew=is_anew)
                 finally:
                     self._files.close(descriptor)
 
-    def _look_anew(self) -> None:
-        self._packs.clear()
-        self._places.clear()
-        self._look_on()
-
-    def _look_through(self, descriptor: int, number: int) -> None:
-        nonce = read_nonce(self._files.read_at(descriptor, PACK_HEADER_BYTES, 0), number)
+    def _look_through(self, descriptor: int, number: int, *, is_anew: bool) -> None:
+        read = partial(self._files.read_at, descriptor)
+        header = read(PACK_HEADER_BYTES, 0)
+        nonce = pack_nonce(read, number) if is_anew else read_nonce(header, number)
         if nonce is None:
             return
         pack = self._packs.get(number)
         if pack is None or pack.nonce != nonce:
             pack = self._packs[number] = _Pack(nonce=nonce)
-        while (record := self._record_at(descriptor, pack.end, nonce)) is not None:
-            if record.is_live and (record.key not in self._places or self._is_whole(descriptor, pack.end, record)):
-                self._places[record.key] = _Place(number=number, nonce=nonce, record_first=pack.end, record=record)
-            pack.end += record.record_bytes
+        while is_anew or self._record_at(descriptor, pack.end, nonce) is not None:
+            scanned = next(records_from(read, nonce, pack.end), None)
+            if scanned is None:
+                return
+            record, position = scanned.record, scanned.position
+            self._has_gaps |= position > pack.end
+            if record.is_live and (record.key not in self._places or self._is_whole(descriptor, position, record)):
+                self._places[record.key] = _Place(number=number, nonce=nonce, record_first=position, record=record)
+            if record.is_end:
+                return
+            pack.end = scanned.end
 
     def _record_at(self, descriptor: int, position: int, nonce: bytes) -> PackRecord | None:
-        return read_record(self._files.read_at(descriptor, RECORD_HEADER_BYTES + KEY_BYTES_MAX, position), nonce)
+        return read_record(self._files.read_at(descriptor, RECORD_BYTES_READ, position), nonce)
 
     def _is_whole(self, descriptor: int, position: int, record: PackRecord) -> bool:
         """A put that failed must not replace one that was acknowledged."""
@@ -105,7 +123,7 @@ class PackReader:
         record = place.record
         wanted = record.payload_bytes - byte_first if byte_count is None else byte_count
         try:
-            descriptor = self._files.open_existing(self._path(place.number))
+            descriptor = self._files.open_existing(self._pack_files.path(place.number))
         except FileNotFoundError:
             return None
         try:
@@ -117,16 +135,14 @@ class PackReader:
             self._files.close(descriptor)
         if now is None or now.key != record.key or now.payload_crc != record.payload_crc:
             return None
-        if len(found) != wanted:
-            raise StoreUnavailable(f"{record.key} has {len(found)} instead of {wanted} bytes from byte {byte_first}")
+        if within != wanted:
+            raise StoreUnavailable(f"{record.key} has {within} instead of {wanted} bytes from byte {byte_first}")
+        if len(found) != wanted or (wanted == record.payload_bytes and crc32c(found) != record.payload_crc):
+            raise ObjectDamaged(f"{record.key}: its checksum in {self._pack_files.path(place.number)} is wrong")
         return found
-
-    def _path(self, number: int) -> str:
-        return f"{self._folder}/{number:016x}.pack"
 
     def _numbers(self) -> list[int]:
         try:
-            names = os.listdir(self._folder)
+            return self._pack_files.numbers()
         except FileNotFoundError:
             return []
-        return sorted(int(match[1], 16) for match in map(_FILE_NAME.fullmatch, names) if match is not None)

@@ -19,6 +19,7 @@ from storage.keys import check_key, check_prefix
 from storage.local_files import Files, errors_of
 from storage.object_store import (
     Buffer,
+    ObjectDamaged,
     ObjectExists,
     ObjectMeta,
     ObjectMissing,
@@ -29,6 +30,7 @@ from storage.object_store import (
 )
 from storage.one_thread import OneThread
 from storage.packs import Pack, PackFolder, PackObject, Place
+from storage.store_damage import OnDamage, StoreDamage, ignore_damage
 
 READ_THREADS = 8
 
@@ -37,7 +39,8 @@ class PackStore:
     """An `ObjectStore` in the directory `folder`, whose parent exists.
 
     `now_ms` is the time since 1970; `new_nonce` gives 16 bytes that nobody can guess. `is_durable=False` leaves out
-    every sync: a crash of the machine (not of the process) may lose objects. Raises `StoreMisconfigured` or
+    every sync: a crash of the machine (not of the process) may lose objects. `on_damage` is called with each unreadable
+    part of a pack, at the start and when a read finds it. Raises `StoreMisconfigured` or
     `StoreUnavailable` where the folder cannot be used.
     """
 
@@ -50,11 +53,18 @@ class PackStore:
         is_durable: bool = True,
         files: Files | None = None,
         pack_bytes_target: int = PACK_BYTES_TARGET,
+        on_damage: OnDamage = ignore_damage,
     ) -> None:
         files = Files() if files is None else files
         self._folder = folder
+        self._on_damage = on_damage
         self._packs = PackFolder(
-            str(folder), new_nonce=new_nonce, is_durable=is_durable, files=files, pack_bytes_target=pack_bytes_target
+            str(folder),
+            new_nonce=new_nonce,
+            is_durable=is_durable,
+            files=files,
+            pack_bytes_target=pack_bytes_target,
+            on_damage=on_damage,
         )
         self._now_ms = now_ms
         self._writer = OneThread("pack-write")
@@ -148,6 +158,9 @@ class PackStore:
 
     def _place(self, key: str) -> Place:
         place = self._index.get(key)
+        if place is None and self._packs.has_gaps:
+            # Not missing for certain: it may be what cannot be read, and then planning again would not find it.
+            raise ObjectDamaged(f"{key} is in no pack, and not all of the packs can be read: run penstock doctor")
         if place is None:
             raise ObjectMissing(f"{key} does not exist")
         return place
@@ -155,10 +168,11 @@ class PackStore:
     async def _read(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
         self._check_open()
         reading = partial(self._read_place, key, place, byte_first, byte_count)
-        found = await asyncio.get_running_loop().run_in_executor(self._readers, reading)
-        if len(found) != byte_count:
-            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
-        return found
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, reading)
+        except ObjectDamaged as error:
+            self._on_damage(StoreDamage(file=self._packs.path(place.pack.number), key=key, detail=str(error)))
+            raise
 
     def _write_waiting(self) -> None:
         """Hand what waits to the writer's thread, as much as goes together."""

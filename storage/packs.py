@@ -6,63 +6,33 @@ its pages. A start never writes to a pack of an earlier one. Bytes: `storage.pac
 """
 
 import errno
-import os
-import re
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Lock
 
 from crc32c import crc32c
 
 from protocol.limits import PACK_BYTES_TARGET, PACKS_SPARE_MAX
-from storage.keys import KEY_BYTES_MAX
 from storage.local_files import Files
-from storage.object_store import Buffer
+from storage.object_store import Buffer, ObjectDamaged
 from storage.pack_format import (
     DEAD,
     PACK_HEADER_BYTES,
-    RECORD_HEADER_BYTES,
     STATE_POSITION,
-    PackRecord,
+    encode_end,
     encode_pack_header,
     encode_record_header,
+    is_pack_header,
     padding,
     read_nonce,
     read_record,
 )
+from storage.pack_objects import Pack, PackObject, Place
+from storage.pack_opening import PackFiles
+from storage.store_damage import OnDamage, ignore_damage
 
-_FILE_NAME = re.compile(r"([0-9a-f]{16})\.pack")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackObject:
-    """What is to be appended."""
-
-    key: str
-    parts: Sequence[Buffer]
-    modified_ms: int
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Pack:
-    """A file of the folder. `live_count` is its owner's: how many of its objects can be asked for."""
-
-    number: int
-    nonce: bytes
-    live_count: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where an object lies; positions are the file's."""
-
-    pack: Pack
-    record_first: int
-    payload_first: int
-    payload_bytes: int
-    modified_ms: int
+__all__ = ["Pack", "PackFolder", "PackObject", "Place"]
 
 
 class PackFolder:
@@ -77,8 +47,12 @@ class PackFolder:
         is_durable: bool,
         files: Files,
         pack_bytes_target: int = PACK_BYTES_TARGET,
+        on_damage: OnDamage = ignore_damage,
     ) -> None:
         self._folder = folder
+        self._pack_files = PackFiles(folder, files, on_damage=on_damage)
+        self.path = self._pack_files.path
+        self._gap_numbers: set[int] = set()
         self._new_nonce = new_nonce
         self._is_durable = is_durable
         self._files = files
@@ -104,18 +78,18 @@ class PackFolder:
             self.close()
             raise
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether an object that was not found may be there, unreadable."""
+        return bool(self._gap_numbers)
+
     def find(self, key: str) -> bytes | None:
-        """An object of a folder that another process may have open: nothing is changed. None where it is not there."""
-        for number in reversed(self._numbers()):
-            with suppress(FileNotFoundError):  # taken back meanwhile
-                descriptor = self._files.open_existing(self._path(number))
-                try:
-                    found = dict(self._walk(descriptor, number, is_ended_by_torn=False, doubted={key})[0])
-                finally:
-                    self._files.close(descriptor)
-                if key in found:
-                    return self.read(key, found[key], 0, found[key].payload_bytes)
-        return None
+        """An object of a folder that another process may have open: nothing is changed. None where it is not there.
+
+        Raises `ObjectDamaged` where it cannot be read, or may be what cannot be read.
+        """
+        place = self._pack_files.find(key)
+        return None if place is None else self.read(key, place, 0, place.payload_bytes)
 
     def append(self, objects: Sequence[PackObject]) -> list[Place]:
         """Write and sync all of `objects` by one call each. After an `OSError` none of them counts."""
@@ -130,7 +104,7 @@ class PackFolder:
             position = PACK_HEADER_BYTES
         places: list[Place] = []
         for stored in objects:
-            place = _add_record(parts, stored, pack, position)
+            place = _add_record(parts, stored, pack, position, is_group_first=not places)
             places.append(place)
             position = place.payload_first + place.payload_bytes + len(parts[-1])
         self._write(parts)
@@ -138,18 +112,36 @@ class PackFolder:
         return places
 
     def read(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
-        """Bytes of the object at `place`. `FileNotFoundError` where its pack has been taken back since."""
-        descriptor = self._files.open_existing(self._path(place.pack.number))
+        """Bytes of the object at `place`. `FileNotFoundError` where its pack has been taken back since.
+
+        Of a whole object the checksum is checked (safety rule S20): `ObjectDamaged` where it is wrong. Who reads a part
+        checks the record batches in it.
+        """
+        descriptor = self._files.open_existing(self.path(place.pack.number))
         try:
             found = self._files.read_at(descriptor, byte_count, place.payload_first + byte_first)
             # Asked after the payload: a pack is written from its beginning, so a header that stands vouches for it.
             header = self._files.read_at(descriptor, place.payload_first - place.record_first, place.record_first)
+            record = read_record(header, place.pack.nonce)
+            if record is None or record.key != key:
+                self._check_pack(descriptor, key, place)
         finally:
             self._files.close(descriptor)
-        record = read_record(header, place.pack.nonce)
-        if record is None or record.key != key:
-            raise FileNotFoundError(errno.ENOENT, "its pack was taken back", key)
+        if len(found) != byte_count:
+            raise ObjectDamaged(f"{key}: {self.path(place.pack.number)} ends within it")
+        if byte_count == place.payload_bytes and crc32c(found) != place.payload_crc:
+            raise ObjectDamaged(f"{key}: its checksum in {self.path(place.pack.number)} is wrong")
         return found
+
+    def _check_pack(self, descriptor: int, key: str, place: Place) -> None:
+        """The record's header is not there: its pack was taken back, or the header alone is damaged."""
+        header = self._files.read_at(descriptor, PACK_HEADER_BYTES, 0)
+        if read_nonce(header, place.pack.number) == place.pack.nonce:
+            return
+        if is_pack_header(header):
+            raise FileNotFoundError(errno.ENOENT, "its pack was taken back", key)
+        self._files.close(self._files.open_existing(self.path(place.pack.number)))  # another name: it was taken back
+        raise ObjectDamaged(f"{key}: neither its header nor that of {self.path(place.pack.number)} can be read")
 
     def mark_dead(self, places: Sequence[Place]) -> None:
         """Let later starts forget these objects, after a loss of power too: the cleaner does not look for ever."""
@@ -157,7 +149,7 @@ class PackFolder:
         for place in places:
             by_pack.setdefault(place.pack.number, []).append(place)
         for number, marked in by_pack.items():
-            descriptor = self._files.open_existing(self._path(number), is_writing=True)
+            descriptor = self._files.open_existing(self.path(number), is_writing=True)
             try:
                 for place in marked:
                     self._files.write_at(descriptor, [DEAD], place.record_first + STATE_POSITION)
@@ -167,28 +159,37 @@ class PackFolder:
                 self._files.close(descriptor)
 
     def take_back(self, pack: Pack) -> None:
-        """Use the file of a pack without objects again, or remove it. It must not be the one that is written."""
-        self._take_back(pack.number)
+        """Use the file of a pack without objects again, or remove it. It must not be the one that is written.
+
+        A damaged one is not used again, and where it is not known what it held, it stays as it is.
+        """
+        if pack.is_set_aside:
+            return
+        self._gap_numbers.discard(pack.number)
+        if pack.is_damaged:
+            self._remove(pack.number)
+        else:
+            self._take_back(pack.number)
 
     def close(self) -> None:
-        self._end_pack()
+        self._end_pack(is_last=True)
         if self._held >= 0:
             self._files.close(self._held)
             self._held = -1
 
-    def _path(self, number: int) -> str:
-        return f"{self._folder}/{number:016x}.pack"
-
-    def _numbers(self) -> list[int]:
-        named = (_FILE_NAME.fullmatch(name) for name in os.listdir(self._folder))
-        return sorted(int(name[1], 16) for name in named if name is not None)
-
     def _scan_all(self) -> dict[str, Place]:
-        numbers = self._numbers()
+        numbers = self._pack_files.numbers()
         found: dict[str, Place] = {}
         replaced: list[Place] = []
+        packs: list[Pack] = []
         for number in numbers:
-            for key, place in self._scan(number, is_newest=number == numbers[-1], doubted=found.keys()):
+            opened = self._pack_files.open_pack(
+                number, is_newest=number == numbers[-1], is_durable=self._is_durable, doubted=found.keys()
+            )
+            packs.append(opened.pack)
+            if opened.has_gaps:
+                self._gap_numbers.add(number)
+            for key, place in opened.objects:
                 if key in found:
                     replaced.append(found[key])
                     found[key].pack.live_count -= 1
@@ -196,10 +197,9 @@ class PackFolder:
                 found[key] = place
         with suppress(OSError):  # an object that is deleted could only have to be deleted again
             self.mark_dead(replaced)
-        live = {place.pack.number for place in found.values()}
-        for number in numbers:
-            if number not in live:
-                self._take_back(number)
+        for pack in packs:
+            if pack.live_count == 0:
+                self.take_back(pack)
         if self._is_durable:
             self._files.sync_directory(self._folder)
         self._number_next = numbers[-1] + 1 if numbers else 0
@@ -207,7 +207,7 @@ class PackFolder:
 
     def _begin_pack(self) -> None:
         """The file of a spare pack under a new name, else a new one: blocks that exist are quicker to write."""
-        self._end_pack()
+        self._end_pack(is_last=False)
         number = self._number_next
         self._number_next += 1
         descriptor = self._named_file(number)
@@ -223,13 +223,13 @@ class PackFolder:
         self._end = 0
 
     def _named_file(self, number: int) -> int:
-        path = self._path(number)
+        path = self.path(number)
         try:
             spare = self._spare.popleft()
         except IndexError:
             return self._files.create(path)
         try:
-            self._files.rename(self._path(spare), path)
+            self._files.rename(self.path(spare), path)
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
                 self._take_back(spare)
@@ -240,7 +240,18 @@ class PackFolder:
             self._take_back(number)
             raise
 
-    def _end_pack(self) -> None:
+    def _end_pack(self, *, is_last: bool) -> None:
+        """Say in the pack that it ends here: then the next start takes nothing in it for torn."""
+        if self._pack is None:
+            return
+        with suppress(OSError):  # without it, what is unreadable at the end is taken for a torn write
+            if self._end:
+                self._files.write_at(self._descriptor, [encode_end(self._pack.nonce)], self._end)
+            if self._end and is_last and self._is_durable:
+                self._files.sync_data(self._descriptor)
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._pack is not None:
             self._files.close(self._descriptor)
             self._pack = None
@@ -271,11 +282,10 @@ class PackFolder:
             is_over = True
         if is_over:
             assert self._pack is not None
-            path = self._path(self._pack.number)
-            self._end_pack()
+            number = self._pack.number
+            self._let_go()
             if not self._end:
-                with suppress(OSError):
-                    self._files.unlink(path)
+                self._remove(number)
 
     def _take_back(self, number: int) -> None:
         with self._spare_lock:
@@ -283,73 +293,22 @@ class PackFolder:
             if is_kept:
                 self._spare.append(number)
         if not is_kept:
-            with suppress(OSError):  # the next start finds it without objects
-                self._files.unlink(self._path(number))
+            self._remove(number)
 
-    def _scan(self, number: int, *, is_newest: bool, doubted: Container[str]) -> list[tuple[str, Place]]:
-        """The live objects of a pack. The newest is cut where a crash has torn it, and made durable as it stands."""
-        descriptor = self._files.open_existing(self._path(number), is_writing=True)
-        try:
-            found, end = self._walk(descriptor, number, is_ended_by_torn=is_newest, doubted=doubted)
-            if is_newest:
-                self._files.truncate(descriptor, end)
-                if self._is_durable:
-                    self._files.sync_file(descriptor)
-        finally:
-            self._files.close(descriptor)
-        return found
-
-    def _walk(
-        self, descriptor: int, number: int, *, is_ended_by_torn: bool, doubted: Container[str]
-    ) -> tuple[list[tuple[str, Place]], int]:
-        """The live objects of a pack in their order, and where it ends.
-
-        The payload of every object is read where a torn one ends the pack; elsewhere only that of `doubted` keys, and
-        of those that come twice: a put that failed must not replace one that was acknowledged.
-        """
-        found: list[tuple[str, Place]] = []
-        nonce = read_nonce(self._files.read_at(descriptor, PACK_HEADER_BYTES, 0), number)
-        if nonce is None:
-            return found, 0
-        pack = Pack(number=number, nonce=nonce)
-        position = PACK_HEADER_BYTES
-        seen: set[str] = set()
-        while (record := self._record_at(descriptor, position, nonce)) is not None:
-            is_doubted = is_ended_by_torn or record.key in doubted or record.key in seen
-            is_sound = not is_doubted or self._is_whole(descriptor, position, record)
-            if is_ended_by_torn and not is_sound:
-                break
-            if record.is_live and is_sound:
-                found.append((record.key, _place(record, pack, position)))
-                seen.add(record.key)
-            position += record.record_bytes
-        return found, position
-
-    def _record_at(self, descriptor: int, position: int, nonce: bytes) -> PackRecord | None:
-        return read_record(self._files.read_at(descriptor, RECORD_HEADER_BYTES + KEY_BYTES_MAX, position), nonce)
-
-    def _is_whole(self, descriptor: int, position: int, record: PackRecord) -> bool:
-        payload = self._files.read_at(descriptor, record.payload_bytes, position + record.payload_first)
-        return len(payload) == record.payload_bytes and crc32c(payload) == record.payload_crc
+    def _remove(self, number: int) -> None:
+        with suppress(OSError):  # the next start finds it without objects
+            self._files.unlink(self.path(number))
 
 
-def _place(record: PackRecord, pack: Pack, position: int) -> Place:
-    return Place(
-        pack=pack,
-        record_first=position,
-        payload_first=position + record.payload_first,
-        payload_bytes=record.payload_bytes,
-        modified_ms=record.modified_ms,
-    )
-
-
-def _add_record(parts: list[Buffer], stored: PackObject, pack: Pack, position: int) -> Place:
+def _add_record(parts: list[Buffer], stored: PackObject, pack: Pack, position: int, *, is_group_first: bool) -> Place:
     """Add an object to what is written next, to stand at `position`; padding comes last."""
     payload_bytes = crc = 0
     for part in stored.parts:
         payload_bytes += len(part)
         crc = crc32c(part, crc)
-    header = encode_record_header(stored.key, pack.nonce, payload_bytes, crc, stored.modified_ms)
+    header = encode_record_header(
+        stored.key, pack.nonce, payload_bytes, crc, stored.modified_ms, is_group_first=is_group_first
+    )
     parts.append(header)
     parts.extend(stored.parts)
     parts.append(padding(len(header) + payload_bytes))
@@ -358,5 +317,6 @@ def _add_record(parts: list[Buffer], stored: PackObject, pack: Pack, position: i
         record_first=position,
         payload_first=position + len(header),
         payload_bytes=payload_bytes,
+        payload_crc=crc,
         modified_ms=stored.modified_ms,
     )

@@ -54,11 +54,14 @@ audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"data-dir", "gc-gr
 async def _audit(settings: Settings, *, is_repairing: bool) -> Json:
     from agent.audit import Audit
     from agent.components import WhereMissing
+    from agent.store_damages import StoreDamages
     from coordinator.log import SessionHeld
 
     try:
-        async with opened(settings, WhereMissing.REFUSED) as (ledger, store):
-            report = await Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000).run(is_repairing=is_repairing)
+        damages = StoreDamages()
+        async with opened(settings, WhereMissing.REFUSED, damages) as (ledger, store):
+            audit = Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000, damages=damages)
+            report = await audit.run(is_repairing=is_repairing)
     except CommandFailed as error:
         if isinstance(error.__cause__, SessionHeld):
             raise CommandFailed(

@@ -1,7 +1,8 @@
 """`penstock doctor`: is this machine fit to run an agent with these settings? It says what is wrong and what to do.
 
-A finding that is not fine names its remedy. The checks are in `machine_checks`, `ledger_checks` and `bucket_checks`;
-where ledger and bucket are fine, those of both together in `identity_checks`. Exit code 1 if any failed.
+A finding that is not fine names its remedy. The checks are in `machine_checks`, `pack_checks`, `ledger_checks` and
+`bucket_checks`; where ledger and bucket are fine, those of both together in `identity_checks`. Exit code 1 if any
+failed.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
     from agent.commands.identity_checks import check_identity
     from agent.commands.ledger_checks import check_ledger
     from agent.commands.machine_checks import Finding, Verdict, check_machine
+    from agent.commands.pack_checks import check_packs
 
     is_cluster = bool(values.get("ledger")) or "PENSTOCK_LEDGER" in os.environ
     try:
@@ -38,7 +40,7 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
         if finding.remedy:
             sys.stdout.write(f"{'':<20} -> {finding.remedy}\n")
 
-    for finding in check_machine(settings):
+    for finding in (*check_machine(settings), *check_packs(settings)):
         show(finding)
 
     async def remote() -> None:

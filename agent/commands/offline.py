@@ -17,6 +17,7 @@ from coordinator.sqlite_log import SqliteLedger
 from coordinator.state import ClusterState
 from storage.local_files import Files
 from storage.local_store import PACKS_FOLDER
+from storage.object_store import StoreError
 from storage.packs import PackFolder
 
 LEDGER_FILE = "ledger.sqlite"
@@ -55,7 +56,7 @@ def read_object(data_dir: Path, key: str) -> bytes | None:
             return None
         packs = PackFolder(str(store / PACKS_FOLDER), new_nonce=SystemIds().new_uuid, is_durable=True, files=Files())
         return packs.find(key)
-    except OSError as error:
+    except (OSError, StoreError) as error:
         raise CommandFailed(f"{key} cannot be read: {error}") from error
 
 

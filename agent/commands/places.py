@@ -19,6 +19,7 @@ from protocol.limits import COMMAND_OPEN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from agent.components import WhereMissing
+    from agent.store_damages import StoreDamages
     from coordinator.log import Ledger
     from storage.object_store import ObjectStore
 
@@ -56,8 +57,12 @@ def place_settings(values: Mapping[str, object], config: str | None) -> Settings
 
 
 @asynccontextmanager
-async def opened(settings: Settings, where_missing: "WhereMissing") -> "AsyncIterator[tuple[Ledger, ObjectStore]]":
-    """Ledger and bucket, open. What the environment does to the block is a `CommandFailed`."""
+async def opened(
+    settings: Settings, where_missing: "WhereMissing", damages: "StoreDamages | None" = None
+) -> "AsyncIterator[tuple[Ledger, ObjectStore]]":
+    """Ledger and bucket, open. What the environment does to the block is a `CommandFailed`. `damages` takes what an
+    embedded store finds in its files.
+    """
     from agent.clock import SystemClock
     from agent.components import open_ledger, open_store
     from agent.ids import SystemIds
@@ -69,7 +74,7 @@ async def opened(settings: Settings, where_missing: "WhereMissing") -> "AsyncIte
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(COMMAND_OPEN_SECONDS_MAX):
                 ledger = await stack.enter_async_context(open_ledger(settings, clock, ids, where_missing))
-                store = await stack.enter_async_context(open_store(settings, clock, ids, Metrics()))
+                store = await stack.enter_async_context(open_store(settings, clock, ids, Metrics(), damages=damages))
             yield ledger, store
     except TimeoutError as error:
         raise CommandFailed(

@@ -7,12 +7,14 @@ from agent.audit import Audit, AuditReport
 from agent.cluster_identity import CLUSTER_KEY, check_bucket
 from agent.recovery import Permissions, recover
 from agent.snapshots import Snapshots
+from agent.store_damages import StoreDamages
 from coordinator.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.types import ObjectNumber, Position, SessionId
 from storage.failing import FailingStore
 from storage.memory_store import MemoryStore
 from storage.refs import intake_key, reached_key, snapshot_key
+from storage.store_damage import StoreDamage
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
 
@@ -194,3 +196,13 @@ async def test_everything_that_is_told_is_counted_but_not_all_of_it_named() -> N
             "subject": "lake/0",
             "detail": "no entry names it, nor its session: nobody will ever delete it",
         }
+
+
+async def test_damage_that_the_store_has_found_is_listed_and_what_may_be_torn_is_not() -> None:
+    damages = StoreDamages()
+    damages.report(StoreDamage(file="/d/1.pack", key="intake/1/0", detail="its checksum is wrong"))
+    damages.report(StoreDamage(file="/d/2.pack", detail="its header is unreadable"))
+    damages.report(StoreDamage(file="/d/3.pack", detail="torn", is_certain=False))
+    async with lived() as (parts, store):
+        report = await Audit(parts.ledger, store, grace_ms=GRACE_MS, damages=damages).run(is_repairing=False)
+    assert faults(report) == [("damaged", "intake/1/0"), ("damaged", "/d/2.pack")]

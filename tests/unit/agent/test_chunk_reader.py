@@ -119,3 +119,23 @@ async def test_archived_rows_are_served_in_the_compression_of_each_request() -> 
 
 def compression_of(served: ServedChunk) -> Compression:
     return next(iter(walk_batches(served.buffer))).compression
+
+
+async def test_no_bit_of_a_stored_chunk_can_change_and_be_served() -> None:
+    """Safety rule S20. The base offset and the leader epoch alone are not looked at: they are written anew."""
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(BATCH)
+        state = paths.parts.metadata.state
+        chunk = state.topics[TOPIC].partitions[0].index.row(0)
+        key = state.objects[chunk.object_id].key
+        stored = await paths.memory.get(key)
+        for byte in range(len(BATCH)):
+            damaged = bytearray(stored)
+            damaged[chunk.byte_first + byte] ^= 1 << byte % 8
+            await paths.memory.put(key, [damaged])
+            if byte in {*range(8), *range(12, 16)}:
+                (served,) = await paths.reader.read(state, [chunk], [Compression.NONE])
+                assert served.buffer == BATCH
+                continue
+            with pytest.raises(ObjectDamaged, match="does not hold what the ledger says"):
+                await paths.reader.read(state, [chunk], [Compression.NONE])

@@ -5,8 +5,10 @@ import pytest
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.record_batch import (
+    HEADER_BYTES,
     BatchHeader,
     check_crc,
+    check_crcs,
     encode_varint,
     is_transactional_at_sight,
     patch_offsets,
@@ -153,6 +155,31 @@ class TestCrc:
             with pytest.raises(InvalidBatch) as refused:
                 check_crc(buffer, header)
             assert refused.value.error_code is ErrorCode.corrupt_message
+
+
+class TestCrcsOfStoredBatches:
+    def test_sound_batches_pass_whatever_their_offsets_are(self) -> None:
+        stored = bytearray(hand_made() * 3)
+        patch_offsets(stored, 77)
+        check_crcs(stored)
+        check_crcs(b"")
+
+    def test_every_other_bit_counts(self) -> None:
+        batch = hand_made()
+        for byte in set(range(2 * len(batch))) - {*range(8), *range(12, 16)}:
+            stored = bytearray(batch * 2)
+            stored[byte] ^= 1 << byte % 8
+            if byte - len(batch) in {*range(8), *range(12, 16)}:
+                check_crcs(stored)
+            else:
+                with pytest.raises(InvalidBatch):
+                    check_crcs(stored)
+
+    def test_a_batch_that_is_cut_does_not_pass(self) -> None:
+        batch = hand_made()
+        for cut in (1, HEADER_BYTES - 1, HEADER_BYTES, len(batch) - 1):
+            with pytest.raises(NotOneBatch):
+                check_crcs(batch + batch[:cut])
 
 
 class TestOffsets:

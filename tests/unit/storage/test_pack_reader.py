@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.object_store import ObjectMissing, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from storage.pack_reader import PackReader
 from tests.pack_disk import PackDisk
 from tests.pack_files import plant_object
@@ -108,7 +108,7 @@ async def test_an_append_that_failed_and_was_cut_off_is_not_read_for_what_took_i
 
 
 def _seen(reader: PackReader) -> None:
-    with suppress(StoreUnavailable):  # torn
+    with suppress(ObjectDamaged):  # torn
         assert reader.get("b") == b"x" * 100
 
 
@@ -125,3 +125,40 @@ async def test_a_folder_that_begins_again_has_other_packs_under_the_same_numbers
         assert reader.get("b") == b"22"
         with pytest.raises(ObjectMissing):
             reader.get("a")
+
+
+class TestDamage:
+    """The agent that has the packs open has not met it yet."""
+
+    async def folder_of_three(self, tmp_path: Path) -> tuple[Path, bytes]:
+        folder = tmp_path / "packs"
+        async with opened(folder) as store:
+            for key in "abc":
+                await store.put(key, [key.encode() * 100])
+        (pack,) = folder.iterdir()
+        return pack, pack.read_bytes()
+
+    async def test_what_lies_behind_an_unreadable_header_is_found_and_what_it_was_of_is_damaged(
+        self, tmp_path: Path
+    ) -> None:
+        pack, content = await self.folder_of_three(tmp_path)
+        header_first = content.index(b"b" * 100) - 49
+        pack.write_bytes(content[:header_first] + b"\xff" * 8 + content[header_first + 8 :])
+        reader = reader_of(tmp_path / "packs")
+        assert reader.get("c") == b"c" * 100
+        assert reader.get("a") == b"a" * 100
+        with pytest.raises(ObjectDamaged, match="b is in no pack"):
+            reader.get("b")
+
+    async def test_a_wrong_byte_is_an_error(self, tmp_path: Path) -> None:
+        pack, content = await self.folder_of_three(tmp_path)
+        pack.write_bytes(content.replace(b"bbb", b"bab"))
+        reader = reader_of(tmp_path / "packs")
+        with pytest.raises(ObjectDamaged, match="checksum"):
+            reader.get("b")
+        assert reader.get("c") == b"c" * 100
+
+    async def test_a_pack_whose_own_header_is_unreadable_is_read(self, tmp_path: Path) -> None:
+        pack, content = await self.folder_of_three(tmp_path)
+        pack.write_bytes(b"?" + content[1:])
+        assert reader_of(tmp_path / "packs").get("b") == b"b" * 100

@@ -1,0 +1,39 @@
+"""Damage that the embedded store found in its own files: logged, counted, and listed for `penstock audit` (S20)."""
+
+import logging
+from collections.abc import Sequence
+
+from protocol.limits import STORE_DAMAGES_LISTED_MAX
+from storage.store_damage import StoreDamage
+
+log = logging.getLogger(__name__)
+
+REMEDY = 'docs/RUNBOOK.md, "A pack of the embedded store is damaged"'
+
+
+class StoreDamages:
+    """What was found since the start. A part that is found again is not reported again."""
+
+    def __init__(self) -> None:
+        self._damages: dict[tuple[str, str], StoreDamage] = {}
+
+    def report(self, damage: StoreDamage) -> None:
+        """Take down one unreadable part. What a crash may have torn is logged, and not counted as damage."""
+        where = {"file": damage.file, "key": damage.key, "reason": damage.detail}
+        if not damage.is_certain:
+            log.warning(
+                "a pack ends in a write that is not whole, as after a crash: nothing of it was acknowledged, unless "
+                "the disk has lost what it said was written; penstock audit tells",
+                extra=where,
+            )
+            return
+        part = damage.file, damage.key or damage.detail
+        if part in self._damages or len(self._damages) >= STORE_DAMAGES_LISTED_MAX:
+            return
+        self._damages[part] = damage
+        log.error(f"a pack of the embedded store is damaged; other objects are served. {REMEDY}", extra=where)
+
+    @property
+    def found(self) -> Sequence[StoreDamage]:
+        """Every part that is certainly damaged."""
+        return tuple(self._damages.values())

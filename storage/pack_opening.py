@@ -1,0 +1,180 @@
+"""Looks through the files of a folder of packs: at a start, which may cut the newest, and beside its owner.
+
+Rule: blocking. Nothing that is damaged is cut or used again: only behind the last readable record of the newest pack is
+something taken away, where a crash has torn a write. What is unreadable is reported (safety rule S20).
+"""
+
+import os
+import re
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from crc32c import crc32c
+
+from storage.local_files import Files
+from storage.object_store import ObjectDamaged
+from storage.pack_objects import Pack, Place, place_of
+from storage.pack_scan import PackScan, ScannedRecord, damages_of, scan_pack
+from storage.store_damage import OnDamage, StoreDamage, ignore_damage
+
+_FILE_NAME = re.compile(r"([0-9a-f]{16})\.pack")
+_NO_PACK = Pack(number=-1, nonce=b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedPack:
+    """A pack as a start found it."""
+
+    pack: Pack
+    objects: list[tuple[str, Place]]
+    """Those that are not deleted, in their order. Of two with one key the later counts."""
+    has_gaps: bool
+    """Whether it may hold objects that were not found."""
+
+
+class PackFiles:
+    """The files of `folder`."""
+
+    def __init__(self, folder: str, files: Files, *, on_damage: OnDamage = ignore_damage) -> None:
+        self._folder = folder
+        self._files = files
+        self._on_damage = on_damage
+
+    def path(self, number: int) -> str:
+        return f"{self._folder}/{number:016x}.pack"
+
+    def numbers(self) -> list[int]:
+        named = (_FILE_NAME.fullmatch(name) for name in os.listdir(self._folder))
+        return sorted(int(name[1], 16) for name in named if name is not None)
+
+    def open_pack(self, number: int, *, is_newest: bool, is_durable: bool, doubted: Container[str]) -> OpenedPack:
+        """The pack `number`. The newest is cut where a crash has torn it, and made durable as it stands.
+
+        The payload of every object is read in the newest; elsewhere only that of `doubted` keys, and of those that come
+        twice: a put that failed must not replace one that was acknowledged.
+        """
+        path = self.path(number)
+        descriptor = self._files.open_existing(path, is_writing=True)
+        try:
+            scan = scan_pack(partial(self._files.read_at, descriptor), number)
+            is_whole = _Whole(partial(self._is_whole, descriptor))
+            damages = list(damages_of(scan, path, is_newest=is_newest))
+            is_set_aside = any(damage.is_certain for damage in damages)
+            pack = Pack(number=number, nonce=scan.nonce or b"", is_damaged=is_set_aside, is_set_aside=is_set_aside)
+            end = scan.whole_end(is_whole) if is_newest else scan.end
+            if is_newest and (end < scan.end or scan.has_tail):
+                detail = f"its last write is not whole: it ends at byte {end}"
+                damages.append(StoreDamage(file=path, detail=detail, is_certain=False))
+            for damage in damages:
+                self._on_damage(damage)
+            objects = self._live(scan, pack, is_whole, end=end, doubted=doubted, is_checked=is_newest)
+            if is_newest:
+                if not is_set_aside and not scan.is_ended:
+                    self._files.truncate(descriptor, end)
+                if is_durable:
+                    self._files.sync_file(descriptor)
+        finally:
+            self._files.close(descriptor)
+        return OpenedPack(pack=pack, objects=objects, has_gaps=bool(scan.gaps) or is_set_aside)
+
+    def find(self, key: str) -> Place | None:
+        """Where an object lies of a folder that another process may have open. None where it is not there.
+
+        One whose checksum is wrong is found where there is no other. Raises `ObjectDamaged` where it may be what cannot
+        be read.
+        """
+        has_gaps = False
+        damaged: Place | None = None
+        for number in reversed(self.numbers()):
+            with suppress(FileNotFoundError):  # taken back meanwhile
+                descriptor = self._files.open_existing(self.path(number))
+                try:
+                    scan = scan_pack(partial(self._files.read_at, descriptor), number)
+                    pack = Pack(number=number, nonce=scan.nonce or b"")
+                    is_whole = partial(self._is_whole, descriptor)
+                    place = dict(self._live(scan, pack, is_whole, end=scan.end, doubted=(), is_checked=False)).get(key)
+                    if place is not None and self._is_right(descriptor, place):
+                        return place
+                finally:
+                    self._files.close(descriptor)
+                damaged = damaged or place
+                has_gaps |= bool(scan.gaps) or scan.is_header_damaged
+        if damaged is None and has_gaps:
+            raise ObjectDamaged(f"{key} is in no pack, and not all of the packs can be read: run penstock doctor")
+        return damaged
+
+    def damages(self) -> Sequence[StoreDamage]:
+        """What is certainly damaged; payloads are not looked at. Nothing is changed, and another process may have the
+        folder open: what it writes at this moment is looked at twice before it is called damaged.
+        """
+        before = self._look_for_damage()
+        return [damage for damage in self._look_for_damage() if damage in before] if before else ()
+
+    def _look_for_damage(self) -> Sequence[StoreDamage]:
+        found: list[StoreDamage] = []
+        numbers = self.numbers()
+        for number in numbers:
+            with suppress(FileNotFoundError):  # taken back meanwhile
+                descriptor = self._files.open_existing(self.path(number))
+                try:
+                    scan = scan_pack(partial(self._files.read_at, descriptor), number)
+                finally:
+                    self._files.close(descriptor)
+                found += damages_of(scan, self.path(number), is_newest=number == numbers[-1])
+        return [damage for damage in found if damage.is_certain]
+
+    def _live(
+        self,
+        scan: PackScan,
+        pack: Pack,
+        is_whole: Callable[[ScannedRecord], bool],
+        *,
+        end: int,
+        doubted: Container[str],
+        is_checked: bool,
+    ) -> list[tuple[str, Place]]:
+        """The live objects of a pack before `end`, in their order; what is found to be damaged is reported."""
+        found: list[tuple[str, Place]] = []
+        seen: set[str] = set()
+        for scanned in scan.records:
+            record = scanned.record
+            if not record.is_live or scanned.position >= end:
+                continue
+            is_doubted = record.key in doubted or record.key in seen
+            if (is_doubted or is_checked) and not is_whole(scanned):
+                if is_doubted:
+                    continue
+                pack.is_damaged = True
+                self._on_damage(
+                    StoreDamage(
+                        file=self.path(pack.number),
+                        key=record.key,
+                        detail=f"the checksum of the object at byte {scanned.position} is wrong",
+                        is_certain=scanned.position < scan.durable_end,
+                    )
+                )
+            found.append((record.key, place_of(record, pack, scanned.position)))
+            seen.add(record.key)
+        return found
+
+    def _is_whole(self, descriptor: int, scanned: ScannedRecord) -> bool:
+        return self._is_right(descriptor, place_of(scanned.record, _NO_PACK, scanned.position))
+
+    def _is_right(self, descriptor: int, place: Place) -> bool:
+        payload = self._files.read_at(descriptor, place.payload_bytes, place.payload_first)
+        return len(payload) == place.payload_bytes and crc32c(payload) == place.payload_crc
+
+
+class _Whole:
+    """Whether a record's payload is as it was written; read once."""
+
+    def __init__(self, is_whole: Callable[[ScannedRecord], bool]) -> None:
+        self._is_whole = is_whole
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, scanned: ScannedRecord) -> bool:
+        if scanned.position not in self._known:
+            self._known[scanned.position] = self._is_whole(scanned)
+        return self._known[scanned.position]

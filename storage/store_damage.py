@@ -1,0 +1,23 @@
+"""Damage that an embedded store found in its own files, for whoever reports it (safety rule S20)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreDamage:
+    """One unreadable part of a file."""
+
+    file: str
+    detail: str
+    key: str = ""
+    """The object that is damaged; empty where that cannot be told."""
+    is_certain: bool = True
+    """False for what a crash may have torn before it was acknowledged: `penstock audit` knows whether it was."""
+
+
+OnDamage = Callable[[StoreDamage], None]
+
+
+def ignore_damage(_: StoreDamage) -> None:
+    """For tools that report damage by the errors of their reads."""
