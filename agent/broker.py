@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from agent.audit import Audit
+from agent.bucket_confirmation import BucketConfirmation, ConfirmedStore
 from agent.chunk_cache import ChunkCache
 from agent.chunk_reader import ChunkReader
 from agent.cleaner import Cleaner
@@ -99,7 +100,8 @@ class Broker:
         self._settings = settings
         self._identity = identity
         self._ledger = ledger
-        self._store = store
+        self._confirmation = BucketConfirmation(store=store, identity=identity, clock=clock, metrics=metrics)
+        self._store = store = ConfirmedStore(store, self._confirmation)
         self._clock = clock
         self._ids = ids
         self._metrics = metrics
@@ -137,6 +139,7 @@ class Broker:
         await self._clock_check.check_or_report()
         self._supervisor.start("clock check", self._clock_check.run)
         self._supervisor.start("bucket watch", self._bucket_watch.run)
+        self._supervisor.start("bucket confirmation", self._confirmation.run, is_restarted=False)
         self._writer = LedgerWriter(
             ledger=self._ledger,
             metadata=self._metadata,

@@ -143,6 +143,12 @@ async def read_cluster_file(store: ObjectStore) -> ClusterFile | None:
         ) from error
 
 
+def is_named(identity: LedgerIdentity, found: ClusterFile) -> bool:
+    """Whether the bucket says that it is that of the ledger which an agent has open."""
+    is_id_right = not identity.bucket_id or found.bucket_id == identity.bucket_id
+    return found.identity.is_incarnation_of(identity) and is_id_right
+
+
 def _check_id(identity: LedgerIdentity, found: ClusterFile) -> None:
     """Raise where the ledger names another bucket."""
     if identity.bucket_id != found.bucket_id:
@@ -239,7 +245,7 @@ class BucketWatch:
             return self._doubt(f"{CLUSTER_KEY} is gone from the bucket")
         self._is_doubt_told = False
         mine = self._identity
-        if not found.identity.is_incarnation_of(mine) or (mine.bucket_id and found.bucket_id != mine.bucket_id):
+        if not is_named(mine, found):
             raise AnotherBucket(
                 f"the bucket of this agent belongs to cluster {found.cluster_id}, incarnation {found.incarnation} now, "
                 f"and the agent's ledger to {mine.cluster_id}, incarnation {mine.incarnation}: was the cluster "

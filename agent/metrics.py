@@ -232,6 +232,9 @@ class Metrics:
         )
         self.tail_topics = self._gauge("tail_topics", "Topics in the tail manifest that this agent wrote last.")
         self.tail_seconds = self._histogram("tail_seconds", "Duration of making a tail manifest.")
+        self.bucket_mismatch = self._gauge(
+            "bucket_mismatch", "1 while the bucket lacks this cluster's cluster.json, and nothing is acknowledged."
+        )
         self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")
         self.gc_undeletable_objects = self._gauge(
             "gc_undeletable_objects", "Garbage that the object store did not delete, tried again by the cleaner."

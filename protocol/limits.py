@@ -621,6 +621,12 @@ every ledger that moves leaves in each `REACHED_MARK_INTERVAL_S` (safety rule S9
 BUCKET_CHECK_INTERVAL_S = 30.0
 """How often an agent looks whether the bucket still names its ledger, and whether the ledger is as far as the bucket
 says (safety rule S9)."""
+BUCKET_CONFIRM_INTERVAL_S = 10.0
+"""How often an agent that puts objects reads whose the bucket is, beside its puts (safety rule S22)."""
+BUCKET_CONFIRMED_SECONDS_MAX = 30.0
+"""An agent acknowledges nothing when it has not seen for so long that the bucket is its cluster's."""
+BUCKET_CONFIRM_RETRY_S = 1.0
+"""How often puts ask a bucket again that is not the cluster's."""
 ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 """How long after a session's end its objects are looked for once more: a put may land late (safety rule S6)."""
 

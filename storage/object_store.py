@@ -36,6 +36,10 @@ class StoreMisconfigured(StoreError):
     """Asking again cannot help: the bucket is missing, access is denied, an address is wrong. It says which."""
 
 
+class BucketMissing(StoreMisconfigured):
+    """There is no such bucket: a definite answer of a store that works."""
+
+
 class StoreDenied(StoreMisconfigured):
     """The credentials are good, and one kind of request is not allowed to them; others may be."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from storage.object_store import (
+    BucketMissing,
     ObjectExists,
     ObjectMissing,
     StoreDenied,
@@ -113,6 +114,8 @@ def _answered(operation: Operation, subject: str, answer: _Answer, place: Place)
     told = f"{operation.name.lower()} {subject}: {answer}" + (f"; {remedy}" if remedy else "")
     if answer.code in _DENYING_CODES or (not answer.code and answer.status == 403):
         return StoreDenied(told)
+    if answer.code == "NoSuchBucket":
+        return BucketMissing(told)
     return StoreUnavailable(told) if passes else StoreMisconfigured(told)
 
 

@@ -313,3 +313,8 @@ def test_a_task_of_spark_reads_more_than_it_asks_for_at_once_and_a_manifest_is_w
 def test_an_object_that_could_not_be_deleted_is_tried_again_later_than_garbage_is_looked_for() -> None:
     assert limits.GC_CHECK_INTERVAL_S < limits.GC_RETRY_SECONDS_FIRST < limits.GC_RETRY_SECONDS_MAX
     assert limits.GC_DELETIONS_PER_STEP_MAX < limits.GC_FAILED_KEYS_MAX
+
+
+def test_a_bucket_that_is_not_the_cluster_s_is_found_long_before_it_would_no_longer_be_believed() -> None:
+    assert limits.BUCKET_CONFIRM_RETRY_S < limits.BUCKET_CONFIRM_INTERVAL_S
+    assert 2 * limits.BUCKET_CONFIRM_INTERVAL_S <= limits.BUCKET_CONFIRMED_SECONDS_MAX

@@ -3,6 +3,7 @@
 import pytest
 
 from storage.object_store import (
+    BucketMissing,
     ObjectExists,
     ObjectMissing,
     StoreDenied,
@@ -38,7 +39,7 @@ def error_of(text: str, operation: Operation = Operation.PUT, place: Place = PLA
 @pytest.mark.parametrize(
     ("status", "code", "kind", "words"),
     [
-        (404, "NoSuchBucket", StoreMisconfigured, "make the bucket lake at https://s3.example.net"),
+        (404, "NoSuchBucket", BucketMissing, "make the bucket lake at https://s3.example.net"),
         (400, "InvalidBucketName", StoreMisconfigured, "correct --store"),
         (403, "AccessDenied", StoreDenied, "allow these credentials s3:PutObject, in bucket lake"),
         (403, "InvalidAccessKeyId", StoreMisconfigured, "AWS_ACCESS_KEY_ID"),
