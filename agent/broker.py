@@ -22,6 +22,7 @@ from agent.configs import ConfigAdmin
 from agent.connection_stamps import ConnectionStamps
 from agent.consumer_groups import ConsumerGroups
 from agent.cpu import run_in_thread
+from agent.damaged_objects import DamagedObjects
 from agent.digest_checks import DigestChecks
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
@@ -191,6 +192,7 @@ class Broker:
     def _wire(self) -> None:
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
         cache = ChunkCache(bytes_max=settings.read_cache_bytes)
+        self._damaged = DamagedObjects(clock=clock)
         self._archive = ParquetReader(
             store=self._store,
             run_in_thread=run_in_thread,
@@ -203,6 +205,7 @@ class Broker:
             archive=self._archive,
             cache=cache,
             budget=budget,
+            damaged=self._damaged,
             tasks=self._tasks,
             is_store_cheap=settings.is_store_cheap,
         )
@@ -410,6 +413,7 @@ class Broker:
         figures.cache_bytes.set_function(lambda: cache.bytes_held)
         figures.cache_hits.set_function(lambda: cache.hits_count)
         figures.cache_misses.set_function(lambda: cache.misses_count)
+        figures.damaged_objects.set_function(lambda: self._damaged.count(self.state.object_ids))
         figures.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
         figures.groups.set_function(lambda: self._groups.groups_count + self._consumer_groups.groups_count)
         figures.group_generations.set_function(lambda: self._groups.generations_count)

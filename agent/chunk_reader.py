@@ -15,6 +15,7 @@ from typing import Protocol
 
 from agent.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
 from agent.cpu import run_in_thread
+from agent.damaged_objects import DamagedObjects
 from agent.object_wants import ObjectWants
 from agent.read_budget import ReadBudget, Share
 from coordinator.chunk_index import NO_OBJECT, ChunkRef
@@ -75,6 +76,7 @@ class ChunkReader:
         archive: ArchiveReader,
         cache: ChunkCache,
         budget: ReadBudget,
+        damaged: DamagedObjects,
         tasks: asyncio.TaskGroup,
         is_store_cheap: bool,
     ) -> None:
@@ -82,6 +84,7 @@ class ChunkReader:
         self._archive = archive
         self._cache = cache
         self._budget = budget
+        self.damaged = damaged
         self._tasks = tasks
         self._whole_bytes_max = min(OBJECT_BYTES_READ_WHOLE_MAX, cache.bytes_max // WHOLE_OBJECTS_MIN)
         if is_store_cheap:
@@ -161,7 +164,10 @@ class ChunkReader:
                     break  # what was begun is read all the same: others may wait for it already
                 flight = _Flight(chunk, compression, stored, asyncio.get_running_loop().create_future())
                 self._flights[key] = flight
-                if stored.kind is ObjectKind.INTAKE:
+                damage = self.damaged.recent(stored.key)
+                if damage is not None:
+                    self._crash(flight, damage)
+                elif stored.kind is ObjectKind.INTAKE:
                     intake.append(flight)
                 else:
                     self._start(self._read_archived(flight), share)
@@ -261,7 +267,9 @@ class ChunkReader:
                 served = await run_in_thread(serve_intake, copied, flight.chunk)
         except InvalidBatch as error:
             self._cache.drop_object(flight.chunk.object_id)  # it is read again for whoever asks again
-            self._crash(flight, ObjectDamaged(f"{flight.stored.key} does not hold what the ledger says: {error}"))
+            damage = ObjectDamaged(f"{flight.stored.key} does not hold what the ledger says: {error}")
+            self.damaged.found(flight.stored.key, damage)
+            self._crash(flight, damage)
         else:
             self._land(flight, served)
 
@@ -269,8 +277,11 @@ class ChunkReader:
         try:
             batches = await self._archive.read(flight.stored.key, flight.chunk, flight.compression)
         except StoreError as error:
+            if isinstance(error, ObjectDamaged):
+                self.damaged.found(flight.stored.key, error)
             self._crash(flight, error)
         else:
+            self.damaged.was_read(flight.stored.key)
             self._land(flight, ServedChunk(batches))
 
     def _land(self, flight: _Flight, served: ServedChunk) -> None:

@@ -28,6 +28,7 @@ from agent.patience import Patience
 from agent.read_ahead import ReadAhead, Step
 from agent.read_budget import ReadBudget, Share
 from agent.topics import TopicAdmin
+from agent.unreadable_records import UnreadableRecords
 from coordinator.chunk_index import ChunkRef
 from coordinator.log import LedgerUnavailable
 from protocol.compression import Compression
@@ -36,7 +37,6 @@ from protocol.limits import (
     FETCH_READ_SECONDS_MAX,
     FETCH_RESPONSE_BYTES_MAX,
     LEDGER_SESSION_SECONDS,
-    LOST_OBJECT_TOLD_INTERVAL_S,
     READ_PLANS_MAX,
     ROWS_PER_TURN,
 )
@@ -102,9 +102,7 @@ class FetchPath:
         self._clock = clock
         self._broker_configs = broker_configs
         self._confirmed_s = confirmed_s
-        self._lost_objects = metrics.fetch_lost_objects
-        self._damaged_objects = metrics.fetch_damaged_objects
-        self._lost_told_s = -LOST_OBJECT_TOLD_INTERVAL_S
+        self._unreadable = UnreadableRecords(metadata=metadata, damaged=reader.damaged, clock=clock, metrics=metrics)
 
     async def fetch(
         self,
@@ -305,9 +303,10 @@ class FetchPath:
                 break
             except StoreUnavailable:
                 break
+            except ObjectDamaged:
+                self._unreadable.damaged(self._found_now(wanted), wanted.fetch_offset)
+                return PartitionRead(wanted, ErrorCode.kafka_storage_error)
             except StoreError as error:
-                if isinstance(error, ObjectDamaged):
-                    self._damaged_objects.inc()
                 log.error(
                     "records cannot be read",
                     extra={"topic": found.topic.name, "partition": wanted.partition, "reason": str(error)},
@@ -317,29 +316,12 @@ class FetchPath:
                 request.steps.append(step._replace(offset_next=read.offset_next))
             return read
         else:
-            self._tell_lost(wanted)
+            self._unreadable.lost(self._found_now(wanted), wanted.fetch_offset)
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
-    def _tell_lost(self, wanted: WantedPartition) -> None:
-        """Each time that it was planned, from a barrier on, an object that it needs was not in the bucket."""
-        self._lost_objects.inc()
-        now_s = self._clock.monotonic_s()
+    def _found_now(self, wanted: WantedPartition) -> Found | None:
         found = self._find_now(wanted, IsolationLevel.READ_UNCOMMITTED)
-        if isinstance(found, ErrorCode) or now_s < self._lost_told_s + LOST_OBJECT_TOLD_INTERVAL_S:
-            return
-        self._lost_told_s = now_s
-        chunk = next(iter(chunks_from(found.partition, wanted.fetch_offset, 0)), None)
-        stored = None if chunk is None else self._metadata.state.objects.get(chunk.object_id)
-        log.error(
-            "records are lost: an object that the ledger refers to is not in the bucket, and its consumers go no "
-            "further; put it back, or run `penstock audit` to learn what else is missing",
-            extra={
-                "topic": found.topic.name,
-                "partition": wanted.partition,
-                "offset": wanted.fetch_offset,
-                "key": None if stored is None else stored.key,
-            },
-        )
+        return None if isinstance(found, ErrorCode) else found
 
     async def _read_chunks(
         self, request: FetchUnderWay, share: Share, step: Step, read: PartitionRead, *, is_first: bool

@@ -12,6 +12,7 @@ from itertools import islice
 
 from coordinator.command_codec import decode
 from coordinator.log import LedgerCorrupt, LedgerRecord
+from iceberg_export.files import FileUnreadable, damage_contained
 from protocol.errors import InvalidBatch
 from protocol.limits import HTTP_ROWS_DEFAULT, INSPECTED_OBJECT_BYTES_MAX
 from protocol.record_batch import split_batches
@@ -144,17 +145,20 @@ def _description(data: bytes) -> ObjectDescription:
 
 
 def _describe_parquet(data: bytes) -> View:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(BytesIO(data))
-    except pa.ArrowInvalid as error:
+        with damage_contained("it"):
+            return _parquet_view(pq.ParquetFile(BytesIO(data)), len(data))
+    except FileUnreadable as error:
         raise InspectError(f"a damaged Parquet file: {error}") from error
+
+
+def _parquet_view(file, byte_count: int) -> View:  # type: ignore[no-untyped-def]  # noqa: ANN001
     metadata = file.metadata
     return {
         "kind": "parquet",
-        "bytes": len(data),
+        "bytes": byte_count,
         "rows": metadata.num_rows,
         "columns": [f"{field.name}: {field.type}" for field in file.schema_arrow],
         "row_groups": [_row_group_view(metadata.row_group(index)) for index in range(metadata.num_row_groups)],

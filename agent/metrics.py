@@ -164,7 +164,10 @@ class Metrics:
         )
         self.fetch_damaged_objects = self._counter(
             "fetch_damaged_objects",
-            "Fetches of a partition that met bytes other than were written: the log names the object.",
+            "Fetches of a partition that met a damaged object: the log names each object once.",
+        )
+        self.damaged_objects = self._gauge(
+            "damaged_objects", "Objects of the ledger that this agent read last and found damaged."
         )
         self.kernels_loaded = self._gauge("kernels_loaded", "1 once compiled kernels check, read and write records.")
         self.intake_objects = self._counter("intake_objects", "Intake objects written.")

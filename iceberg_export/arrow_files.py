@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from iceberg_export import schema
 from iceberg_export.columns import BinaryColumn, RecordRows
-from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace
+from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace, damage_contained
 from iceberg_export.footer_text import read_footer_text
 from iceberg_export.schema import FieldId
 from iceberg_export.tables.data_file import DataFile, RowBounds
@@ -110,6 +110,7 @@ def _open_writer(sink: IO[bytes], first: Arrow | None, footer: list[Arrow], type
         column_encoding=dict.fromkeys(schema.DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
         write_statistics=[*schema.STATISTICS_COLUMNS, *with_statistics],
         write_page_index=True,
+        write_page_checksum=True,  # for other engines; readers of this program check CRC-32Cs of their own (S20)
         bloom_filter_options=_bloom_filter(first),
         sorting_columns=[
             pq.SortingColumn(schema.COLUMNS.index(name), descending=False) for name in schema.SORT_COLUMNS
@@ -167,10 +168,11 @@ def _to_binary(column: BinaryColumn, kind: Arrow) -> Arrow:
 
 def read_footer(tail: Buffer) -> Footer:
     """The footer out of the end of a file, of which `tail` holds at least `footer_bytes`. Raises `FileUnreadable`."""
-    try:
-        file_metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(tail)))
-    except (pa.ArrowException, OSError) as error:
-        raise FileUnreadable(f"the footer cannot be read: {error}") from error
+    with damage_contained("the footer"):
+        return _footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(tail))))
+
+
+def _footer(file_metadata: Arrow) -> Footer:
     pairs: Mapping[bytes, bytes] = file_metadata.metadata or {}
     metadata = {key.decode(): value.decode() for key, value in pairs.items()}
     _check_version(metadata)
@@ -228,7 +230,12 @@ def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupPlace:
 
 
 def describe_file(key: str, object_bytes: int, footer: Footer) -> DataFile:
-    """What a table has to know of a file that lies under `key`, as far as its footer tells."""
+    """What a table has to know of a file that lies under `key`, as far as its footer tells. Raises `FileUnreadable`."""
+    with damage_contained("the footer"):
+        return _describe(key, object_bytes, footer)
+
+
+def _describe(key: str, object_bytes: int, footer: Footer) -> DataFile:
     parsed: Arrow = footer.parsed
     groups = [parsed.row_group(index) for index in range(parsed.num_row_groups)]
     bounds: RowBounds | None = None
@@ -306,14 +313,14 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     `data` holds the row group's bytes, from its `RowGroupPlace.byte_first`. Raises `FileUnreadable`.
     """
     place = footer.row_groups[row_group]
-    window = _Window(data, place.byte_first, place.byte_first + place.byte_count)
-    try:
+    with damage_contained(f"row group {row_group}"):
+        window = _Window(data, place.byte_first, place.byte_first + place.byte_count)
         file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=True)
         table = file.read_row_group(row_group, columns=columns_in_file(footer, schema.COLUMNS), use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise FileUnreadable(f"row group {row_group} cannot be read: {error}") from error
-    table = table.combine_chunks()
-    return _from_arrow(table, _values(footer, table))
+        table = table.combine_chunks()
+        rows = _from_arrow(table, _values(footer, table))
+        rows.check_lengths(place.row_count)
+    return rows
 
 
 def columns_in_file(footer: Footer, columns: Sequence[str]) -> list[str]:
@@ -328,9 +335,10 @@ def with_values(footer: Footer, table: Arrow, columns: Sequence[str]) -> Arrow:
     """A table that was read as `columns_in_file` says, with these of the raw columns alone. Raises `FileUnreadable`."""
     if footer.plans is None or schema.VALUE not in columns:
         return table
-    values = _to_binary(_values(footer, table), pa.binary())
-    others = table.drop_columns([schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.plans.columns])
-    return others.append_column(arrow_schema().field(schema.VALUE), values)
+    with damage_contained("its left-out values"):
+        values = _to_binary(_values(footer, table), pa.binary())
+        others = table.drop_columns([schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.plans.columns])
+        return others.append_column(arrow_schema().field(schema.VALUE), values)
 
 
 def _values(footer: Footer, table: Arrow) -> BinaryColumn:

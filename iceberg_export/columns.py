@@ -37,6 +37,13 @@ class BinaryColumn:
             is_null=None if self.is_null is None else self.is_null[first:end],
         )
 
+    def check_lengths(self, count: int) -> None:
+        """Raises `ValueError` where these are not `count` rows inside `data`: compiled kernels do not look."""
+        is_null_count = count if self.is_null is None else len(self.is_null)
+        if len(self) != count or is_null_count != count:
+            raise ValueError(f"a column has {len(self)} rows, not {count}")
+        _check_ends(self.ends, len(self.data))
+
     def byte_count(self) -> int:
         """What it takes in memory, the bytes of other parts included."""
         return self.data.nbytes + self.ends.nbytes + (0 if self.is_null is None else self.is_null.nbytes)
@@ -66,6 +73,18 @@ class RecordRows:
     def __len__(self) -> int:
         return len(self.offset)
 
+    def check_lengths(self, count: int) -> None:
+        """Raises `ValueError` where these are not `count` rows, or a length leads out of an array."""
+        numbers = (self.partition, self.offset, self.timestamp_ms, self.timestamp_type, self.header_ends[1:])
+        if any(len(array) != count for array in numbers):
+            raise ValueError(f"columns have {[len(array) for array in numbers]} rows, not {count}")
+        for column in (self.key, self.value):
+            column.check_lengths(count)
+        headers = len(self.header_key)
+        _check_ends(self.header_ends, headers)
+        for column in (self.header_key, self.header_value):
+            column.check_lengths(headers)
+
     def byte_count(self) -> int:
         """What the rows take in memory."""
         numbers = (self.partition, self.offset, self.timestamp_ms, self.timestamp_type, self.header_ends)
@@ -94,6 +113,11 @@ class RecordRows:
         for column in (self.header_key, self.header_value):
             ends += column.ends[headers[1:]] - column.ends[headers[0]]
         return ends
+
+
+def _check_ends(ends: NDArray[np.int32], end_max: int) -> None:
+    if ends[0] < 0 or ends[-1] > end_max or bool((ends[1:] < ends[:-1]).any()):
+        raise ValueError(f"ends from {ends[0]} to {ends[-1]} do not rise within {end_max}")
 
 
 def concat_rows(parts: Sequence[RecordRows]) -> RecordRows:

@@ -4,11 +4,12 @@ Rule: imports nothing heavy, so that the agent can start with it.
 Specification: Apache Parquet's format, "File format".
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.object_store import Buffer, StoreError
+from storage.object_store import Buffer, ObjectDamaged, StoreError
 
 if TYPE_CHECKING:
     from iceberg_export.typed.value_plans import ValuePlans
@@ -18,9 +19,25 @@ FOOTER_TAIL_BYTES = 8
 """Length of the footer, 4 bytes little-endian, and the magic: the end of every Parquet file."""
 
 
-class FileUnreadable(StoreError):
+class FileUnreadable(ObjectDamaged):
     """The bytes are not a Parquet file of ours: the object is corrupt, or the reference to it is wrong. Asking again
     cannot help; `penstock inspect object KEY` says whether that object can be read."""
+
+
+@contextmanager
+def damage_contained(subject: str) -> Iterator[None]:
+    """Every exception inside becomes `FileUnreadable`, but `StoreError`s as they are (safety rule S20).
+
+    It stands where stored bytes become Arrow, or rows that were made of them are used. pyarrow raises exceptions of its
+    own there, and `KeyError`, `UnicodeDecodeError` and `AttributeError` besides. A length that is damaged may ask for
+    more memory than there is, so `MemoryError` is one of them.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        raise FileUnreadable(f"{subject} cannot be read: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

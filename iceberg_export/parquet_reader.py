@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from iceberg_export.columns import RecordRows
 from iceberg_export.cpu import RunInThread
-from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
+from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, damage_contained, footer_bytes
 from iceberg_export.kafka_rows import encode_rows
 from iceberg_export.read_once import ReadOnce
 from iceberg_export.schema import TYPED_METADATA_KEY
@@ -115,9 +115,9 @@ class ParquetReader:
             return empty_control_batch(chunk.offset_first, chunk.offset_end)
         try:
             return await self._read(object_key, chunk, compression)
-        except FileUnreadable:
+        except FileUnreadable as error:
             self._small_files.forget(object_key)  # in case that only its way here damaged it
-            raise
+            raise FileUnreadable(f"{object_key}: {error}") from error
 
     async def describe(self, object_key: str) -> DataFile:
         """What a table has to know of a file. Raises `StoreError`."""
@@ -136,10 +136,8 @@ class ParquetReader:
         """The typed columns for which a file was made; None where it has none. Raises `StoreError`."""
         footer, _ = await self._footers.get(object_key, partial(self._read_footer, object_key))
         text = footer.metadata.get(TYPED_METADATA_KEY)
-        try:
+        with damage_contained(f"what {object_key} says of its typed columns"):
             return None if text is None else decode(text)
-        except ValueError as error:
-            raise FileUnreadable(f"{object_key} has typed columns that cannot be read: {error}") from error
 
     async def _read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
         footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
@@ -236,10 +234,11 @@ def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> 
 
     Raises `FileUnreadable` where the rows are not those that the index names.
     """
-    rows = check_rows(row_group, chunk)
-    bytes_target = min(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max)
-    batches = encode_rows(rows, form.compression, bytes_target, max(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max))
-    return batches + empty_control_batch(int(rows.offset[-1]) + 1, chunk.offset_end)
+    with damage_contained(f"rows {chunk.row_first} to {chunk.row_first + chunk.row_count}"):
+        rows = check_rows(row_group, chunk)
+        bytes_target = min(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max)
+        batches = encode_rows(rows, form.compression, bytes_target, max(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max))
+        return batches + empty_control_batch(int(rows.offset[-1]) + 1, chunk.offset_end)
 
 
 def check_rows(row_group: RecordRows, chunk: ArchivedRows) -> RecordRows:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from iceberg_export.files import FileUnreadable
+from iceberg_export.files import FileUnreadable, damage_contained
 from iceberg_export.footer_text import read_footer_text
 from iceberg_export.jobs.findings import MISSING_SECTION, Finding, some
 from iceberg_export.schema import COLUMNS, FILE_METADATA_KEY, KEPT_VALUE, OFFSET, PARTITION, TIMESTAMP
@@ -112,9 +112,10 @@ def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
         what = f"it has {len(data):,} bytes, its manifest says {task.file.object_bytes:,}"
         findings.append(Finding(file=key, what=what, do=MISSING_SECTION))
     try:
-        rows = _read(data)
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, FileUnreadable) as error:
-        findings.append(Finding(file=key, what=f"it cannot be read: {error}", do=MISSING_SECTION))
+        with damage_contained("it"):
+            rows = _read(data)
+    except FileUnreadable as error:
+        findings.append(Finding(file=key, what=str(error), do=MISSING_SECTION))
         return FileReport(key=key, byte_count=len(data), findings=tuple(findings))
     ordered = _ordered(rows)
     uncovered = _uncovered(ordered, task.index)
@@ -151,7 +152,7 @@ def _faults(rows: _Rows, ordered: _Sorted, task: FileTask) -> Iterator[Finding]:
 
 
 def _read(data: bytes) -> _Rows:
-    """Raises what pyarrow raises, `KeyError` for a column that is missing, `ValueError` for a place that is null."""
+    """Raises what pyarrow raises, `KeyError` where a column is missing, `FileUnreadable` where a place is null."""
     file = pq.ParquetFile(pa.BufferReader(data))
     columns: dict[str, list[Numbers]] = {name: [] for name in PLACES}
     group_first, statistics = [0], list[str]()
@@ -163,7 +164,7 @@ def _read(data: bytes) -> _Rows:
         for name, found in columns.items():
             column = table[name]
             if column.null_count:
-                raise ValueError(f"row group {group} has rows without {name}")
+                raise FileUnreadable(f"it cannot be read: row group {group} has rows without {name}")
             found.append(column.cast(pa.int64()).to_numpy())
         group_first.append(group_first[-1] + table.num_rows)
         statistics += _wrong_statistics(file.metadata.row_group(group), group, columns)

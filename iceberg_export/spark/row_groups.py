@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from iceberg_export import schema
 from iceberg_export.arrow_files import columns_in_file, read_footer, with_values
-from iceberg_export.files import FileUnreadable, Footer, footer_bytes
+from iceberg_export.files import FileUnreadable, Footer, damage_contained, footer_bytes
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST, Arrow
 from iceberg_export.spark.planning import FilePiece, OffsetRange
@@ -90,7 +90,8 @@ def wanted_groups(footer: Footer, ranges: Sequence[OffsetRange], since_us: int) 
     """The row groups that may hold rows of `ranges` that are at least as late as `since_us`."""
     groups: list[WantedGroup] = []
     for number in range(len(footer.row_groups)):
-        bounds = _group_bounds(footer.parsed, number)
+        with damage_contained(f"what the footer says of row group {number}"):
+            bounds = _group_bounds(footer.parsed, number)
         partition, offset, time_us = bounds.partition, bounds.offset, bounds.time_us
         held = [
             each
@@ -123,7 +124,8 @@ def read_groups(
     Raises `StoreError`.
     """
     known_first = piece.object_bytes - len(known)
-    runs = list(_runs(footer, groups, columns))
+    with damage_contained(f"the footer of {piece.key}"):
+        runs = list(_runs(footer, groups, columns))
     under_way = [_begin(bucket, piece.key, run, known_first) for run in runs[:1]]
     for row, run in enumerate(runs):
         if row + 1 < len(runs):
@@ -134,7 +136,8 @@ def read_groups(
             window.add(planned.read.byte_first, future.result())
         if not fetched:
             window.add(known_first, known)
-        file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=False)
+        with damage_contained(piece.key):
+            file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=False)
         for group in run.groups:
             yield group, _decode(file, piece.key, footer, group, columns)
 
@@ -207,11 +210,9 @@ def _begin(bucket: Bucket, key: str, run: _Run, known_first: int) -> "list[tuple
 
 def _decode(file: Arrow, key: str, footer: Footer, group: WantedGroup, columns: Sequence[str]) -> Arrow:
     names = _columns_of(group, columns)
-    try:
+    with damage_contained(f"row group {group.number} of {key}"):
         table = file.read_row_group(group.number, columns=columns_in_file(footer, names), use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise FileUnreadable(f"row group {group.number} of {key} cannot be read: {error}") from error
-    return with_values(footer, table, names)
+        return with_values(footer, table, names)
 
 
 def _numbers(table: Arrow, name: str) -> NDArray[np.int64]:

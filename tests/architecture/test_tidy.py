@@ -15,6 +15,7 @@ FUNCTION_LINES_MAX = 70
 CATCHES_ALL = {
     ROOT / "agent" / "supervisor.py",
     ROOT / "agent" / "typed_columns.py",
+    ROOT / "iceberg_export" / "files.py",
     ROOT / "iceberg_export" / "followers" / "entries.py",
     ROOT / "iceberg_export" / "jobs" / "rewrite.py",
     ROOT / "iceberg_export" / "jobs" / "verify.py",

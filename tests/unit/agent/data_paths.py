@@ -14,6 +14,7 @@ from agent.configs import ConfigAdmin
 from agent.connection_stamps import ConnectionStamps
 from agent.consumer_groups import ConsumerGroups
 from agent.cpu import run_in_thread
+from agent.damaged_objects import DamagedObjects
 from agent.fetch_path import FetchPath, PartitionRead
 from agent.fetch_sessions import FetchSessions, WantedPartition
 from agent.group_coordinator import GroupCoordinator
@@ -95,6 +96,7 @@ class DataPaths:
             archive=archive,
             cache=self.cache,
             budget=self.budget,
+            damaged=DamagedObjects(clock=parts.clock),
             tasks=tasks,
             is_store_cheap=False,
         )
@@ -213,6 +215,7 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         archive=archive,
         cache=paths.cache,
         budget=paths.budget,
+        damaged=paths.reader.damaged,
         tasks=tasks,
         is_store_cheap=False,
     )

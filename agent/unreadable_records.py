@@ -1,0 +1,60 @@
+"""Counts and logs fetches that meet records whose object is gone from the bucket, or is damaged.
+
+Rule: consumers ask for such records many times a second, so the log is written once for a damaged object, and every
+`LOST_OBJECT_TOLD_INTERVAL_S` where objects are gone.
+"""
+
+import logging
+
+from agent.chunk_plan import chunks_from
+from agent.clock import Clock
+from agent.damaged_objects import DamagedObjects
+from agent.fetch_under_way import Found
+from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from protocol.limits import LOST_OBJECT_TOLD_INTERVAL_S
+
+log = logging.getLogger(__name__)
+
+
+class UnreadableRecords:
+    """Every `FetchPath` has one."""
+
+    def __init__(self, *, metadata: MetadataLoop, damaged: DamagedObjects, clock: Clock, metrics: Metrics) -> None:
+        self._metadata = metadata
+        self._damaged = damaged
+        self._clock = clock
+        self._fetches_lost = metrics.fetch_lost_objects
+        self._fetches_damaged = metrics.fetch_damaged_objects
+        self._lost_logged_s = -LOST_OBJECT_TOLD_INTERVAL_S
+
+    def lost(self, found: Found | None, offset: int) -> None:
+        """Each time that it was planned, from a barrier on, an object that a fetch needs was not in the bucket."""
+        self._fetches_lost.inc()
+        now_s = self._clock.monotonic_s()
+        if found is None or now_s < self._lost_logged_s + LOST_OBJECT_TOLD_INTERVAL_S:
+            return
+        self._lost_logged_s = now_s
+        log.error(
+            "records are lost: an object that the ledger refers to is not in the bucket, and its consumers go no "
+            "further; put it back, or run `penstock audit` to learn what else is missing",
+            extra={
+                "topic": found.topic.name,
+                "partition": found.number,
+                "offset": offset,
+                "key": self._object_key(found, offset),
+            },
+        )
+
+    def damaged(self, found: Found | None, offset: int) -> None:
+        """The object that a fetch needs does not hold what the ledger says (safety rule S20)."""
+        self._fetches_damaged.inc()
+        key = None if found is None else self._object_key(found, offset)
+        if found is not None and key is not None:
+            self._damaged.report(key, topic=found.topic.name, partition=found.number, offset=offset)
+
+    def _object_key(self, found: Found, offset: int) -> str | None:
+        """The object that a partition's record of that offset lies in."""
+        chunk = next(iter(chunks_from(found.partition, offset, 0)), None)
+        stored = None if chunk is None else self._metadata.state.objects.get(chunk.object_id)
+        return None if stored is None else stored.key
