@@ -1,15 +1,18 @@
 """Puts archived chunks in the place of others, and forgets deleted objects (S6). Part of `coordinator.apply`.
 
-Rule: everything is compared before anything is changed; one difference from the state refuses the whole command.
+Rule: everything is compared before anything is changed; one difference from the state refuses the whole command. The
+table's part is compared with the state as it is once the replaced chunks have let go of their objects.
 """
 
+from collections import Counter
 from typing import NamedTuple
 
 from coordinator.apply_objects import add_object, is_key_known, release_references
 from coordinator.apply_retention import forget_markers
 from coordinator.apply_tables import change_table, table_difference
 from coordinator.chunk_index import ChunkRef
-from coordinator.commands import Done, ForgetObjects, Outcome, PartitionReplacement, Refused, ReplaceChunks
+from coordinator.commands import Done, ForgetObjects, Outcome, PartitionReplacement, Refused, ReplaceChunks, TableCommit
+from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.state import ClusterState, PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import NO_TIMESTAMP, ObjectId, SessionId
@@ -75,7 +78,23 @@ def _check(state: ClusterState, session_id: SessionId, command: ReplaceChunks) -
         difference = table_difference(state, session_id, topic, command.table, new_file=command.object_key)
         if difference is not None:
             raise _Different(difference)
+        _check_entering(state, swaps, command.table, new_file=command.object_key)
     return swaps
+
+
+def _check_entering(state: ClusterState, swaps: list[_Swap], table: TableCommit, *, new_file: str) -> None:
+    """What enters the table has to be there when the chunks that are replaced have let go of their objects."""
+    dropped: Counter[int] = Counter()
+    for swap in swaps:
+        dropped.update(swap.partition.index.object_ids(swap.row_first, swap.row_end))
+    for key in table.data_files:
+        if key == new_file:
+            if not swaps:
+                raise _Different(f"the file {key!r} enters the table, and no chunk refers to it")
+            continue
+        object_id = state.object_ids[key]
+        if dropped[object_id] == state.objects[object_id].references:
+            raise _Different(f"the file {key!r} enters the table, and the command replaces all of its chunks")
 
 
 def _check_partition(state: ClusterState, partition: PartitionState, replacement: PartitionReplacement) -> _Swap:
@@ -86,6 +105,10 @@ def _check_partition(state: ClusterState, partition: PartitionState, replacement
     row_first = index.locate(replacement.replaced[0].offset_first)
     if row_first is None or row_first + len(replacement.replaced) > len(index):
         raise _Different(f"{where}: the chunks from offset {replacement.replaced[0].offset_first} are not there")
+    if state.rules_version >= RULES_CHECKED_STORAGE and row_first > index.intake_row:
+        # The range of an aborted transaction goes with its marker. What it wrote must be out of the log by then: it
+        # would be read as if it were committed (safety rule S5). Archived records are the first ones of a log.
+        raise _Different(f"{where}: chunks before offset {replacement.replaced[0].offset_first} are not archived")
     for row, named in enumerate(replacement.replaced, start=row_first):
         chunk = index.row(row)
         key = "" if chunk.marker is not None else state.objects[chunk.object_id].key

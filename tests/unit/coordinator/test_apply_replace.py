@@ -14,14 +14,18 @@ from coordinator.commands import (
     ReplaceChunks,
     ReplacedChunk,
 )
+from coordinator.rules import RULES_CHECKED_STORAGE
+from coordinator.snapshot import digest
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
 from storage.refs import ObjectKind, intake_key, parquet_key
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, start
+from tests.made_table_commits import table_commit
 from tests.made_transactions import begin, end, transactional
 
 SESSION = SessionId(1)
 FILE = parquet_key("t", TOPIC, SESSION, ObjectNumber(9))
+OTHER_FILE = parquet_key("t", TOPIC, SESSION, ObjectNumber(10))
 
 
 def key(number: int) -> str:
@@ -155,6 +159,46 @@ def test_released_objects_are_remembered_until_they_are_forgotten() -> None:
     assert key(2) in cluster.state.object_ids
 
 
+class TestWhatEntersTheTable:
+    """An entry that no agent can carry out would end every agent that reads it, again at each start (S6)."""
+
+    def test_a_file_whose_chunks_are_all_replaced_does_not_enter(self) -> None:
+        cluster = cluster_of_three()
+        cluster.do(archive(swap()))
+        merged = replace(
+            archive(
+                swap(old=(ReplacedChunk(offset_first=Offset(0), offset_end=Offset(20), object_key=FILE, byte_first=4),))
+            ),
+            object_key=OTHER_FILE,
+            table=table_commit(1, data_files=(OTHER_FILE, FILE)),
+        )
+        before = digest(cluster.state)
+        outcome = cluster.do(merged)
+        assert isinstance(outcome, Refused)
+        assert "enters the table, and the command replaces all of its chunks" in outcome.reason
+        assert FILE in cluster.state.object_ids
+        assert digest(cluster.state) != before  # its entry counts
+        assert cluster.do(replace(merged, table=table_commit(1, data_files=(OTHER_FILE,)))) == Done()
+
+    def test_a_file_that_keeps_a_chunk_enters(self) -> None:
+        cluster = cluster_of_three()
+        cluster.do(archive(swap(new=(archived(0, 10), archived(10, 20)))))
+        half = ReplacedChunk(offset_first=Offset(0), offset_end=Offset(10), object_key=FILE, byte_first=4)
+        merged = replace(
+            archive(swap(old=(half,), new=(archived(0, 10),))),
+            object_key=OTHER_FILE,
+            table=table_commit(1, data_files=(OTHER_FILE, FILE)),
+        )
+        assert cluster.do(merged) == Done()
+
+    def test_a_new_file_without_chunks_does_not_enter(self) -> None:
+        cluster = cluster_of_three()
+        outcome = cluster.do(replace(archive(), table=table_commit(1, data_files=(FILE,))))
+        assert isinstance(outcome, Refused)
+        assert "no chunk refers to it" in outcome.reason
+        assert not cluster.state.released
+
+
 class TestTransactions:
     """The partition holds offset 0 of an aborted transaction, its marker, and offset 2 of an open one."""
 
@@ -180,6 +224,29 @@ class TestTransactions:
         assert transactions is not None
         assert transactions.aborted_count == 0
         assert cluster.partition.last_stable == 2
+
+    def test_s5_a_marker_is_not_replaced_before_what_its_producer_wrote(self) -> None:
+        """Its range goes with it: readers would take the aborted record, which is in the log, for a committed one."""
+        cluster = self.cluster()
+        marker = replace(archived(1, 2), row_count=0)
+        alone = archive(swap(old=self.ABORTED[1:], new=(marker,)))
+        cluster.state.rules_version = RULES_CHECKED_STORAGE
+        cluster.state.sessions[SESSION].rules_version = RULES_CHECKED_STORAGE
+        outcome = cluster.do(alone)
+        assert isinstance(outcome, Refused)
+        assert "chunks before offset 1 are not archived" in outcome.reason
+        transactions = cluster.partition.transactions
+        assert transactions is not None
+        assert transactions.aborted_count == 1
+        first = replace(archived(0, 1), row_count=0)
+        assert cluster.do(archive(swap(old=self.ABORTED[:1], new=(first,)))) == Done()
+        assert transactions.aborted_count == 1
+        assert cluster.do(replace(alone, object_key=OTHER_FILE)) == Done()
+        assert transactions.aborted_count == 0
+
+    def test_s3_the_first_rules_let_it_be_replaced(self) -> None:
+        cluster = self.cluster()
+        assert cluster.do(archive(swap(old=self.ABORTED[1:], new=(archived(1, 2),)))) == Done()
 
     def test_s6_a_marker_of_another_producer_is_another_chunk(self) -> None:
         other = replace(self.ABORTED[1], byte_first=1)
