@@ -56,6 +56,10 @@ class StateFigures:
     log_ends: Iterable[tuple[str, int, int]]
     """(topic, partition, log end)."""
     transactions: TransactionFigures
+    producers: int = 0
+    """Producers that partitions remember, each counted in every partition that it wrote to."""
+    producers_dropped: int = 0
+    """Since this agent began to apply the ledger."""
 
 
 class RequestMetrics:
@@ -344,6 +348,7 @@ class StateCollector(Collector):
             ("objects_released", "Objects that await deletion.", figures.objects_released),
             ("sessions", "Live sessions of agents.", figures.sessions),
             ("ledger_position", "Newest ledger entry applied here.", figures.ledger_position),
+            ("producer_states", "Producers that partitions remember, counted in each of them.", figures.producers),
         ):
             yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
         if figures.partitions <= METRIC_PARTITIONS_MAX:
@@ -355,6 +360,8 @@ class StateCollector(Collector):
             for topic, records in figures.transactions.lags:
                 lag.add_metric((topic,), records)
             yield lag
+        text = "Producer states dropped because there were too many: every agent counts all."
+        yield CounterMetricFamily("penstock_producer_states_dropped", text, value=figures.producers_dropped)
         yield from _transaction_metrics(figures.transactions)
 
 

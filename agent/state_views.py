@@ -152,6 +152,8 @@ def state_figures(state: ClusterState, now_ms: int | None = None) -> StateFigure
         ledger_position=state.position,
         log_ends=_log_ends(state),
         transactions=transaction_figures(state, now_ms),
+        producers=state.producers_count,
+        producers_dropped=state.producers_dropped_count,
     )
 
 

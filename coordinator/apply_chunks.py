@@ -11,6 +11,7 @@ from typing import Final, assert_never
 from coordinator.apply_objects import add_object, is_key_known
 from coordinator.apply_transactions import begin, has_room_to_wait, is_placed_at_commit, join_partition, wait_for_commit
 from coordinator.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
+from coordinator.producer_bounds import may_begin, note_written
 from coordinator.state import NO_TIME, ClusterState, PartitionState
 from coordinator.transaction_commands import TransactionPartition
 from coordinator.waiting_runs import WaitingRun, run_of
@@ -37,6 +38,8 @@ NOBODY: Final = ProducerId(0)
 UNKNOWN_PARTITION: Final = int(ErrorCode.unknown_topic_or_partition)
 NOT_STAMPED: Final = int(ErrorCode.not_leader_or_follower)
 """A client's own remedy: it asks again."""
+NO_ROOM: Final = int(ErrorCode.request_timed_out)
+"""As many producers as a partition or the cluster can remember have transactions open: the client tries again."""
 
 
 def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChunks) -> Outcome:
@@ -77,6 +80,7 @@ class _Commit:
         self.command = command
         self.object_id = state.object_id_next
         self.now_ms = state.now_ms_told
+        self.position = state.position
         self.references = 0
         self.error_codes: list[int] = []
         self.base_offsets: list[int] = []
@@ -159,6 +163,7 @@ class _Commit:
                     return
                 begin(partition, producer_id, base_offset)
             producer.record(base_sequence, record_count, base_offset, self.now_ms)
+            producer.last_position = self.position
         self.error_codes.append(NO_ERROR)
         self.base_offsets.append(base_offset)
         offset_end = Offset(base_offset + record_count)
@@ -254,6 +259,8 @@ class _Commit:
                 )
                 if is_waiting and not has_room_to_wait(self.state, ProducerId(producer_id), batches.record_bytes[row]):
                     return int(ErrorCode.policy_violation), NO_OFFSET
+                if producer is None and not may_begin(self.state, key, partition):
+                    return NO_ROOM, NO_OFFSET
                 advance(
                     partition.producers,
                     producer_id=producer_id,
@@ -263,6 +270,7 @@ class _Commit:
                     base_offset=NO_OFFSET if is_waiting else offset_next,
                     time_ms=self.now_ms,
                 )
+                note_written(self.state, key, partition, ProducerId(producer_id), is_new=producer is None)
                 if is_waiting:
                     self._wait(partition, row, byte_at, append_time_ms)
                     return NO_ERROR, NO_OFFSET

@@ -11,6 +11,8 @@ from coordinator.commands import (
     StartSession,
 )
 from coordinator.digest_comparison import excuse
+from coordinator.producer_bounds import put_in_order
+from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.state import ClusterState, SessionState
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
@@ -92,5 +94,7 @@ def raise_rules(state: ClusterState, command: RaiseRules) -> Outcome:
                 error_code=ErrorCode.invalid_update_version,
                 reason=f"the agent {session.name!r} knows rules up to {session.rules_version}: upgrade it first",
             )
+    if state.rules_version < RULES_CHECKED_STORAGE <= command.rules_version:
+        put_in_order(state)
     state.rules_version = command.rules_version
     return Done()

@@ -183,6 +183,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     del state.topic_ids[topic.name]
     del state.topic_shapes[shape(topic.name)]
     state.partitions_count -= len(topic.partitions)
+    state.producers_count -= sum(len(partition.producers) for partition in topic.partitions)
     state.topics_at = state.position
     state.producers_before_deletion = state.producer_id_next
     forget_topic(state, command.topic_id)
@@ -210,6 +211,8 @@ def expire_producers(state: ClusterState, command: ExpireProducers) -> Outcome:
     before_ms = Milliseconds(min(command.cutoff_ms, state.time_ms))
     for topic in state.topics.values():
         for partition in topic.partitions:
+            count = len(partition.producers)
             if expire(partition.producers, before_ms, state.now_ms_told, partition.open_producers()):
                 partition.unknown_producers_below = state.producer_id_next
+                state.producers_count -= count - len(partition.producers)
     return Done()

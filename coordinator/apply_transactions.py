@@ -17,6 +17,7 @@ from coordinator.apply_groups import end_pending_offsets
 from coordinator.apply_objects import release_references
 from coordinator.chunk_index import MarkerRow, marker_row
 from coordinator.commands import Done, Outcome, Refused
+from coordinator.producer_bounds import may_begin, note_dropped, note_written
 from coordinator.state import NO_TIME, TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
 from coordinator.transaction_commands import (
     AddToTransaction,
@@ -331,7 +332,12 @@ def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
     for topic_id, index in held.partitions:
         topic = state.topics[topic_id]
         partition = topic.partitions[index]
-        mark(partition.producers, producer_id=producer_id, epoch=epoch, time_ms=now_ms)
+        is_new = producer_id not in partition.producers
+        if is_new and not may_begin(state, (topic_id, index), partition):
+            note_dropped(state, partition)
+        else:
+            mark(partition.producers, producer_id=producer_id, epoch=epoch, time_ms=now_ms)
+            note_written(state, (topic_id, index), partition, producer_id, is_new=is_new)
         if is_placed_at_commit(topic, partition, producer_id):
             runs = partition.waiting.pop(producer_id, [])
             if not is_commit:

@@ -63,6 +63,10 @@ def _topics(state: ClusterState) -> Iterator[str]:
         yield "topic_shapes does not mirror topics: two names collide, or one is missing"
     if state.partitions_count != sum(len(topic.partitions) for topic in state.topics.values()):
         yield f"partitions_count is {state.partitions_count}"
+    if state.producers_count != sum(
+        len(each.producers) for topic in state.topics.values() for each in topic.partitions
+    ):
+        yield f"producers_count is {state.producers_count}"
     for topic in state.topics.values():
         if not topic.partitions:
             yield f"{topic.name} has no partition"
@@ -113,6 +117,8 @@ def _producer(state: ClusterState, partition: PartitionState, producer: Producer
             yield f"remembers the sequences {batch.base_sequence} to {batch.sequence_end}"
     if producer.sequence_next != (producer.recent[-1].sequence_end if producer.recent else SEQUENCE_FIRST):
         yield f"expects sequence {producer.sequence_next} after {producer.recent[-1:]}"
+    if producer.last_position > state.position:
+        yield f"was active at position {producer.last_position} of {state.position}"
     if producer.last_active_ms > state.time_ms:
         yield "was active in the future"
 

@@ -30,6 +30,7 @@ from coordinator.group_wire import group_to_wire
 from coordinator.groups import vacant_of
 from coordinator.log import LedgerCorrupt
 from coordinator.registry_wire import registry_to_wire
+from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.snapshot_wire import (
     FORMAT_VERSION,
     SnapshotComparison,
@@ -67,7 +68,7 @@ from protocol.types import (
 from protocol.types import Sequence as SequenceNumber
 from storage.refs import ObjectKind
 from txn.isolation import PartitionTransactions
-from txn.producer_state import ProducerState, RememberedBatch
+from txn.producer_state import NO_POSITION, ProducerState, RememberedBatch
 
 NO_TRANSACTIONS: Final = PartitionTransactions()
 ZSTD_LEVEL = 1
@@ -183,7 +184,7 @@ def _to_wire(state: ClusterState) -> SnapshotContent:
         producers_before_deletion=state.producers_before_deletion,
         sessions=[_from_session(session_id, session) for session_id, session in sorted(state.sessions.items())],
         sessions_ended=sorted(state.sessions_ended.items()),
-        topics=[_from_topic(topic) for _, topic in sorted(state.topics.items())],
+        topics=[_from_topic(topic, state.rules_version) for _, topic in sorted(state.topics.items())],
         objects=[
             (object_id, found.key, found.kind, found.object_bytes, found.references)
             for object_id, found in sorted(state.objects.items())
@@ -224,13 +225,13 @@ def _from_session(session_id: SessionId, session: SessionState) -> SnapshotSessi
     )
 
 
-def _from_topic(topic: TopicState) -> SnapshotTopic:
+def _from_topic(topic: TopicState, rules_version: int) -> SnapshotTopic:
     return SnapshotTopic(
         topic_id=topic.topic_id,
         name=topic.name,
         configs=sorted(topic.configs.items()),
         created_ms=topic.created_ms,
-        partitions=[_from_partition(partition) for partition in topic.partitions],
+        partitions=[_from_partition(partition, rules_version) for partition in topic.partitions],
         replicas=[(index, list(nodes)) for index, nodes in sorted(topic.replicas.items())],
         table=_from_table(topic.table),
     )
@@ -240,8 +241,9 @@ def _from_table(table: TableState | None) -> tuple[str, int, list[int]] | None:
     return None if table is None else (table.metadata_key, table.version, sorted(table.objects))
 
 
-def _from_partition(partition: PartitionState) -> SnapshotPartition:
+def _from_partition(partition: PartitionState, rules_version: int) -> SnapshotPartition:
     transactions = partition.transactions or NO_TRANSACTIONS
+    has_positions = rules_version >= RULES_CHECKED_STORAGE
     return SnapshotPartition(
         log_start=partition.log_start,
         index_first=partition.index.first,
@@ -257,6 +259,9 @@ def _from_partition(partition: PartitionState) -> SnapshotPartition:
         if transactions.aborted_count
         else [],
         waiting=[(one, list(map(_from_run, runs))) for one, runs in sorted(partition.waiting.items())],
+        producer_positions=[one.last_position for _, one in sorted(partition.producers.items())]
+        if has_positions
+        else [],
     )
 
 
@@ -311,6 +316,7 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
         topic_shapes={shape(topic.name): topic.name for topic in topics.values()},
         object_ids={found.key: object_id for object_id, found in objects.items()},
         partitions_count=sum(len(topic.partitions) for topic in topics.values()),
+        producers_count=sum(len(each.producers) for topic in topics.values() for each in topic.partitions),
         topics_at=Position(wire.position),
         released_untimed=[key for key, released_ms in wire.released if released_ms == NO_TIME],
     )
@@ -363,6 +369,7 @@ def _to_table(metadata_key: str, version: int, objects: list[int]) -> TableState
 
 def _to_partition(wire: SnapshotPartition) -> PartitionState:
     index = ChunkIndex.from_columns(Offset(wire.index_first), wire.columns)
+    positions = wire.producer_positions or [NO_POSITION] * len(wire.producers)
     return PartitionState(
         log_start=Offset(wire.log_start),
         table_start=Offset(wire.log_start if wire.table_start is None else wire.table_start),
@@ -370,9 +377,14 @@ def _to_partition(wire: SnapshotPartition) -> PartitionState:
         index=index,
         producers={
             ProducerId(producer_id): ProducerState(
-                epoch=ProducerEpoch(epoch), recent=_to_batches(recent), last_active_ms=Milliseconds(last_active_ms)
+                epoch=ProducerEpoch(epoch),
+                recent=_to_batches(recent),
+                last_active_ms=Milliseconds(last_active_ms),
+                last_position=Position(last_position),
             )
-            for producer_id, epoch, last_active_ms, recent in wire.producers
+            for (producer_id, epoch, last_active_ms, recent), last_position in zip(
+                wire.producers, positions, strict=True
+            )
         },
         unknown_producers_below=ProducerId(wire.unknown_producers_below),
         transactions=_to_transactions(wire),

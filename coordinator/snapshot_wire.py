@@ -5,7 +5,7 @@ that older snapshots stay readable and a cluster in which an older version is in
 """
 
 import hashlib
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,10 +13,10 @@ from coordinator.admin_wire import WireConfigs, WireQuotas
 from coordinator.chunk_index import COLUMN_TYPES
 from coordinator.group_wire import WIRE_SHAPES, WireGroup
 from coordinator.registry_wire import REGISTRY_WIRE_SHAPES, WireRegistry
-from coordinator.rules import RULES_FIRST
+from coordinator.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.state import TRANSACTION_VERSION_NEWEST
 from coordinator.transaction_wire import WireTransactionalId
-from coordinator.wire_forms import WireStruct, annotations_in_form
+from coordinator.wire_forms import WireStruct, annotations_in_form, since
 
 FORMAT_VERSION: Final = 1
 SHAPE_BYTES = 8
@@ -49,6 +49,8 @@ class SnapshotPartition(WireStruct):
     """The columns of `txn.isolation`."""
     waiting: list[tuple[int, list[tuple[int, int, int, int, int, int]]]] = []
     """By producer id, the fields of each `WaitingRun`."""
+    producer_positions: Annotated[list[int], since(RULES_CHECKED_STORAGE)] = []
+    """Of each of `producers`, in their order: the last position."""
 
 
 class SnapshotTopic(WireStruct):

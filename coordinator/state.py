@@ -11,6 +11,7 @@ from coordinator.admin_commands import QuotaEntity, Replicas
 from coordinator.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.commands import Endpoint
 from coordinator.groups import GroupState
+from coordinator.producer_order import ProducerOrder
 from coordinator.registry import Registry
 from coordinator.rules import RULES_FIRST
 from coordinator.transactions import TransactionalId, TransactionCounts
@@ -58,6 +59,8 @@ class PartitionState:
     transactions: PartitionTransactions | None = None
     """Those that are open here, and those that were aborted; None where there are none, as almost everywhere."""
 
+    producer_order: ProducerOrder | None = field(default=None, compare=False)
+    """Derived, once there are too many `producers`: which of them goes next."""
     waiting: dict[ProducerId, list[WaitingRun]] = field(default_factory=dict[ProducerId, list[WaitingRun]])
     """What open transactions wrote that is placed at their commit, in its order; no empty list."""
 
@@ -198,6 +201,12 @@ class ClusterState:
     """Derived: objects by key."""
     partitions_count: int = 0
     """Derived: partitions of all topics."""
+    producers_count: int = 0
+    """Derived: producers that all partitions remember."""
+    producer_order: ProducerOrder | None = field(default=None, compare=False)
+    """Derived, once there are too many of them: which one goes next."""
+    producers_dropped_count: int = field(default=0, compare=False)
+    """Derived: for a metric alone, how many went because there were too many, since this process applies."""
     topics_at: Position = field(default=NO_POSITION, compare=False)
     """Derived: since this position, at least, no topic came, went or grew. Where a snapshot was loaded it may be later
     than elsewhere: nothing that is applied goes by it."""

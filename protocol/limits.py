@@ -108,6 +108,10 @@ CHUNKS_KEPT_PER_INTAKE_MAX = 1_000
 """Chunks of one intake that stay in memory for consumers, in some 30 ms of the loop; the rest is read when wanted."""
 BATCHES_PER_COMMIT_MAX = 10_000
 PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
+PRODUCER_STATES_PER_PARTITION_MAX = 20_000
+"""Producers that a partition remembers; for one more the one that wrote longest ago is forgotten (S3, S8)."""
+PRODUCER_STATES_MAX = 500_000
+"""Of all partitions, in every agent's memory and in snapshots: a few hundred bytes each, 1.5 KB after ten batches."""
 RECORD_RULES_CACHED_MAX = 10_000
 """Topics whose rules for records are kept; worked out again in microseconds, and deleted topics must not stay."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode
-from protocol.types import SEQUENCE_END, Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
+from protocol.types import SEQUENCE_END, Milliseconds, Offset, Position, ProducerEpoch, ProducerId, Sequence
 
 BATCHES_REMEMBERED = 10
 """A client keeps at most five requests in flight to each agent, and while a partition's hint moves they may be under
@@ -24,6 +24,7 @@ new epoch and write its batches once more.
 Differs from Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN is 5, for one leader.
 """
 
+NO_POSITION = Position(0)
 NOT_TOLD = Milliseconds(0)
 """When a producer was active while nobody told the time (safety rule S2)."""
 
@@ -40,14 +41,21 @@ class ProducerState:
     """One producer's state on one partition. `recent` holds up to `BATCHES_REMEMBERED` of `epoch`, oldest first: none
     where a transaction's marker brought the epoch, and the producer has not written in it."""
 
-    __slots__ = ("epoch", "last_active_ms", "recent", "sequence_next")
+    __slots__ = ("epoch", "last_active_ms", "last_position", "recent", "sequence_next")
 
     def __init__(
-        self, *, epoch: ProducerEpoch, recent: Iterable[RememberedBatch], last_active_ms: Milliseconds
+        self,
+        *,
+        epoch: ProducerEpoch,
+        recent: Iterable[RememberedBatch],
+        last_active_ms: Milliseconds,
+        last_position: Position = NO_POSITION,
     ) -> None:
         self.epoch = epoch
         self.recent = list(recent)
         self.last_active_ms = last_active_ms
+        self.last_position = last_position
+        """Of the entry with its last batch or marker here; the caller keeps it."""
         self.sequence_next = self.recent[-1].sequence_end if self.recent else SEQUENCE_FIRST
 
     def record(self, base_sequence: int, record_count: int, base_offset: int, time_ms: Milliseconds) -> None:

@@ -54,6 +54,10 @@ def test_every_limit_stands_in_the_one_file() -> None:
     assert not elsewhere, "\n".join(elsewhere)
 
 
+def test_the_cluster_remembers_more_producers_than_one_partition() -> None:
+    assert limits.PRODUCER_STATES_PER_PARTITION_MAX < limits.PRODUCER_STATES_MAX
+
+
 def test_a_request_can_carry_one_record_batch_of_the_greatest_size() -> None:
     assert limits.MESSAGE_BYTES_MAX_DEFAULT < limits.REQUEST_BYTES_MAX
 

@@ -22,6 +22,8 @@ def figures(partitions: int) -> StateFigures:
         transactions=TransactionFigures(
             ids=8, open=2, open_seconds_max=1.5, begun=6, ended={"committed": 4}, lags=[("orders", 3)]
         ),
+        producers=11,
+        producers_dropped=2,
     )
 
 
@@ -57,6 +59,8 @@ def test_the_state_is_read_at_each_scrape() -> None:
     text = metrics.exposition().decode()
     assert 'penstock_log_end_offset{partition="0",topic="orders"} 7.0' in text
     assert "penstock_objects_released 5.0" in text
+    assert "penstock_producer_states 11.0" in text
+    assert "penstock_producer_states_dropped_total 2.0" in text
     assert 'penstock_last_stable_lag_records{topic="orders"} 3.0' in text
     assert "penstock_transaction_open_seconds 1.5" in text
     assert 'penstock_transactions_ended_total{how="committed"} 4.0' in text

@@ -9,7 +9,7 @@ import pytest
 from coordinator.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
 from coordinator.invariants import check
 from coordinator.log import LedgerCorrupt
-from coordinator.rules import RULES_FIRST
+from coordinator.rules import RULES_CHECKED_STORAGE, RULES_FIRST, RULES_NEWEST
 from coordinator.snapshot import (
     Frozen,
     decode_snapshot,
@@ -18,7 +18,7 @@ from coordinator.snapshot import (
     encode_snapshot,
     encode_with_digest,
 )
-from coordinator.snapshot_wire import snapshot_shape
+from coordinator.snapshot_wire import SHAPE_BYTES, SnapshotPartition, snapshot_shape
 from coordinator.state import ClusterState, PartitionState
 from protocol.types import Milliseconds, PartitionIndex, ProducerEpoch, SessionId, TopicId
 from tests.golden import golden_bytes
@@ -135,11 +135,35 @@ def test_s3_a_snapshot_is_as_the_first_version_wrote_it_while_its_rules_are_in_f
     assert snapshot_shape(RULES_FIRST) == bytes.fromhex("ffdf09db8dcebfb8")
 
 
+def test_s3_every_version_has_a_shape_of_its_own() -> None:
+    shapes = [snapshot_shape(rules_version) for rules_version in range(RULES_FIRST, RULES_NEWEST + 1)]
+    assert {len(shape) for shape in shapes} == {SHAPE_BYTES}
+    assert len(set(shapes)) == len(shapes)
+
+
+def test_positions_of_producers_are_kept_from_the_rules_on_that_have_them() -> None:
+    cluster = lived_in()
+    positions = [one.last_position for one in cluster.partition.producers.values()]
+    assert 0 not in positions
+    read = decode_snapshot(encode_snapshot(cluster.state)).topics[TOPIC].partitions[0].producers
+    assert [one.last_position for one in read.values()] == [0] * len(positions)
+    cluster.state.rules_version = RULES_CHECKED_STORAGE
+    data = encode_snapshot(cluster.state)
+    assert [
+        one.last_position for one in decode_snapshot(data).topics[TOPIC].partitions[0].producers.values()
+    ] == positions
+    body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(data[1:])))
+    body[11][0][4][0][-1].append(5)
+    with pytest.raises(LedgerCorrupt, match="longer"):
+        decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))
+
+
 def test_s3_a_field_that_is_not_known_is_refused() -> None:
     body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(encode_snapshot(lived_in().state)[1:])))
     with pytest.raises(LedgerCorrupt, match="of at most length"):
         decode_snapshot(snapshot_of(msgspec.msgpack.encode([*body, 0])))
-    body[11][0][4][0].append(0)
+    partition = body[11][0][4][0]
+    partition += [[]] * (len(SnapshotPartition.__struct_fields__) + 1 - len(partition))
     with pytest.raises(LedgerCorrupt, match="of at most length"):
         decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))
 
