@@ -41,6 +41,7 @@ from coordinator.commands import (
 )
 from coordinator.invariants import check
 from coordinator.log import LedgerCorrupt, LedgerRecord
+from coordinator.rules import RULES_NEWEST
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state import ClusterState
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
@@ -159,7 +160,7 @@ def archive_of(state: ClusterState, session: int, number: int, topic_id: TopicId
                     ReplacedChunk(
                         offset_first=chunk.offset_first,
                         offset_end=chunk.offset_end,
-                        object_key=state.objects[chunk.object_id].key,
+                        object_key="" if chunk.is_marker else state.objects[chunk.object_id].key,
                         byte_first=chunk.byte_first,
                     )
                     for chunk in found
@@ -236,8 +237,8 @@ def edges(state: ClusterState) -> dict[tuple[TopicId, int], tuple[int, int, int,
 def run(entries: Sequence[tuple[int, Command | tuple[int, TopicId, int], int | None, int]]) -> Cluster:
     """A cluster with two sessions and a topic that went through the steps, checked after each."""
     cluster = Cluster()
-    cluster.do(start("a", node=1))
-    cluster.do(start("b", node=2), session=2)
+    cluster.do(start("a", node=1, rules=RULES_NEWEST))
+    cluster.do(start("b", node=2, rules=RULES_NEWEST), session=2)
     cluster.do(create("a", topic_id=TOPICS[0], partitions=2))
     for session, step, time_ms, slip in entries:
         if not isinstance(step, tuple):
