@@ -10,16 +10,17 @@ import mmap
 from dataclasses import dataclass
 from itertools import pairwise
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
 from coordinator.commands import ArchivedChunk
-from iceberg_export.arrow_files import FileWriter
+from iceberg_export.arrow_files import FileWriter, HeaderKeysFound
 from iceberg_export.columns import RecordRows
 from iceberg_export.files import RowGroupPlace
 from iceberg_export.schema import (
     FILE_FORMAT_VERSION,
+    FILE_FORMAT_VERSION_HEADER_KEYS,
     FILE_FORMAT_VERSION_LEFT_OUT,
     FILE_METADATA_KEY,
     MICROSECONDS_PER_MILLISECOND,
@@ -74,6 +75,21 @@ class ArchiveFile:
         )
 
 
+class WriteFile(Protocol):
+    """Makes a file from its start. Raises `HeaderKeysFound` where it has to be called with `has_header_keys`."""
+
+    def __call__(self, *, has_header_keys: bool) -> ArchiveFile: ...
+
+
+def written(write: WriteFile) -> ArchiveFile:
+    """The file that `write` makes, called again to keep header keys as bytes where a file that was begun without turns
+    out to need them: nearly always the first row group says."""
+    try:
+        return write(has_header_keys=False)
+    except HeaderKeysFound:
+        return write(has_header_keys=True)
+
+
 class ArchiveFileWriter:
     """Takes ranges of offsets in the order of (partition, offset), each partition's without holes between them, and
     the rows that lie in them.
@@ -81,10 +97,11 @@ class ArchiveFileWriter:
     A context manager: leaving it gives up what was not finished.
     """
 
-    def __init__(self, *, topic_id: TopicId, typed: "FileColumns | None" = None) -> None:
+    def __init__(self, *, topic_id: TopicId, typed: "FileColumns | None" = None, has_header_keys: bool = False) -> None:
+        """`has_header_keys`: header keys are kept as bytes, whatever the first rows have."""
         self._topic_id = topic_id
         self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
-        self._file = FileWriter(self._sink, typed)
+        self._file = FileWriter(self._sink, typed, has_header_keys=has_header_keys)
         self._version = FILE_FORMAT_VERSION
         if typed is not None and typed.plans is not None:
             self._version = FILE_FORMAT_VERSION_LEFT_OUT
@@ -103,7 +120,9 @@ class ArchiveFileWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._sink.close()
+        if not self._sink.closed:
+            self._file.abandon()
+            self._sink.close()
 
     def enter(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> bool:
         """Answer for a range of offsets, whatever rows there will be of it. True where its partition begins with it."""
@@ -116,7 +135,10 @@ class ArchiveFileWriter:
         return is_new
 
     def write_rows(self, rows: RecordRows) -> None:
-        """Append rows, one at least: as one row group, or several where they are too many for one."""
+        """Append rows, one at least: as one row group, or several where they are too many for one.
+
+        Raises `HeaderKeysFound`.
+        """
         for first in range(0, len(rows), self._rows_max):
             self._write_row_group(rows.part(first, min(first + self._rows_max, len(rows))))
 
@@ -159,9 +181,10 @@ class ArchiveFileWriter:
 
     def _describe(self) -> str:
         """What the file answers for, so that it can be understood without the ledger."""
+        version = FILE_FORMAT_VERSION_HEADER_KEYS if self._file.has_header_keys else self._version
         return json.dumps(
             {
-                "version": self._version,
+                "version": version,
                 "topic_id": self._topic_id.hex(),
                 "partitions": [[partition, *offsets] for partition, offsets in self._ranges.items()],
             },

@@ -120,9 +120,21 @@ def write_file(
     archive_pass: ArchivePass, records: Sequence[memoryview], columns: "FileColumns | None" = None
 ) -> "ArchiveFile":
     """The pass's chunks, given with their bytes, as one file. CPU work for a thread."""
-    from iceberg_export.parquet_writer import ArchiveWriter  # brings pyarrow
+    from iceberg_export.archive_file import written  # brings pyarrow
 
-    with ArchiveWriter(topic_id=archive_pass.topic_id, typed=columns) as writer:
+    return written(partial(_write_file, archive_pass, records, columns))
+
+
+def _write_file(
+    archive_pass: ArchivePass,
+    records: Sequence[memoryview],
+    columns: "FileColumns | None",
+    *,
+    has_header_keys: bool,
+) -> "ArchiveFile":
+    from iceberg_export.parquet_writer import ArchiveWriter
+
+    with ArchiveWriter(topic_id=archive_pass.topic_id, typed=columns, has_header_keys=has_header_keys) as writer:
         for chunk, data in zip(archive_pass.chunks, records, strict=True):
             if chunk.is_marker:
                 writer.leave_out(chunk.partition, chunk.offset_first, chunk.offset_end)

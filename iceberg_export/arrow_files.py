@@ -24,6 +24,7 @@ from iceberg_export import schema
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace, damage_contained
 from iceberg_export.footer_text import read_footer_text
+from iceberg_export.header_keys import exact_keys, is_text, keys_field, restored_keys, text_of, with_text
 from iceberg_export.schema import FieldId
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from storage.object_store import Buffer
@@ -66,44 +67,83 @@ def arrow_schema() -> Arrow:
     )
 
 
+def header_keys_field() -> Arrow:
+    """The field of the column that keeps header keys as bytes."""
+    return keys_field(schema.HEADER_KEYS, schema.HEADER_KEYS_FIELD_ID, schema.HEADER_KEYS_ELEMENT_FIELD_ID)
+
+
+class HeaderKeysFound(Exception):
+    """A row group has header keys that are not UTF-8, and the file was begun without a column for their bytes: write
+    it again from its start, with one."""
+
+
 class FileWriter:
     """Writes one Parquet file into `sink`, a row group at a time. CPU work: call it in a thread; pyarrow frees the GIL.
 
     `sink` stays open and belongs to the caller.
     """
 
-    def __init__(self, sink: IO[bytes], typed: "FileColumns | None" = None) -> None:
-        """`typed`: columns behind the raw ones."""
+    def __init__(self, sink: IO[bytes], typed: "FileColumns | None" = None, *, has_header_keys: bool = False) -> None:
+        """`typed`: columns behind the raw ones. `has_header_keys`: keep header keys as bytes, whatever the first row
+        group has."""
+        self.has_header_keys = has_header_keys
+        """Whether the file keeps header keys as bytes; final once it has a row group."""
         self._sink = sink
         self._typed = typed
         self._writer: Arrow = None
         self._footer: list[Arrow] = []
 
     def write_row_group(self, rows: RecordRows) -> int:
-        """Append the rows as one row group. Returns how many values are null in the file, left-out ones included."""
+        """Append the rows as one row group. Returns how many values are null in the file, left-out ones included.
+
+        Raises `HeaderKeysFound`.
+        """
+        if not self.has_header_keys and not _has_text_keys(rows):
+            if self._writer is not None:
+                raise HeaderKeysFound
+            self.has_header_keys = True
         batch = to_arrow(rows)
+        if self.has_header_keys:
+            field = header_keys_field()
+            batch = batch.append_column(field, exact_keys(rows, field.type))
         if self._typed is not None:
             batch = self._typed.batch(batch, rows)
         if self._writer is None:
-            self._writer = _open_writer(self._sink, batch, self._footer, self._typed)
+            self._writer = _open_writer(self._sink, batch.schema, batch, self._footer, self._typed)
         self._writer.write_batch(batch, row_group_size=len(rows))
         return int(batch.column(schema.COLUMNS.index(schema.VALUE)).null_count)
 
     def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupPlace, ...]:
         """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
         if self._writer is None:
-            self._writer = _open_writer(self._sink, None, self._footer, self._typed)
+            self._writer = _open_writer(self._sink, self._schema(), None, self._footer, self._typed)
         typed = {} if self._typed is None else self._typed.metadata()
         self._writer.add_key_value_metadata({**metadata, **typed})
         self._writer.close()
         return _places(self._footer[0], is_whole=self._typed is not None and self._typed.plans is not None)
 
+    def abandon(self) -> None:
+        """End a file that is not finished, before its sink is closed: pyarrow writes to it until then."""
+        if self._writer is not None:
+            self._writer.close()
 
-def _open_writer(sink: IO[bytes], first: Arrow | None, footer: list[Arrow], typed: "FileColumns | None") -> Arrow:
+    def _schema(self) -> Arrow:
+        """The schema of a file without rows."""
+        raw = arrow_schema().append(header_keys_field()) if self.has_header_keys else arrow_schema()
+        return raw if self._typed is None else self._typed.schema(raw)
+
+
+def _has_text_keys(rows: RecordRows) -> bool:
+    return is_text(rows.header_key.part(int(rows.header_ends[0]), int(rows.header_ends[-1])))
+
+
+def _open_writer(
+    sink: IO[bytes], file_schema: Arrow, first: Arrow | None, footer: list[Arrow], typed: "FileColumns | None"
+) -> Arrow:
     with_statistics = [] if typed is None else typed.with_statistics()
     return pq.ParquetWriter(
         sink,
-        arrow_schema() if typed is None else typed.schema(arrow_schema()),
+        file_schema,
         compression="zstd",
         compression_level=ZSTD_LEVEL,
         use_dictionary=list(schema.DICTIONARY_COLUMNS),
@@ -134,11 +174,11 @@ def _bloom_filter(first: Arrow | None) -> dict[str, dict[str, float]] | None:
 
 
 def to_arrow(rows: RecordRows) -> Arrow:
-    """The rows as an Arrow record batch over the same memory."""
+    """The rows as an Arrow record batch, as far as it can over the same memory: as the table shows them."""
     table = arrow_schema()
     header_fields = table.field(schema.HEADERS).type.value_type
     headers = pa.StructArray.from_arrays(
-        [_to_binary(rows.header_key, pa.string()), _to_binary(rows.header_value, pa.binary())],
+        [text_of(rows.header_key), _to_binary(rows.header_value, pa.binary())],
         fields=list(header_fields),
     )
     micros = rows.timestamp_ms * schema.MICROSECONDS_PER_MILLISECOND
@@ -182,6 +222,7 @@ def _footer(file_metadata: Arrow) -> Footer:
         metadata=metadata,
         parsed=file_metadata,
         plans=plans,
+        has_header_keys=schema.HEADER_KEYS in file_metadata.schema.to_arrow_schema().names,
     )
 
 
@@ -189,9 +230,9 @@ def _check_version(metadata: Mapping[str, str]) -> None:
     """Raises `FileUnreadable` where the file may mean something else by its columns than this program knows of."""
     told = metadata.get(schema.FILE_METADATA_KEY)
     version = schema.FILE_FORMAT_VERSION if told is None else read_footer_text(told).version
-    if version > schema.FILE_FORMAT_VERSION_LEFT_OUT:
+    if version > schema.FILE_FORMAT_VERSION_NEWEST:
         raise FileUnreadable(
-            f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_LEFT_OUT} at most: "
+            f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_NEWEST} at most: "
             "upgrade it"
         )
 
@@ -220,7 +261,7 @@ def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupPlace:
     the index names, and refuses.
     """
     every = (row_group.column(index) for index in range(row_group.num_columns))
-    columns = [each for each in every if is_whole or each.path_in_schema.partition(".")[0] in schema.COLUMNS]
+    columns = [each for each in every if is_whole or each.path_in_schema.partition(".")[0] in schema.KAFKA_COLUMNS]
     firsts = [
         column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
         for column in columns
@@ -316,7 +357,10 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     with damage_contained(f"row group {row_group}"):
         window = _Window(data, place.byte_first, place.byte_first + place.byte_count)
         file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=True)
-        table = file.read_row_group(row_group, columns=columns_in_file(footer, schema.COLUMNS), use_threads=False)
+        columns = columns_in_file(footer, schema.COLUMNS)
+        if footer.has_header_keys:
+            columns.append(schema.HEADER_KEYS)
+        table = file.read_row_group(row_group, columns=columns, use_threads=False)
         table = table.combine_chunks()
         rows = _from_arrow(table, _values(footer, table))
         rows.check_lengths(place.row_count)
@@ -332,7 +376,14 @@ def columns_in_file(footer: Footer, columns: Sequence[str]) -> list[str]:
 
 
 def with_values(footer: Footer, table: Arrow, columns: Sequence[str]) -> Arrow:
-    """A table that was read as `columns_in_file` says, with these of the raw columns alone. Raises `FileUnreadable`."""
+    """A table that was read as `columns_in_file` says, with these of the raw columns alone, all text being UTF-8.
+    Raises `FileUnreadable`."""
+    if schema.HEADERS in columns and not footer.has_header_keys:
+        with damage_contained("its headers"):
+            place = table.schema.get_field_index(schema.HEADERS)
+            headers = [with_text(each) for each in table.column(place).chunks]
+            kind = table.field(place).type
+            table = table.set_column(place, table.field(place), pa.chunked_array(headers, kind))
     if footer.plans is None or schema.VALUE not in columns:
         return table
     with damage_contained("its left-out values"):
@@ -359,6 +410,9 @@ def _from_arrow(table: Arrow, values: BinaryColumn) -> RecordRows:
     columns = [_one_array(table.column(name)) for name in schema.COLUMNS if name != schema.VALUE]
     partition, offset, timestamp, timestamp_type, key, headers = columns
     elements = headers.values
+    header_key = elements.field(0)
+    if schema.HEADER_KEYS in table.column_names:
+        header_key = restored_keys(header_key, _ends(headers), _one_array(table.column(schema.HEADER_KEYS)))
     return RecordRows(
         partition=_numbers(partition),
         offset=_numbers(offset),
@@ -367,7 +421,7 @@ def _from_arrow(table: Arrow, values: BinaryColumn) -> RecordRows:
         key=_from_binary(key),
         value=values,
         header_ends=_ends(headers),
-        header_key=_from_binary(elements.field(0)),
+        header_key=_from_binary(header_key),
         header_value=_from_binary(elements.field(1)),
     )
 

@@ -59,6 +59,8 @@ class Footer:
     """The form in which `arrow_files` wants it back for decoding."""
     plans: "ValuePlans | None" = None
     """How values that the file leaves out are made again; None where it has the bytes of all."""
+    has_header_keys: bool = False
+    """Whether the file keeps header keys as bytes, too (`header_keys`)."""
 
 
 def footer_bytes(tail: Buffer) -> int:

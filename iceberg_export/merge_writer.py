@@ -11,7 +11,7 @@ from operator import attrgetter
 import numpy as np
 
 from coordinator.chunk_index import ChunkRef
-from iceberg_export.archive_file import ArchiveFile, ArchiveFileWriter
+from iceberg_export.archive_file import ArchiveFile, ArchiveFileWriter, written
 from iceberg_export.columns import RecordRows, concat_rows
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
 from iceberg_export.parquet_reader import check_place, check_rows, decode_row_group, parse_footer
@@ -56,29 +56,39 @@ def merge_files(
 
     Raises `FileUnreadable` where one of `files` is not what the index says.
     """
+
+    def write(*, has_header_keys: bool) -> ArchiveFile:
+        with ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys) as writer:
+            return _merge(writer, chunks, files, row_group_bytes_target)
+
+    return written(write)
+
+
+def _merge(
+    writer: ArchiveFileWriter, chunks: Sequence[MergeChunk], files: Sequence[Buffer], row_group_bytes_target: int
+) -> ArchiveFile:
     readers = [_File(data) for data in files]
-    with ArchiveFileWriter(topic_id=topic_id, typed=typed) as writer:
-        pending: list[RecordRows] = []
-        pending_bytes = 0
-        for partition, of_partition in groupby(chunks, key=attrgetter("partition")):
-            if pending_bytes * 2 >= row_group_bytes_target:
-                writer.write_rows(concat_rows(pending))
-                pending, pending_bytes = [], 0
-            for each in of_partition:
-                writer.enter(partition, each.chunk.offset_first, each.chunk.offset_end)
-                if not each.chunk.row_count:
-                    continue
-                rows = readers[each.file].rows(partition, each.chunk)
-                room = row_group_bytes_target - pending_bytes
-                for part, byte_count in _cut(rows, row_group_bytes_target, room):
-                    pending.append(part)
-                    pending_bytes += byte_count
-                    if pending_bytes >= row_group_bytes_target:
-                        writer.write_rows(concat_rows(pending))
-                        pending, pending_bytes = [], 0
-        if pending:
+    pending: list[RecordRows] = []
+    pending_bytes = 0
+    for partition, of_partition in groupby(chunks, key=attrgetter("partition")):
+        if pending_bytes * 2 >= row_group_bytes_target:
             writer.write_rows(concat_rows(pending))
-        return writer.finish()
+            pending, pending_bytes = [], 0
+        for each in of_partition:
+            writer.enter(partition, each.chunk.offset_first, each.chunk.offset_end)
+            if not each.chunk.row_count:
+                continue
+            rows = readers[each.file].rows(partition, each.chunk)
+            room = row_group_bytes_target - pending_bytes
+            for part, byte_count in _cut(rows, row_group_bytes_target, room):
+                pending.append(part)
+                pending_bytes += byte_count
+                if pending_bytes >= row_group_bytes_target:
+                    writer.write_rows(concat_rows(pending))
+                    pending, pending_bytes = [], 0
+    if pending:
+        writer.write_rows(concat_rows(pending))
+    return writer.finish()
 
 
 def rows_of(chunks: Sequence[MergeChunk], files: Sequence[Buffer]) -> Iterator[RecordRows]:

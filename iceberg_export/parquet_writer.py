@@ -34,9 +34,10 @@ class ArchiveWriter:
         topic_id: TopicId,
         row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
         typed: "FileColumns | None" = None,
+        has_header_keys: bool = False,
     ) -> None:
         self._row_group_bytes_target = row_group_bytes_target
-        self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed)
+        self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys)
         self._pending: list[BatchRows] = []
         self._pending_bytes = 0
 
@@ -47,7 +48,10 @@ class ArchiveWriter:
         self._file.__exit__(*error)
 
     def add(self, chunk: SourceChunk) -> None:
-        """Append a chunk's records. Raises `InvalidBatch` or `ChunkMismatch` where its bytes are damaged."""
+        """Append a chunk's records.
+
+        Raises `InvalidBatch` or `ChunkMismatch` where its bytes are damaged, and `HeaderKeysFound`, as `finish` does.
+        """
         self._enter(chunk.partition, chunk.offset_first, chunk.offset_end)
         for batch in decode_chunk(chunk):
             self._add_batch(batch)

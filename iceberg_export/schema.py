@@ -38,9 +38,16 @@ TIMESTAMP_TYPE: Final = "timestamp_type"
 KEY: Final = "key"
 VALUE: Final = "value"
 HEADERS: Final = "headers"
-"""A list, empty (never null) for a record without headers. Keys are the producer's bytes, UTF-8 or not."""
+"""A list, empty (never null) for a record without headers. Keys are text: what a producer sent that is not UTF-8 has
+replacement characters. Files of formats 1 and 2 have the producer's bytes there, whatever they are."""
+HEADER_KEYS: Final = "header_keys"
+"""The producer's bytes of all header keys of a record, null for a record whose keys are UTF-8. Only in files that have
+a record with others, behind `headers`; no column of any table."""
+HEADER_KEYS_FIELD_ID: Final = 13
+HEADER_KEYS_ELEMENT_FIELD_ID: Final = 14
 HEADER_KEY_PATH: Final = "headers.list.element.key"
 """The path of a header's key inside the Parquet file."""
+HEADER_KEYS_PATH: Final = "header_keys.list.element"
 
 ERROR: Final = "error"
 """Why a record is null in all typed columns; stands before them, in tables that have any."""
@@ -55,7 +62,9 @@ Readers of tables go by ids, and find the column."""
 
 COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS)
 SORT_COLUMNS: Final = (PARTITION, OFFSET)
-DICTIONARY_COLUMNS: Final = (PARTITION, TIMESTAMP_TYPE, KEY, HEADER_KEY_PATH)
+KAFKA_COLUMNS: Final = (*COLUMNS, HEADER_KEYS)
+"""What a file may have of which Kafka's records are made, beside columns of left-out values."""
+DICTIONARY_COLUMNS: Final = (PARTITION, TIMESTAMP_TYPE, KEY, HEADER_KEY_PATH, HEADER_KEYS_PATH)
 DELTA_COLUMNS: Final = (OFFSET, TIMESTAMP)
 STATISTICS_COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP)
 
@@ -67,7 +76,11 @@ FILE_METADATA_KEY: Final = "penstock.archive"
 """Key of the JSON in the file's footer that says which topic and offsets the file answers for."""
 FILE_FORMAT_VERSION: Final = 1
 FILE_FORMAT_VERSION_LEFT_OUT: Final = 2
-"""Of files that leave values out, and the newest that this program reads."""
+"""Of files that leave values out."""
+FILE_FORMAT_VERSION_HEADER_KEYS: Final = 3
+"""Of files with header keys that are not UTF-8, whether or not they leave values out."""
+FILE_FORMAT_VERSION_NEWEST: Final = FILE_FORMAT_VERSION_HEADER_KEYS
+"""The newest that this program reads."""
 TYPED_METADATA_KEY: Final = "penstock.typed-columns"
 """Key of the JSON of `typed.union.TypedColumns` in the footer of a file that has some, and in a table's properties."""
 PLANS_METADATA_KEY: Final = "penstock.value-plans"

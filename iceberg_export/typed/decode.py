@@ -222,7 +222,9 @@ def _halves(
 
 def _told(writer: Writer, error: BaseException) -> str:
     what = ": ".join(each for each in (type(error).__name__, " ".join(str(error).split())) if each)
-    return f"schema {writer.schema_id}: {what}"[:TYPED_ERROR_CHARS_MAX]
+    # An error may quote a string with half of a surrogate pair, which no column can hold: `error` is UTF-8.
+    text = f"schema {writer.schema_id}: {what}"[:TYPED_ERROR_CHARS_MAX]
+    return text.encode("utf-8", errors="replace").decode()
 
 
 def _undecoded(columns: Sequence[Column], count: int, error: str | None) -> Decoded:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import ArchivedChunk
-from iceberg_export.archive_file import ArchiveFile
+from iceberg_export.archive_file import ArchiveFile, written
 from iceberg_export.merge_writer import merge_files
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.parquet_writer import ArchiveWriter
@@ -25,7 +25,8 @@ KEY = "lake/t/data/1-1.parquet"
 
 timestamps = st.one_of(st.just(-1), st.integers(0, 10), st.integers(0, TIMESTAMP_MS_MAX))
 byte_strings = st.binary(max_size=40)
-headers = st.lists(st.tuples(byte_strings, st.none() | byte_strings), max_size=4).map(tuple)
+header_keys = byte_strings | st.text(max_size=5).map(str.encode)
+headers = st.lists(st.tuples(header_keys, st.none() | byte_strings), max_size=4).map(tuple)
 gaps = st.sampled_from([0, 0, 0, 1, 5, 100_000])
 
 
@@ -81,10 +82,17 @@ def _seen(record: Record, append_time: int) -> Record:
 
 
 def archive(chunks: list[SourceChunk], row_group_bytes_target: int) -> ArchiveFile:
-    writer = ArchiveWriter(topic_id=TopicId(b"t" * 16), row_group_bytes_target=row_group_bytes_target)
-    for chunk in chunks:
-        writer.add(chunk)
-    return writer.finish()
+    def write(*, has_header_keys: bool) -> ArchiveFile:
+        with ArchiveWriter(
+            topic_id=TopicId(b"t" * 16),
+            row_group_bytes_target=row_group_bytes_target,
+            has_header_keys=has_header_keys,
+        ) as writer:
+            for chunk in chunks:
+                writer.add(chunk)
+            return writer.finish()
+
+    return written(write)
 
 
 async def read_all(file: ArchiveFile, archived: tuple[ArchivedChunk, ...], compression: Compression) -> list[bytes]:

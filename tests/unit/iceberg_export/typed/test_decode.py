@@ -135,6 +135,21 @@ def test_an_error_is_not_longer_than_it_may_be() -> None:
     assert long.errors == ["y" * TYPED_ERROR_CHARS_MAX]
 
 
+class _Quoting:
+    """A reader whose error quotes half of a surrogate pair."""
+
+    shape = avro_reader(FLAT).shape
+    flat = None
+
+    def read(self, data: bytes) -> object:
+        raise ValueError(f"\ud800 in {len(data)} bytes")
+
+
+def test_an_error_is_text_that_a_column_can_hold() -> None:
+    made = decoded(merged(_Quoting.shape).value, {Writer(schema_id=7): _Quoting()}, [framed(7, b"ab")])
+    assert made.errors == ["schema 7: ValueError: ? in 2 bytes"]
+
+
 def test_arrays_have_the_columns_types_whatever_was_read() -> None:
     reader = avro_reader(FLAT)
     columns = merge_value(merged(reader.shape), avro_reader(record("R", ("a", "long"), ("z", "int"))).shape).value

@@ -77,7 +77,7 @@ def test_what_cannot_be_given_back_is_an_error(file: LeftOutFile, columns: dict[
 
 def test_a_file_of_a_later_program_is_refused(file: LeftOutFile) -> None:
     for old, new, told in (
-        (b'{"version":2', b'{"version":3', "format 3, this program reads 2 at most"),
+        (b'{"version":2', b'{"version":4', "format 4, this program reads 3 at most"),
         (b'{"version":2', b'{"versiom":2', "does not say of which format"),
         (b'{"version":2', b'["version":2', "does not say of which format"),
         (b'}],"version":1}', b'}],"version":2}', "plans of version 2"),
