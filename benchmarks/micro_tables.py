@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import ParamSpec, TypeVar
 
+from iceberg_export.schema import FieldId
+from iceberg_export.tables.column_counts import ColumnCount, ColumnCounts
 from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.table_reader import TableCache
@@ -63,8 +65,13 @@ def data_file(number: int) -> DataFile:
             timestamp_us_min=1_700_000_000_000_000 + number,
             timestamp_us_max=1_700_000_001_000_000 + number,
         ),
-        null_keys=0,
-        null_values=0,
+        counts=ColumnCounts.of(
+            [
+                *(ColumnCount(each, 100_000, 0) for each in (1, 2, 3, 4, 7)),
+                ColumnCount(FieldId.KEY, 100_000, 0),
+                ColumnCount(FieldId.VALUE, 100_000, 0),
+            ]
+        ),
         split_offsets=tuple(4 + row_group * 4_000_000 for row_group in range(12)),
     )
 

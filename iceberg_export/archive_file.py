@@ -25,6 +25,7 @@ from iceberg_export.schema import (
     FILE_METADATA_KEY,
     MICROSECONDS_PER_MILLISECOND,
 )
+from iceberg_export.tables.column_counts import ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
@@ -54,9 +55,8 @@ class ArchiveFile:
     row_count: int
     bounds: RowBounds | None
     """None where it holds no rows."""
-    null_keys: int
-    null_values: int
-    """Of the table: values that the file leaves out are among them."""
+    counts: ColumnCounts
+    """As the table has the columns: values that the file leaves out are among the nulls of `value`."""
     split_offsets: tuple[int, ...]
     """The first byte of each row group."""
     partitions: tuple[tuple[PartitionIndex, tuple[ArchivedChunk, ...]], ...]
@@ -69,8 +69,7 @@ class ArchiveFile:
             object_bytes=self.object_bytes,
             record_count=self.row_count,
             bounds=self.bounds,
-            null_keys=self.null_keys,
-            null_values=self.null_values,
+            counts=self.counts,
             split_offsets=self.split_offsets,
         )
 
@@ -111,8 +110,6 @@ class ArchiveFileWriter:
         self._runs: dict[PartitionIndex, list[_Run]] = {}
         self._row_groups_count = 0
         self._bounds: RowBounds | None = None
-        self._null_keys = 0
-        self._null_values = 0
         self._ranges: dict[PartitionIndex, tuple[Offset, Offset]] = {}
         self._partition_last = PartitionIndex(-1)
 
@@ -143,9 +140,8 @@ class ArchiveFileWriter:
             self._write_row_group(rows.part(first, min(first + self._rows_max, len(rows))))
 
     def _write_row_group(self, rows: RecordRows) -> None:
-        self._null_values += self._file.write_row_group(rows)
+        self._file.write_row_group(rows)
         self._bounds = _bounds(rows) if self._bounds is None else self._bounds.with_also(_bounds(rows))
-        self._null_keys += rows.key.null_count
         starts = np.flatnonzero(np.diff(rows.partition, prepend=-1))
         for first, end in pairwise([*starts.tolist(), len(rows)]):
             self._runs.setdefault(PartitionIndex(int(rows.partition[first])), []).append(
@@ -170,8 +166,7 @@ class ArchiveFileWriter:
             object_bytes=object_bytes,
             row_count=sum(place.row_count for place in places),
             bounds=self._bounds,
-            null_keys=self._null_keys,
-            null_values=self._null_values,
+            counts=self._file.counts(),
             split_offsets=tuple(place.byte_first for place in places),
             partitions=tuple(
                 (partition, _archived(offset_first, offset_end, self._runs.get(partition, []), places))

@@ -21,11 +21,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from iceberg_export import schema
+from iceberg_export.arrow_counts import counts_of, no_counts
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace, damage_contained
 from iceberg_export.footer_text import read_footer_text
 from iceberg_export.header_keys import exact_keys, is_text, keys_field, restored_keys, text_of, with_text
 from iceberg_export.schema import FieldId
+from iceberg_export.tables import column_counts
+from iceberg_export.tables.column_counts import ColumnCount, ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from storage.object_store import Buffer
 
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 BLOOM_VALUES_MIN, BLOOM_VALUES_MAX = 64, 1 << 17
 BLOOM_FALSE_POSITIVES = 0.05
 ZSTD_LEVEL = 1
+_NEVER_NULL = (FieldId.PARTITION, FieldId.OFFSET, FieldId.TIMESTAMP, FieldId.TIMESTAMP_TYPE)
+"""What is counted of a file that does not say: as before there was such a count, and as `count_filling` knows."""
+_COUNTED_ROWS = frozenset({*_NEVER_NULL, FieldId.KEY, FieldId.VALUE, FieldId.HEADERS})
 
 Arrow: TypeAlias = Any
 """An object of pyarrow's."""
@@ -91,13 +97,11 @@ class FileWriter:
         self._sink = sink
         self._typed = typed
         self._writer: Arrow = None
+        self._counts: ColumnCounts | None = None
         self._footer: list[Arrow] = []
 
-    def write_row_group(self, rows: RecordRows) -> int:
-        """Append the rows as one row group. Returns how many values are null in the file, left-out ones included.
-
-        Raises `HeaderKeysFound`.
-        """
+    def write_row_group(self, rows: RecordRows) -> None:
+        """Append the rows as one row group. Raises `HeaderKeysFound`."""
         if not self.has_header_keys and not _has_text_keys(rows):
             if self._writer is not None:
                 raise HeaderKeysFound
@@ -111,14 +115,20 @@ class FileWriter:
         if self._writer is None:
             self._writer = _open_writer(self._sink, batch.schema, batch, self._footer, self._typed)
         self._writer.write_batch(batch, row_group_size=len(rows))
-        return int(batch.column(schema.COLUMNS.index(schema.VALUE)).null_count)
+        counts = counts_of(batch)
+        self._counts = counts if self._counts is None else self._counts.with_also(counts)
+
+    def counts(self) -> ColumnCounts:
+        """The counts of all columns, over all row groups so far."""
+        return no_counts(self._schema()) if self._counts is None else self._counts
 
     def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupPlace, ...]:
         """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
         if self._writer is None:
             self._writer = _open_writer(self._sink, self._schema(), None, self._footer, self._typed)
         typed = {} if self._typed is None else self._typed.metadata()
-        self._writer.add_key_value_metadata({**metadata, **typed})
+        counted = {schema.COUNTS_METADATA_KEY: column_counts.encode(self.counts())}
+        self._writer.add_key_value_metadata({**metadata, **typed, **counted})
         self._writer.close()
         return _places(self._footer[0], is_whole=self._typed is not None and self._typed.plans is not None)
 
@@ -295,10 +305,24 @@ def _describe(key: str, object_bytes: int, footer: Footer) -> DataFile:
         object_bytes=object_bytes,
         record_count=parsed.num_rows,
         bounds=bounds,
-        null_keys=None,
-        null_values=None,
+        counts=_counts(footer, parsed.num_rows),
         split_offsets=tuple(place.byte_first for place in footer.row_groups),
     )
+
+
+def _counts(footer: Footer, row_count: int) -> ColumnCounts:
+    """What the footer says of the columns; in a file from before it did, what follows from its schema."""
+    text = footer.metadata.get(schema.COUNTS_METADATA_KEY)
+    if text is None:
+        return ColumnCounts.of(ColumnCount(field_id, row_count, 0) for field_id in _NEVER_NULL)
+    try:
+        counts = column_counts.decode(text)
+    except ValueError as error:
+        raise FileUnreadable(f"the footer's counts of columns cannot be read: {error}") from error
+    # S20: a count that is not the file's would make engines pass over it.
+    if [each.values for each in counts if each.field_id in _COUNTED_ROWS] != [row_count] * len(_COUNTED_ROWS):
+        raise FileUnreadable(f"the file has {row_count} rows, and its footer counts others")
+    return counts
 
 
 def _extremes(groups: Sequence[Arrow], name: str) -> tuple[int, int]:

@@ -81,6 +81,8 @@ FILE_FORMAT_VERSION_HEADER_KEYS: Final = 3
 """Of files with header keys that are not UTF-8, whether or not they leave values out."""
 FILE_FORMAT_VERSION_NEWEST: Final = FILE_FORMAT_VERSION_HEADER_KEYS
 """The newest that this program reads."""
+COUNTS_METADATA_KEY: Final = "penstock.column-counts"
+"""Key of the JSON of `tables.column_counts.ColumnCounts` in the footer."""
 TYPED_METADATA_KEY: Final = "penstock.typed-columns"
 """Key of the JSON of `typed.union.TypedColumns` in the footer of a file that has some, and in a table's properties."""
 PLANS_METADATA_KEY: Final = "penstock.value-plans"

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import ParamSpec, TypeVar
 
+from iceberg_export.schema import FieldId
+from iceberg_export.tables.column_counts import ColumnCount, ColumnCounts
 from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit, upkeep
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.edits import SetProperties, TableEdit
@@ -43,8 +45,13 @@ def data_file(number: int, *, key: str | None = None) -> DataFile:
             timestamp_us_min=-1_000,
             timestamp_us_max=number * 1_000,
         ),
-        null_keys=3,
-        null_values=number % 2,
+        counts=ColumnCounts.of(
+            [
+                *(ColumnCount(each, ROWS, 0) for each in (1, 2, 3, 4, 7)),
+                ColumnCount(FieldId.KEY, ROWS, 3),
+                ColumnCount(FieldId.VALUE, ROWS, number % 2),
+            ]
+        ),
         split_offsets=(4, 500),
     )
 

@@ -44,6 +44,7 @@ _DATA_FILE = _record(
     _required("file_size_in_bytes", "long", 104),
     _optional("value_counts", _map("long", 119, 120), 109),
     _optional("null_value_counts", _map("long", 121, 122), 110),
+    _optional("nan_value_counts", _map("long", 138, 139), 137),
     _optional("lower_bounds", _map("bytes", 126, 127), 125),
     _optional("upper_bounds", _map("bytes", 129, 130), 128),
     _optional("split_offsets", _list("long", 133), 132),

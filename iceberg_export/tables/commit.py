@@ -14,6 +14,7 @@ from functools import partial
 from coordinator.commands import NewObject, TableCommit
 from iceberg_export.cpu import RunInThread
 from iceberg_export.tables.columns import ColumnsChange, columns_of, with_columns
+from iceberg_export.tables.count_filling import filled
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.edits import TableEdit, edited
 from iceberg_export.tables.manifest_changes import NextManifests, next_manifests
@@ -233,6 +234,8 @@ async def with_snapshot(
         dropped=change.dropped,
         snapshot_id=snapshot_id,
         sequence_number=number,
+        # Of columns that are new to the table, files that are there have nulls: their counts say so from now on.
+        is_counted_again=parent is not None and parent.schema_id != before.current_schema_id,
         reader=reader,
     )
     list_key = next_key(MANIFEST_LIST_SUFFIX)
@@ -262,7 +265,9 @@ def _encode(
     snapshot = metadata.snapshots[-1]
     objects: list[MadeObject] = []
     rows: list[ManifestFile] = list(manifests.kept)
-    for key, entries in zip(keys, manifests.new, strict=True):
+    columns = columns_of(metadata)
+    for key, found in zip(keys, manifests.new, strict=True):
+        entries = filled(found, columns)
         data = encode_manifest(
             entries, key=key, root=root, schema_id=metadata.current_schema_id, schema_json=bytes(metadata.schemas[-1])
         )

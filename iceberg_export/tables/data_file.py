@@ -6,6 +6,8 @@ may answer `min` and `max` from them.
 
 from dataclasses import dataclass
 
+from iceberg_export.tables.column_counts import ColumnCounts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBounds:
@@ -35,7 +37,7 @@ class DataFile:
     """One Parquet file of a table.
 
     `bounds`: None where the file holds no rows, as when everything in it was aborted.
-    `null_keys`, `null_values`: None where nobody counted.
+    `counts`: of its columns; of files from before all of them were counted, those of some.
     `split_offsets`: the first byte of each row group, ascending: where engines may divide the file.
     """
 
@@ -43,8 +45,7 @@ class DataFile:
     object_bytes: int
     record_count: int
     bounds: RowBounds | None
-    null_keys: int | None
-    null_values: int | None
+    counts: ColumnCounts
     split_offsets: tuple[int, ...]
 
 

@@ -54,12 +54,18 @@ async def next_manifests(
     snapshot_id: int,
     sequence_number: int,
     reader: TableReader,
+    is_counted_again: bool = False,
 ) -> NextManifests:
-    """What becomes of the current snapshot's `manifests`. Raises `StoreError`, `FilesNotInTable` among them."""
+    """What becomes of the current snapshot's `manifests`; with `is_counted_again` all of them are written again.
+
+    Raises `StoreError`, `FilesNotInTable` among them.
+    """
     parts = await _without(
         [manifest for manifest in manifests if manifest.live_files], dropped, snapshot_id=snapshot_id, reader=reader
     )
     gone = tuple(entry.file for part in parts for entry in part.entries if not entry.is_live)
+    if is_counted_again:
+        parts = [part if part.kept is None else _Part(kept=None, entries=await _live(part, reader)) for part in parts]
     if added:
         entries = tuple(
             Entry(status=Status.ADDED, snapshot_id=snapshot_id, sequence_number=sequence_number, file=file)
@@ -109,6 +115,11 @@ async def _without(
             f"{len(missing)} of {len(dropped)} files to drop are not in the table, {min(missing)!r} among them"
         )
     return parts
+
+
+async def _live(part: _Part, reader: TableReader) -> tuple[Entry, ...]:
+    """The entries of a manifest that are still part of the table, as the next snapshot has them."""
+    return tuple(await _entries([part], reader))
 
 
 async def _entries(members: Sequence[_Part], reader: TableReader) -> list[Entry]:

@@ -16,6 +16,7 @@ from typing import Any
 from iceberg_export.schema import FieldId
 from iceberg_export.tables.avro_files import decode_rows, encode_rows
 from iceberg_export.tables.avro_schemas import ENTRY_SCHEMA, MANIFEST_FILE_SCHEMA
+from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.metadata import (
     FORMAT_VERSION,
@@ -28,7 +29,6 @@ from iceberg_export.tables.metadata import (
 from protocol.decoding import DAMAGE, Undecodable
 
 _CONTENT_DATA = 0
-_COUNTED = (FieldId.PARTITION, FieldId.OFFSET, FieldId.TIMESTAMP, FieldId.TIMESTAMP_TYPE)
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")
 _MANIFEST_HEADER = {
@@ -222,23 +222,35 @@ def _entry_row(entry: Entry, root: str) -> dict[str, Any]:
             "partition": {},
             "record_count": file.record_count,
             "file_size_in_bytes": file.object_bytes,
-            "value_counts": [
-                {"key": int(field), "value": file.record_count} for field in (*_COUNTED, FieldId.KEY, FieldId.VALUE)
-            ],
-            "null_value_counts": [
-                *({"key": int(field), "value": 0} for field in _COUNTED),
-                *(
-                    {"key": int(field), "value": count}
-                    for field, count in ((FieldId.KEY, file.null_keys), (FieldId.VALUE, file.null_values))
-                    if count is not None
-                ),
-            ],
+            **_counts_rows(file.counts),
             "lower_bounds": lower,
             "upper_bounds": upper,
             "split_offsets": list(file.split_offsets) or None,
             "sort_order_id": SORT_ORDER_ID,
         },
     }
+
+
+def _counts_rows(counts: ColumnCounts) -> dict[str, list[dict[str, int]]]:
+    return {
+        "value_counts": [{"key": each.field_id, "value": each.values} for each in counts],
+        "null_value_counts": [{"key": each.field_id, "value": each.nulls} for each in counts],
+        "nan_value_counts": [{"key": each.field_id, "value": each.nans} for each in counts if each.nans != NOT_COUNTED],
+    }
+
+
+def _counts(file: Mapping[str, Any]) -> ColumnCounts:
+    """The counts of an entry. Raises `ValueError` where they are not possible."""
+    nulls, nans = _pairs(file["null_value_counts"]), _pairs(file.get("nan_value_counts"))
+    return ColumnCounts.of(
+        ColumnCount(field_id, count, nulls[field_id], nans.get(field_id, NOT_COUNTED))
+        for field_id, count in _pairs(file["value_counts"]).items()
+        if field_id in nulls  # older manifests count the values of a column whose nulls nobody counted
+    )
+
+
+def _pairs(found: Iterable[Mapping[str, int]] | None) -> dict[int, int]:
+    return {pair["key"]: pair["value"] for pair in found or ()}
 
 
 def _bounds_rows(bounds: RowBounds | None) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]] | None]:
@@ -260,7 +272,6 @@ def _bound_row(partition: int, offset: int, timestamp_us: int) -> list[dict[str,
 
 def _entry(row: Mapping[str, Any], manifest: ManifestFile, root: str) -> Entry:
     file = row["data_file"]
-    nulls = {pair["key"]: pair["value"] for pair in file["null_value_counts"]}
     number = row["sequence_number"]
     return Entry(
         status=Status(row["status"]),
@@ -271,8 +282,7 @@ def _entry(row: Mapping[str, Any], manifest: ManifestFile, root: str) -> Entry:
             object_bytes=file["file_size_in_bytes"],
             record_count=file["record_count"],
             bounds=_bounds(file["lower_bounds"], file["upper_bounds"]),
-            null_keys=nulls.get(FieldId.KEY),
-            null_values=nulls.get(FieldId.VALUE),
+            counts=_counts(file),
             split_offsets=tuple(file["split_offsets"] or ()),
         ),
     )

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from agent.lake import Lake
 from coordinator.registry_commands import DeleteVersions
 from coordinator.topic_configs import NEEDED, TABLE_COLUMNS, TABLE_RAW_VALUES
+from iceberg_export.schema import FieldId
 from storage.memory_store import MemoryStore
 from tests.made_commands import TOPIC, create
 from tests.made_typed import avro_bytes, framed, record
@@ -64,7 +65,7 @@ async def test_values_are_left_out_once_the_topic_asks_for_it() -> None:
         assert await consumed(parts, store) == [*values, *values]
         assert [name for name, _ in await names_of(parts, store)] == ["error", "schema_id", "value_id", "value_note"]
         assert dict(await names_of(parts, store))["schema_id"] == 12
-        assert [live.file.null_values for live in await live_files(parts, store)] == [1, 2]
+        assert [live.file.counts.nulls_of(FieldId.VALUE) for live in await live_files(parts, store)] == [1, 2]
 
 
 async def test_a_topic_whose_values_are_no_columns_keeps_them() -> None:

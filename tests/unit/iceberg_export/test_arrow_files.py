@@ -117,7 +117,7 @@ class TestReadingRowGroups:
         data, places = file_of(ROWS, other, ROWS)
         footer = read_footer(data[-footer_bytes(data[-8:]) :])
         assert footer.row_groups == places
-        assert footer.metadata == {"who": "penstock"}
+        assert footer.metadata["who"] == "penstock"
         assert [place.row_count for place in places] == [3, 1, 3]
         assert_same(read_rows(footer, 0, piece(data, places[0])), ROWS)
         assert_same(read_rows(footer, 2, piece(data, places[2])), ROWS)

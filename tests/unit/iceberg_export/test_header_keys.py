@@ -119,7 +119,7 @@ def test_every_engine_reads_the_file_with_replacement_characters(tmp_path: Path)
     assert listed(table.column("headers").to_pylist()) == expected
     assert listed(pd.read_parquet(path)["headers"].tolist()) == expected
     assert listed(pl.read_parquet(path)["headers"].to_list()) == expected
-    found = duckdb.sql(f"select headers from '{path}' order by \"offset\"").fetchall()
+    found = duckdb.connect().execute(f"select headers from '{path}' order by \"offset\"").fetchall()
     assert listed([row for (row,) in found]) == expected
 
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_export.jobs.examine import PLACES, FileReport, FileTask, IndexRow, Span, Told, examine
+from iceberg_export.tables.column_counts import ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from protocol.limits import VERIFY_FINDINGS_MAX
 
@@ -50,8 +51,7 @@ def data_file(data: bytes, groups: list[Places]) -> DataFile:
         object_bytes=len(data),
         record_count=len(places),
         bounds=bounds,
-        null_keys=None,
-        null_values=None,
+        counts=ColumnCounts.of([]),
         split_offsets=(),
     )
 

@@ -26,6 +26,21 @@ async def test_values_are_what_was_written_whatever_became_of_their_schemas(tmp_
     assert table.scan(row_filter="error is not null").to_arrow()["offset"].to_pylist() == [2]
 
 
+async def test_null_or_not_is_answered_of_every_column(tmp_path: Path) -> None:
+    made = TypedTable(store=LocalStore(tmp_path, is_durable=False), root=f"file://{tmp_path}")
+    await made.add(FIRST, FIRST_VALUES)
+    await made.add(SECOND, SECOND_VALUES)
+    await made.add(None, None)
+    table = StaticTable.from_metadata(f"{made.root}/{made.metadata_key}")
+    rows = table.scan().to_arrow().sort_by("offset").to_pylist()
+    assert len(rows) == 3
+    for name in (field.name for field in table.schema().fields):
+        nulls = {row["offset"] for row in rows if row[name] is None}
+        for row_filter, expected in ((f"{name} is null", nulls), (f"{name} is not null", {0, 1, 2} - nulls)):
+            planned = table.scan(row_filter=row_filter).plan_files()
+            assert len({task.file.file_path for task in planned}) == len(expected), row_filter
+
+
 async def test_values_that_are_left_out_are_null_and_those_that_are_kept_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
