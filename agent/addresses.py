@@ -10,6 +10,7 @@ from dataclasses import dataclass
 PORT_MAX = 65_535
 LISTENER_NAME_DEFAULT = "PLAINTEXT"
 _LISTENER_NAME = re.compile(r"[A-Z0-9_]+")
+_NOT_IN_A_PATH = re.compile(r"[#?\x00-\x1f\x7f]")
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -174,4 +175,12 @@ def _path(text: str, rest: str) -> str:
     """The absolute path of `scheme:///PATH`: what follows the two slashes."""
     if not rest.startswith("///") or len(rest) == len("///"):
         raise InvalidAddress(f"{text!r}: after the scheme come three slashes and an absolute path, as in file:///srv/x")
-    return rest.removeprefix("//")
+    path = rest.removeprefix("//")
+    # Tables name their files by this URL. What engines read at these characters is no part of a path; others, % and
+    # spaces included, all of them take as they stand.
+    refused = _NOT_IN_A_PATH.search(path)
+    if refused is not None:
+        raise InvalidAddress(
+            f"{text!r}: {refused[0]!r} cannot stand in this path: rename the folder, or choose another"
+        )
+    return path

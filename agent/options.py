@@ -120,7 +120,7 @@ OPTIONS: tuple[Option, ...] = (
         name="data-dir",
         kind=Kind.TEXT,
         default="./penstock-data",
-        help="Folder of the embedded ledger (ledger.sqlite) and bucket (store/).",
+        help="Folder of the embedded ledger (ledger.sqlite) and bucket (store/), without # and ?.",
     ),
     Option(
         name="ledger",

@@ -210,7 +210,9 @@ def _places(command: Command, given: Mapping[str, Value], data_dir: Path) -> tup
                     raise InvalidSettings(
                         f"{name} belongs to penstock agent; penstock run keeps its own ledger in --data-dir"
                     )
-            return f"sqlite://{data_dir}/ledger.sqlite", _text(given, "store", f"file://{data_dir}/store")
+            ledger_url = f"sqlite://{data_dir}/ledger.sqlite"
+            read_ledger_url(ledger_url)
+            return ledger_url, _text(given, "store", f"file://{data_dir}/store")
         case Command.AGENT:
             for name in ("ledger", "store"):
                 if name not in given:

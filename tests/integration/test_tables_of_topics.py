@@ -76,6 +76,18 @@ def expected(count: int) -> list[tuple[int, int, bytes]]:
     return sorted((number % PARTITIONS, number // PARTITIONS, b"v%d" % number) for number in range(count))
 
 
+def test_a_data_folder_of_every_ordinary_character_has_tables_that_can_be_read(
+    penstock: PenstockFactory, tmp_path: Path
+) -> None:
+    broker = penstock(data=tmp_path / "my data %41%20 ü+&='[x];,~", options={"archive-interval-s": "3600"})
+    create(broker)
+    produce(broker, 0, 10)
+    archive_by_http(broker, TOPIC)
+    folder = wait_for_version(broker, 1)
+    assert values_of(table_at(folder)) == expected(10)
+    assert consumed(broker, 10) == {b"v%d" % number for number in range(10)}
+
+
 @pytest.fixture
 def options() -> dict[str, str]:
     return {"archive-interval-s": "3600", "gc-grace-s": "1"}

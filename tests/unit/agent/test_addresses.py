@@ -17,6 +17,7 @@ from agent.addresses import (
     read_ledger_url,
     read_listener,
     read_store_url,
+    store_root,
 )
 
 
@@ -91,6 +92,21 @@ def test_stores_are_read() -> None:
 def test_what_is_no_ledger_is_refused(text: str) -> None:
     with pytest.raises(InvalidAddress):
         read_ledger_url(text)
+
+
+@pytest.mark.parametrize("refused", ["#", "?", "\n", "\x00", "\x7f"])
+def test_what_engines_take_for_no_part_of_a_path_is_refused_by_name(refused: str) -> None:
+    with pytest.raises(InvalidAddress, match="cannot stand in this path: rename the folder") as found:
+        read_store_url(f"file:///srv/a{refused}b/store")
+    assert repr(refused) in str(found.value)
+    with pytest.raises(InvalidAddress, match="cannot stand"):
+        read_ledger_url(f"sqlite:///srv/a{refused}b/ledger.sqlite")
+
+
+@pytest.mark.parametrize("path", ["/srv/a b", "/srv/100%", "/srv/a%20b", "/srv/ü ‰", "/srv/[a]&b;c+d='e'"])
+def test_every_other_character_of_a_path_is_taken_as_it_stands(path: str) -> None:
+    assert read_store_url(f"file://{path}") == FileUrl(path=path)
+    assert store_root(FileUrl(path=path)) == f"file://{path}"
 
 
 @pytest.mark.parametrize("text", ["", "file://x", "s3:lake", "s3:///x", "gs://lake", "/srv/bucket"])

@@ -115,3 +115,9 @@ def test_reading_settings_imports_neither_numpy_nor_pydantic() -> None:
     program = "import sys, agent.settings; sys.exit(bool({'numpy', 'pydantic', 'kio', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[3], check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b"])
+def test_a_data_folder_that_tables_could_not_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSettings, match="cannot stand in this path"):
+        load_settings(Command.RUN, {"data-dir": f"/srv/{name}"}, environment={})

@@ -27,6 +27,14 @@ def test_a_folder_is_opened_without_changing_it(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["ledger", "x"]
 
 
+def test_a_folder_is_the_one_that_the_url_says_letter_by_letter(tmp_path: Path) -> None:
+    for name in ("a b", "a%20b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "key").write_bytes(name.encode())
+    for name in ("a b", "a%20b"):
+        assert open_bucket(f"file://{tmp_path}/{name}", {}).get("key") == name.encode()
+
+
 def test_an_s3_bucket_is_opened_by_the_usual_variables() -> None:
     bucket = open_bucket("s3://lake/data", KEYS)
     assert isinstance(bucket, StoreReader)
