@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+from agent.bucket_confirmation import BucketNotOurs
 from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.housekeeper import Housekeeper
@@ -40,7 +41,7 @@ from protocol.limits import (
     TAIL_PUT_SECONDS_MAX,
 )
 from protocol.types import Position
-from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
+from storage.object_store import ObjectMissing, ObjectStore, StoreError, StoreUnavailable
 from storage.refs import TAIL_KEY
 
 log = logging.getLogger(__name__)
@@ -128,14 +129,14 @@ class TailManifests:
         """Write whenever there is something new, for ever; return at once where none is wanted."""
         while self._interval_s > 0:
             await self._clock.sleep(self.pause_s)
-            with suppress(StoreUnavailable, TimeoutError):  # outages are told for all tasks at once
+            with suppress(StoreUnavailable, BucketNotOurs, TimeoutError):  # each is reported for all tasks at once
                 await self.look()
 
     async def leave(self) -> None:
         """Before this agent's session ends: what was committed since the last look is told, too. Where it is the last
         agent, nobody else would, and who reads the bucket then would miss it. An outage is nothing to wait for."""
         if self._interval_s > 0:
-            with suppress(StoreUnavailable, TimeoutError):
+            with suppress(StoreError, TimeoutError):  # the session ends all the same
                 await self.look()
 
     @property

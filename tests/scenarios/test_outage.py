@@ -12,6 +12,7 @@ from kio.index import load_response_schema
 
 from agent.agent import Agent
 from agent.clock import SystemClock
+from agent.cluster_identity import claim_bucket
 from agent.ids import SystemIds
 from agent.metrics import Metrics
 from agent.settings import Command, load_settings
@@ -89,10 +90,11 @@ async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> Asy
     """An agent on this ledger and store, the topic `t`, and a connection."""
     values = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "data-dir": str(folder), "store": "memory:"}
     settings = load_settings(Command.RUN, values, environment={})
+    identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
     loaded = await load(ledger, store)
     async with Agent(
         settings=settings,
-        identity=await ledger.identity(),
+        identity=identity,
         ledger=ledger,
         store=store,
         follower=loaded.follower,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent.agent import Agent
 from agent.clock import SystemClock
+from agent.cluster_identity import claim_bucket
 from agent.ids import SystemIds
 from agent.metrics import Metrics
 from agent.settings import Command, load_settings
@@ -27,10 +28,11 @@ ROOT = Path(__file__).resolve().parents[3]
 async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> AsyncIterator[Agent]:
     """An agent on free ports of this machine that stops as it is asked to."""
     values = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "data-dir": str(folder), "store": "memory:"}
+    identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
     loaded = await load(ledger, store)
     async with Agent(
         settings=load_settings(Command.RUN, values, environment={}),
-        identity=await ledger.identity(),
+        identity=identity,
         ledger=ledger,
         store=store,
         follower=loaded.follower,

@@ -10,6 +10,7 @@ import pytest
 from agent import agent as agent_module
 from agent.agent import Agent
 from agent.clock import SystemClock
+from agent.cluster_identity import claim_bucket
 from agent.ids import SystemIds
 from agent.metrics import Metrics
 from agent.produce_path import ProducePath
@@ -33,10 +34,11 @@ async def agent_named(name: str, folder: Path, core: MemoryLedgerCore, store: Me
         "data-dir": str(folder),
     }
     ledger = MemoryLedger(core)
+    identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
     loaded = await load(ledger, store)
     async with Agent(
         settings=load_settings(Command.AGENT, values, environment={}),
-        identity=await ledger.identity(),
+        identity=identity,
         ledger=ledger,
         store=store,
         follower=loaded.follower,
