@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coordinator.lake_folders import folder_name
 from coordinator.state import TopicState
 from iceberg_export.tables.edits import TableEdit
 from iceberg_export.tables.metadata import empty_metadata, encode, table_location
@@ -74,7 +75,7 @@ class CatalogTables:
         """Where a table's files lie. Raises `NoSuchTopic`, `LedgerError`."""
         await self._agent.barrier()
         topic = self._topic(name)
-        return topic_folder(topic.name, topic.topic_id)
+        return topic_folder(folder_name(self._agent.state, topic), topic.topic_id)
 
     async def edit(self, name: str, edit: TableEdit) -> None:
         """Change the table as `agent.table_edits.TableEdits.make` does. Raises `NoSuchTopic` too."""
@@ -86,7 +87,7 @@ class CatalogTables:
         for _ in range(CATALOG_LOAD_ATTEMPTS_MAX):
             await self._agent.barrier()
             topic = self._topic(name)
-            folder = topic_folder(topic.name, topic.topic_id)
+            folder = topic_folder(folder_name(self._agent.state, topic), topic.topic_id)
             if topic.table is None:
                 return LoadedTable(folder=folder, metadata_uri=None, metadata=self._empty(topic))
             key = topic.table.metadata_key
@@ -105,7 +106,7 @@ class CatalogTables:
         return state.topics[topic_id]
 
     def _empty(self, topic: TopicState) -> bytes:
-        location = table_location(self._root_uri, topic.name, topic.topic_id)
+        location = table_location(self._root_uri, folder_name(self._agent.state, topic), topic.topic_id)
         return encode(
             empty_metadata(
                 name=topic.name, topic_id=topic.topic_id, location=location, created_ms=max(0, topic.created_ms)

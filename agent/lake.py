@@ -17,6 +17,7 @@ from agent.cpu import run_in_thread
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import CommitTable, Done, TableCommit
+from coordinator.lake_folders import folder_name
 from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
 from iceberg_export.parquet_reader import ParquetReader
@@ -237,6 +238,7 @@ class Lake:
     def _before(self, topic: TopicState) -> TableBefore:
         return TableBefore(
             name=topic.name,
+            folder_name=folder_name(self._metadata.state, topic),
             topic_id=topic.topic_id,
             created_ms=topic.created_ms,
             metadata_key="" if topic.table is None else topic.table.metadata_key,
@@ -244,8 +246,10 @@ class Lake:
         )
 
     def _next_key(self, topic: TopicState, session: SessionId) -> Callable[[str], str]:
+        name = folder_name(self._metadata.state, topic)
+
         def next_key(suffix: str) -> str:
-            return table_metadata_key(topic.name, topic.topic_id, session, self._name(session).number, suffix)
+            return table_metadata_key(name, topic.topic_id, session, self._name(session).number, suffix)
 
         return next_key
 

@@ -18,6 +18,7 @@ from agent.merge_commits import MergeCommits, file_rules
 from agent.metadata_loop import MetadataLoop
 from agent.typed_columns import TypedColumnsOfTopics
 from coordinator.commands import Done, PartitionReplacement
+from coordinator.lake_folders import folder_name
 from coordinator.state import ObjectState, TopicState
 from coordinator.topic_configs import TABLE_FILE_BYTES
 from iceberg_export.files import FileUnreadable
@@ -112,6 +113,7 @@ class LakeRewrites:
             merge = Merge(
                 topic_id=topic.topic_id,
                 name=topic.name,
+                folder_name=folder_name(self._metadata.state, topic),
                 keys=tuple(held.key for _, held in some),
                 file_bytes=sum(held.object_bytes for _, held in some),
                 chunks=await run_in_thread(merge_chunks, [file for file, _ in some], indexes),
@@ -129,7 +131,7 @@ class LakeRewrites:
             raise NoRewrite(f"that is no file of topic {topic.name}")
         if command.object_session != self._writer.session:
             raise NoRewrite("the plan is another agent's, or this one has begun anew since", is_overtaken=True)
-        if not command.object_key.startswith(_keys_of(topic, command.object_session)):
+        if not command.object_key.startswith(self._keys_of(topic, command.object_session)):
             raise NoRewrite(f"{command.object_key} is no name that this agent has given")
         try:
             file = await self._archive.describe(command.object_key)
@@ -161,15 +163,15 @@ class LakeRewrites:
         are_raw = await gather_bounded([partial(self._is_without_columns, held.key) for _, held in files])
         return {number for number, is_raw in enumerate(are_raw) if is_raw}
 
+    def _keys_of(self, topic: TopicState, session: SessionId) -> str:
+        """What the keys of a session's files of a topic begin with."""
+        name = folder_name(self._metadata.state, topic)
+        key = parquet_key(name, topic.topic_id, session, ObjectNumber(0))
+        return key[: key.rindex("-") + 1]
+
     async def _is_without_columns(self, key: str) -> bool:
         is_raw = await self._archive.typed_columns(key) is None
         return is_raw and (await self._archive.describe(key)).record_count > 0
-
-
-def _keys_of(topic: TopicState, session: SessionId) -> str:
-    """What the keys of a session's files of a topic begin with."""
-    key = parquet_key(topic.name, topic.topic_id, session, ObjectNumber(0))
-    return key[: key.rindex("-") + 1]
 
 
 def _check_count(topic: TopicState, swap: PartitionReplacement) -> None:

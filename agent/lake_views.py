@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from agent.state_views import View
+from coordinator.lake_folders import folder_name
 from coordinator.state import ClusterState, TableState, TopicState
 from iceberg_export.plan import plan_pass
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, decode
@@ -109,7 +110,11 @@ async def lake_details(agent: "Agent", name: str) -> View | None:
         if topic_id is None:
             return None
         topic = state.topics[topic_id]
-        shown = {**lake_row(state, topic), "folder": topic_folder(name, topic_id), **_next_pass(state, topic)}
+        shown = {
+            **lake_row(state, topic),
+            "folder": topic_folder(folder_name(state, topic), topic_id),
+            **_next_pass(state, topic),
+        }
         if topic.table is None:
             return {**shown, "metadata": None, "snapshots": 0, "records": 0, "leaving": 0}
         key = topic.table.metadata_key

@@ -17,6 +17,7 @@ from agent.clock import Clock
 from agent.failed_deletions import UNDELETABLE
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
+from coordinator.lake_folders import folder_name
 from coordinator.rendezvous import owner_of
 from coordinator.state import TopicState
 from protocol.limits import TABLE_COPIES_INTERVAL_S, TABLE_COPIES_KEPT, VERSION_HINT_BYTES_MAX
@@ -83,8 +84,8 @@ class TableCopies:
             return
         versions = await self._versions_found(topic) if known is None else known[1]
         for key, text in (
-            (metadata_copy_key(topic.name, topic_id, version), content),
-            (version_hint_key(topic.name, topic_id), str(version).encode()),
+            (metadata_copy_key(self._name(topic), topic_id, version), content),
+            (version_hint_key(self._name(topic), topic_id), str(version).encode()),
         ):
             if not self._may_write(topic_id):
                 return
@@ -96,7 +97,7 @@ class TableCopies:
 
     async def _drop(self, topic: TopicState, versions: Sequence[int]) -> Sequence[int]:
         """Delete copies and return those that are still there: they are tried again at the table's next version."""
-        keys = {metadata_copy_key(topic.name, topic.topic_id, version): version for version in versions}
+        keys = {metadata_copy_key(self._name(topic), topic.topic_id, version): version for version in versions}
         if not keys:
             return ()
         try:
@@ -109,6 +110,10 @@ class TableCopies:
             )
             return [keys[key] for key in error.reasons]
         return ()
+
+    def _name(self, topic: TopicState) -> str:
+        """What the topic is called in its table's folder."""
+        return folder_name(self._metadata.state, topic)
 
     def _may_write(self, topic_id: TopicId) -> bool:
         """Whether the topic is there, and this agent its owner still. Nobody would delete what came for one that was
@@ -123,21 +128,21 @@ class TableCopies:
         if await self._hint(topic) != topic.table.version:
             return False
         try:
-            copy = await self._store.get(metadata_copy_key(topic.name, topic.topic_id, topic.table.version))
+            copy = await self._store.get(metadata_copy_key(self._name(topic), topic.topic_id, topic.table.version))
         except ObjectMissing:
             return False
         return copy == content
 
     async def _versions_found(self, topic: TopicState) -> list[int]:
         """The versions of which somebody left copies, ascending."""
-        folder = table_metadata_folder(topic.name, topic.topic_id)
+        folder = table_metadata_folder(self._name(topic), topic.topic_id)
         # Names of everything else there begin with a session, and so come before these.
         found = [version_of_copy(meta.key) async for meta in self._store.list(folder, after=f"{folder}v")]
         return sorted(one for one in found if one is not None)
 
     async def _hint(self, topic: TopicState) -> int | None:
         try:
-            text = await self._store.get(version_hint_key(topic.name, topic.topic_id))
+            text = await self._store.get(version_hint_key(self._name(topic), topic.topic_id))
         except ObjectMissing:
             return None
         digits = bytes(text[:VERSION_HINT_BYTES_MAX])

@@ -12,11 +12,12 @@ from coordinator.apply_retention import forget_markers
 from coordinator.apply_tables import change_table, table_difference
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import Done, ForgetObjects, Outcome, PartitionReplacement, Refused, ReplaceChunks, TableCommit
+from coordinator.lake_folders import lake_folders
 from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.state import ClusterState, PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import NO_TIMESTAMP, ObjectId, SessionId
-from storage.refs import ObjectKind, topic_folder
+from storage.refs import ObjectKind
 
 
 class _Different(Exception):
@@ -61,9 +62,9 @@ def _check(state: ClusterState, session_id: SessionId, command: ReplaceChunks) -
     topic = state.topics.get(command.topic_id)
     if topic is None:
         raise _Different(f"there is no topic with the id {command.topic_id.hex()}")
-    prefix = f"{topic_folder(topic.name, topic.topic_id)}data/{session_id:016x}-"
-    if not command.object_key.startswith(prefix):
-        raise _Different(f"the key {command.object_key!r} does not begin with {prefix!r}")
+    prefixes = tuple(f"{folder}data/{session_id:016x}-" for folder in lake_folders(state, topic))
+    if not command.object_key.startswith(prefixes):
+        raise _Different(f"the key {command.object_key!r} does not begin with {prefixes[0]!r}")
     if is_key_known(state, command.object_key):
         raise _Different(f"the object {command.object_key!r} is known already")
     if len({replacement.partition for replacement in command.partitions}) != len(command.partitions):

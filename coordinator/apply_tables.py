@@ -7,6 +7,7 @@ the table needs it. Everything is compared before anything is changed.
 
 from coordinator.apply_objects import add_object, is_key_known, release_key, release_references
 from coordinator.commands import CommitTable, Done, Outcome, Refused, TableCommit
+from coordinator.lake_folders import folder_name, lake_folders
 from coordinator.state import ClusterState, TableState, TopicState
 from protocol.errors import ErrorCode
 from protocol.limits import TABLE_COPIES_KEPT
@@ -16,7 +17,6 @@ from storage.refs import (
     ObjectKind,
     metadata_copy_key,
     table_metadata_folder,
-    topic_folder,
     version_hint_key,
 )
 
@@ -50,7 +50,7 @@ def table_difference(
     if commit.replaces != current:
         return f"the table's metadata is {current!r}, the command replaces {commit.replaces!r}"
     new_keys = [commit.metadata.key, *(added.key for added in commit.added)]
-    prefix = f"{table_metadata_folder(topic.name, topic.topic_id)}{session_id:016x}-"
+    prefix = f"{table_metadata_folder(folder_name(state, topic), topic.topic_id)}{session_id:016x}-"
     if len({*new_keys, *commit.data_files}) != len(new_keys) + len(commit.data_files):
         return "an object enters the table twice"
     for key in new_keys:
@@ -80,7 +80,7 @@ def _release_difference(state: ClusterState, table: TableState | None, released:
 
 def _may_enter(state: ClusterState, topic: TopicState, key: str) -> bool:
     object_id = state.object_ids.get(key)
-    if object_id is None or not key.startswith(f"{topic_folder(topic.name, topic.topic_id)}data/"):
+    if object_id is None or not key.startswith(tuple(f"{folder}data/" for folder in lake_folders(state, topic))):
         return False
     return topic.table is None or object_id not in topic.table.objects
 
@@ -110,10 +110,10 @@ def release_table(state: ClusterState, topic: TopicState) -> None:
     if topic.table is None:
         return
     release_references(state, sorted(topic.table.objects))
-    newest = topic.table.version
+    newest, name = topic.table.version, folder_name(state, topic)
     for version in range(max(1, newest - TABLE_COPIES_KEPT + 1), newest + 1):
-        release_key(state, metadata_copy_key(topic.name, topic.topic_id, version))
-    release_key(state, version_hint_key(topic.name, topic.topic_id))
+        release_key(state, metadata_copy_key(name, topic.topic_id, version))
+    release_key(state, version_hint_key(name, topic.topic_id))
 
 
 def unneeded_files(state: ClusterState, table: TableState) -> set[ObjectId]:

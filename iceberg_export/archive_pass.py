@@ -68,7 +68,7 @@ async def archive(
     records = await _read_intake(archive_pass.chunks, store)
     columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records))
     file = await run_in_thread(write_file, archive_pass, records, columns)
-    key = parquet_key(archive_pass.name, archive_pass.topic_id, session, number)
+    key = parquet_key(archive_pass.folder_name or archive_pass.name, archive_pass.topic_id, session, number)
     await store.put(key, file.parts)
     return ArchivedPass(
         command=_command(archive_pass, file, session, key),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coordinator.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
+from coordinator.lake_folders import folder_name
 from coordinator.state import ClusterState, TopicState
 from iceberg_export.archive_pass import ColumnsOf
 from iceberg_export.cpu import RunInThread
@@ -38,6 +39,8 @@ class Merge:
     keys: tuple[str, ...]
     file_bytes: int
     chunks: tuple[MergeChunk, ...]
+    folder_name: str | None = None
+    """What the topic is called in its table's folder, where that is not its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,7 @@ async def next_merge(
     return Merge(
         topic_id=topic.topic_id,
         name=topic.name,
+        folder_name=folder_name(state, topic),
         keys=tuple(held.key for _, held in merged),
         file_bytes=sum(held.object_bytes for _, held in merged),
         chunks=await run_in_thread(merge_chunks, [file for file, _ in merged], indexes),
@@ -119,7 +123,7 @@ async def merge(
     data = await gather_bounded([partial(store.get, key) for key in planned.keys])
     columns = None if columns_of is None else await columns_of(partial(_rows, planned, data))
     file = await run_in_thread(_write, planned, data, columns)
-    key = parquet_key(planned.name, planned.topic_id, session, number)
+    key = parquet_key(planned.folder_name or planned.name, planned.topic_id, session, number)
     await store.put(key, file.parts, if_absent=is_first_to_write)
     return MergedFile(command=_command(planned, file, session, key), file=file.data_file(key), columns=columns)
 

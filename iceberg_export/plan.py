@@ -56,6 +56,8 @@ class TopicIntake:
     name: str
     chunks: tuple[IntakeChunk, ...]
     aborted: Aborted = field(default_factory=dict[PartitionIndex, AbortedBatches])
+    folder_name: str | None = None
+    """What the topic is called in its table's folder, where that is not its name."""
 
     @property
     def intake_bytes(self) -> int:
@@ -78,6 +80,8 @@ class ArchivePass:
     name: str
     chunks: tuple[IntakeChunk, ...]
     aborted: Aborted = field(default_factory=dict[PartitionIndex, AbortedBatches])
+    folder_name: str | None = None
+    """What the topic is called in its table's folder, where that is not its name."""
 
     def by_partition(self) -> list[tuple[PartitionIndex, tuple[IntakeChunk, ...]]]:
         """The chunks of each partition, partitions in order."""
@@ -149,7 +153,13 @@ def plan_pass(
     if not taken:
         return None
     taken.sort(key=lambda chunk: (chunk.partition, chunk.offset_first))
-    archive_pass = ArchivePass(topic_id=intake.topic_id, name=intake.name, chunks=tuple(taken), aborted=intake.aborted)
+    archive_pass = ArchivePass(
+        topic_id=intake.topic_id,
+        name=intake.name,
+        folder_name=intake.folder_name,
+        chunks=tuple(taken),
+        aborted=intake.aborted,
+    )
     for _, chunks in archive_pass.by_partition():
         assert _is_contiguous(chunks), "a pass takes a partition's chunks from the first on"
     return archive_pass

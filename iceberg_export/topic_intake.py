@@ -7,6 +7,7 @@ what is decided the markers and the aborted records are told, so that a pass lea
 from collections.abc import Iterator
 
 from coordinator.chunk_index import NO_OBJECT, ChunkRef
+from coordinator.lake_folders import folder_name
 from coordinator.state import ClusterState, PartitionState, TopicState
 from iceberg_export.plan import NO_KEY, IntakeChunk, TopicIntake
 from protocol.limits import ARCHIVE_PASS_CHUNKS_MAX
@@ -23,6 +24,7 @@ def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
     return TopicIntake(
         topic_id=topic_id,
         name=topic.name,
+        folder_name=folder_name(state, topic),
         chunks=tuple(_intake_chunks(state, topic)),
         aborted={
             PartitionIndex(number): AbortedBatches(held.transactions.aborted_extents(_intake_first(held), held.log_end))

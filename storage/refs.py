@@ -44,8 +44,25 @@ def intake_session_prefix(session: SessionId) -> str:
     return f"{INTAKE_PREFIX}{session:016x}/"
 
 
+def short_name(topic_name: str) -> str:
+    """A topic's name as its folder has it: the beginning of one with which the folder's name would be too long.
+
+    Kafka shortens the names of its folders too, where it appends to them (`LocalLog.logDirNameWithSuffixCappedLength`,
+    4.3). Names that fit stay whole, as tables that are there have them.
+    """
+    return topic_name if len(topic_name) <= _FOLDER_TOPIC_BYTES_MAX else topic_name[:_SHORT_NAME_BYTES]
+
+
+def name_in_folder(key: str) -> str:
+    """The topic's name, whole or shortened, in the key of an object of its table."""
+    return key.split("/")[1][: -_TOPIC_ID_DIGITS - 1]
+
+
 def topic_folder(topic_name: str, topic_id: TopicId) -> str:
-    """The folder of a topic's table. The id keeps a re-created topic apart from its predecessor."""
+    """The folder of a topic's table. The id keeps a re-created topic apart from its predecessor.
+
+    `topic_name`: as in the folder, for which `coordinator.lake_folders` knows the one of a topic; so everywhere here.
+    """
     return f"{LAKE_PREFIX}{topic_name}-{topic_id.hex()}/"
 
 
@@ -110,7 +127,9 @@ def topic_of_metadata_key(key: str, topic_name: str) -> TopicId | None:
         case ["lake", folder, "metadata", name] if name.endswith(METADATA_SUFFIX):
             topic_id = _topic_of_folder(folder)
             is_ours = _session_of_name(name.removesuffix(METADATA_SUFFIX)) is not None
-            return topic_id if is_ours and folder == f"{topic_name}-{folder[-_TOPIC_ID_DIGITS:]}" else None
+            ending = f"-{folder[-_TOPIC_ID_DIGITS:]}"
+            is_of_name = folder in {f"{topic_name}{ending}", f"{short_name(topic_name)}{ending}"}
+            return topic_id if is_ours and is_of_name else None
         case _:
             return None
 
@@ -170,6 +189,11 @@ _PARQUET_SUFFIX = ".parquet"
 _METADATA_SUFFIXES = frozenset({METADATA_SUFFIX, MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX})
 _NUMBER_DIGITS = 16
 _TOPIC_ID_DIGITS = 32
+_FOLDER_TOPIC_BYTES_MAX = 255 - 1 - _TOPIC_ID_DIGITS
+"""A folder's name has 255 bytes at most (NAME_MAX of Linux's file systems, and so of MinIO's); names of topics are
+ASCII."""
+_SHORT_NAME_BYTES = 150
+"""What is kept of a longer name: tools that append to a folder's name find it short enough."""
 
 
 def _topic_of_folder(folder: str) -> TopicId | None:

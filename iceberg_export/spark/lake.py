@@ -31,7 +31,7 @@ from protocol.limits import (
 )
 from protocol.types import Offset, TopicId
 from storage.object_store import ObjectMissing, StoreError
-from storage.refs import TAIL_KEY, topic_folder
+from storage.refs import TAIL_KEY, name_in_folder, topic_folder
 
 
 class TableMissing(StoreError):
@@ -203,7 +203,8 @@ class Lake:
         anywhere = self._reader("")
         metadata = await anywhere.metadata(topic.metadata_key)
         # The agents may know the bucket by another URL than the one that was given here.
-        root = metadata.location.removesuffix(f"/{topic_folder(topic.name, topic.topic_id)[:-1]}")
+        folder = topic_folder(name_in_folder(topic.metadata_key), topic.topic_id)
+        root = metadata.location.removesuffix(f"/{folder[:-1]}")
         files = await self._reader(root).live_files(metadata)
         return tuple(live.file for live in files if live.file.record_count)
 

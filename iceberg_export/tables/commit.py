@@ -58,6 +58,8 @@ class TableBefore:
     created_ms: int
     metadata_key: str
     root: str
+    folder_name: str | None = None
+    """What the topic is called in its table's folder, where that is not its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +198,7 @@ def empty_of(table: TableBefore) -> TableMetadata:
     return empty_metadata(
         name=table.name,
         topic_id=table.topic_id,
-        location=table_location(table.root, table.name, table.topic_id),
+        location=table_location(table.root, table.folder_name or table.name, table.topic_id),
         created_ms=table.created_ms,
     )
 

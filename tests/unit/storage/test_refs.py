@@ -10,11 +10,13 @@ from storage.refs import (
     intake_key,
     intake_session_prefix,
     metadata_copy_key,
+    name_in_folder,
     number_of_intake_key,
     parquet_key,
     position_of_key,
     reached_key,
     session_of_key,
+    short_name,
     snapshot_key,
     table_metadata_key,
     topic_folder,
@@ -147,6 +149,28 @@ def test_other_keys_belong_to_no_table(key: str) -> None:
 def test_a_metadata_key_tells_its_topic_to_who_knows_the_name() -> None:
     key = table_metadata_key("orders.eu-1", TOPIC, SESSION, NUMBER, METADATA_SUFFIX)
     assert topic_of_metadata_key(key, "orders.eu-1") == TOPIC
+
+
+def test_a_folders_name_is_no_longer_than_file_systems_allow() -> None:
+    for length in range(1, 250):
+        name = "n" * length
+        folder = topic_folder(short_name(name), TOPIC).split("/")[1]
+        assert len(folder) <= 255, length
+        assert (short_name(name) == name) == (length <= 222), "tables that are there keep their folders"
+    assert short_name("ab" * 124) == "ab" * 75
+
+
+@pytest.mark.parametrize("length", [1, 222, 223, 249])
+def test_a_shortened_name_is_read_out_of_a_key_as_a_whole_one_is(length: int) -> None:
+    name = "n" * length
+    for in_folder in (name, short_name(name)):
+        key = table_metadata_key(in_folder, TOPIC, SESSION, NUMBER, METADATA_SUFFIX)
+        assert name_in_folder(key) == in_folder
+        assert topic_of_metadata_key(key, name) == TOPIC
+        assert topic_of_parquet_key(parquet_key(in_folder, TOPIC, SESSION, NUMBER)) == TOPIC
+        assert session_of_key(key) == SESSION
+    other = table_metadata_key(name[:-1], TOPIC, SESSION, NUMBER, METADATA_SUFFIX)
+    assert topic_of_metadata_key(other, name) is None
 
 
 @pytest.mark.parametrize(
