@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from iceberg_export.spark.options import COLUMNS, HEADERS, OptionError, ReadOptions, parse_options
+from iceberg_export.spark.query_plans import plan_each_query
 
 if TYPE_CHECKING:
     from iceberg_export.spark.bounds import Losses
@@ -50,8 +51,11 @@ TYPES: Final = {
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `penstock` known to a session."""
+    """Make the format `penstock` known to a session. Each of its queries reads what is there when it is planned."""
     spark.dataSource.register(PenstockDataSource)
+    if isinstance(spark, SparkSession):
+        # Of Spark Connect's sessions no Java can be reached from here.
+        plan_each_query(spark._jvm, spark._jsparkSession.experimental())  # noqa: SLF001
 
 
 class PenstockDataSource(DataSource):

@@ -159,6 +159,63 @@ def test_a_frame_that_is_used_twice_keeps_no_filter_of_its_other_scans(
         assert source.sql("select count(*) from people").first() == (20,)
 
 
+def test_each_query_over_a_frame_reads_what_is_there_when_it_is_planned(
+    source: "SparkSession", folder: LakeFolder
+) -> None:
+    from iceberg_export.spark.source import register
+
+    lake, run = folder.lake, folder.bucket.run
+    lake.create("people", 2)
+    run(lake.produce("people", [10, 10]))
+    run(lake.publish())
+    frame = load(source, folder.url, subscribePattern="p.*")
+    asked_once = frame.where("offset >= 0")
+    assert [frame.count(), len(asked_once.collect())] == [20, 20]
+
+    run(lake.produce("people", [5, 0]))
+    lake.create("places", 1)
+    run(lake.produce("places", [3]))
+    run(lake.publish())
+    register(source)  # a second time makes no difference
+    # As with the Kafka source, a plan that was made stays as it is, and what is built on the frame is planned again.
+    assert [frame.count(), len(asked_once.collect()), asked_once.count()] == [28, 20, 28]
+    assert frame.where("partition = 1").union(frame).count() == 10 + 28
+
+    with spark_setting(source, "spark.sql.adaptive.enabled", "false"):
+        run(lake.archive("people"))
+        run(lake.produce("people", [0, 2]))
+        run(lake.publish())
+        assert frame.exceptAll(frame.where("partition = 0")).count() == 12
+
+
+def test_a_stream_joined_with_a_frame_sees_what_came_to_both(
+    source: "SparkSession", folder: LakeFolder, tmp_path: Path
+) -> None:
+    lake, run = folder.lake, folder.bucket.run
+    for topic in ("people", "orders"):
+        lake.create(topic, 1)
+        run(lake.produce(topic, [10]))
+    run(lake.publish())
+    people = load(source, folder.url, subscribe="people").select("offset", "topic")
+    orders = source.readStream.format("penstock").options(subscribe="orders", startingOffsets="earliest")
+    batches: list[int] = []
+    query = (
+        orders.load(folder.url)
+        .select("offset", "key")
+        .join(people, "offset", "left")
+        .writeStream.foreachBatch(lambda batch, _: batches.append(batch.where("topic is not null").count()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    query.processAllAvailable()
+    for topic in ("people", "orders"):
+        run(lake.produce(topic, [5]))
+    run(lake.publish())
+    query.processAllAvailable()
+    query.stop()
+    assert [count for count in batches if count] == [10, 5]
+
+
 def test_options_that_cannot_be_meant_are_refused_with_their_names(source: "SparkSession", folder: LakeFolder) -> None:
     folder.bucket.run(fill(folder.lake))
     with pytest.raises(Exception, match="unknown option 'subscribed'; did you mean subscribe"):
