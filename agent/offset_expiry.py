@@ -26,6 +26,7 @@ from coordinator.group_commands import ExpireOffsets
 from coordinator.groups import GroupState, count_offsets
 from coordinator.offset_expiry import due_offsets
 from coordinator.state import NO_TIME
+from protocol.kept_offsets import KEPT_OFFSET
 from protocol.limits import (
     EXPIRING_GROUP_CHARS_PER_ENTRY_MAX,
     EXPIRING_GROUPS_PER_ENTRY_MAX,
@@ -133,9 +134,17 @@ class OffsetExpiry:
         return found
 
     def _is_due(self, group: GroupState, now_ms: Milliseconds) -> bool:
+        if _is_kept(group):
+            return False
         topics = self._metadata.state.topics
         names = {topic_id: topics[topic_id].name for topic_id in group.offsets if topic_id in topics}
         return bool(due_offsets(group, names, now_ms, self._retention_ms))
+
+
+def _is_kept(group: GroupState) -> bool:
+    """Whether the group's offsets stay until it is deleted (`protocol.kept_offsets`). Nothing of it is proposed: what
+    is due is worked out where the entry is applied, which knows of no such offset."""
+    return any(found.metadata == KEPT_OFFSET for of_topic in group.offsets.values() for found in of_topic.values())
 
 
 def _shares(groups: Sequence[tuple[str, int]]) -> Iterator[list[str]]:

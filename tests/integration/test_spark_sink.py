@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from iceberg_export.spark.sink import TransactionalSink
+from iceberg_export.spark.sink import NumberMissing, TransactionalSink
+from protocol.kept_offsets import KEPT_OFFSET
 from tests.flights import create_topic
 from tests.services import Penstock, PenstockFactory
 
@@ -26,8 +28,8 @@ def broker(penstock: PenstockFactory) -> Penstock:
     return broker
 
 
-def sink_of(broker: Penstock) -> TransactionalSink:
-    return TransactionalSink(TOPIC, query="daily", bootstrap_servers=broker.bootstrap)
+def sink_of(broker: Penstock, *, first_batch: int = 0) -> TransactionalSink:
+    return TransactionalSink(TOPIC, query="daily", first_batch=first_batch, bootstrap_servers=broker.bootstrap)
 
 
 def written(broker: Penstock) -> Values:
@@ -59,6 +61,28 @@ def test_a_batch_that_comes_again_is_written_once(spark: "SparkSession", broker:
             with pytest.raises(KafkaException, match=r"[Ff]enced"):
                 before(batches[2], 2)
             sink(batches[2], 2)
+    assert written(broker) == [(None, b"0"), (None, b"1"), (None, b"2")]
+
+
+def test_a_batch_is_refused_where_it_is_not_known_whether_it_is_written(
+    spark: "SparkSession", broker: Penstock
+) -> None:
+    """As when a Kafka forgot the group's offset while the query was stopped. Penstock is asked to keep it."""
+    batches = [spark.createDataFrame([(f"{number}",)], "value string") for number in range(3)]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    with closing(sink_of(broker)) as before:
+        before(batches[0], 0)
+        before(batches[1], 1)
+    ask = [ConsumerGroupTopicPartitions("daily")]
+    (number,) = admin.list_consumer_group_offsets(ask)["daily"].result(SECONDS_MAX).topic_partitions
+    assert (number.offset, number.metadata) == (2, KEPT_OFFSET)
+
+    admin.delete_consumer_groups(["daily"])["daily"].result(SECONDS_MAX)
+    with closing(sink_of(broker)) as sink, pytest.raises(NumberMissing, match=r"batch 1 came.*give first_batch=1"):
+        sink(batches[1], 1)
+    with closing(sink_of(broker, first_batch=2)) as sink:
+        sink(batches[1], 1)
+        sink(batches[2], 2)
     assert written(broker) == [(None, b"0"), (None, b"1"), (None, b"2")]
 
 

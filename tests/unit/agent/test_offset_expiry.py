@@ -10,6 +10,7 @@ from agent.offset_expiry import OffsetExpiry
 from coordinator.group_commands import ClaimGroups, CommitOffsets, GroupsClaimed, WriteClassicGroup
 from coordinator.groups import ClassicGroup
 from coordinator.transaction_commands import TransactionalOffsetsPending
+from protocol.kept_offsets import KEPT_OFFSET
 from protocol.limits import (
     EXPIRING_GROUPS_PER_ENTRY_MAX,
     OFFSETS_PER_COMMIT_ENTRY_MAX,
@@ -53,7 +54,9 @@ async def claim(parts: Parts, *group_ids: str) -> dict[str, int]:
     return dict(zip(group_ids, claimed.claim_epochs, strict=True))
 
 
-async def commit(parts: Parts, *group_ids: str, retention_ms: int = -1, partitions: int = 1) -> None:
+async def commit(
+    parts: Parts, *group_ids: str, retention_ms: int = -1, partitions: int = 1, metadata: str = ""
+) -> None:
     """Offsets of the topic's first partitions, by groups that are claimed for it."""
     epochs = await claim(parts, *group_ids)
     count = len(group_ids) * partitions
@@ -67,6 +70,7 @@ async def commit(parts: Parts, *group_ids: str, retention_ms: int = -1, partitio
             offset=[5] * count,
             leader_epoch=[-1] * count,
             retention_ms=[retention_ms] * count,
+            metadata=(metadata,) * count if metadata else (),
         )
     )
 
@@ -83,6 +87,20 @@ async def test_offsets_that_were_kept_for_long_enough_go_and_so_does_their_group
         parts.clock.seconds += RETENTION_S - 1
         assert await expiry(parts).expire() == 0
         parts.clock.seconds += 1
+        assert await expiry(parts).expire() == 1
+        assert parts.metadata.state.groups == {}
+
+
+async def test_an_offset_that_says_that_it_is_kept_outlives_every_retention() -> None:
+    async with cluster() as parts:
+        await commit(parts, "sink", metadata=KEPT_OFFSET)
+        await commit(parts, "other", metadata="a note")
+        parts.clock.seconds += 1_000 * RETENTION_S
+        assert await expiry(parts).expire() == 1
+        assert set(parts.metadata.state.groups) == {"sink"}
+        # As soon as its newest commit does not say so any more it is an offset like others.
+        await commit(parts, "sink")
+        parts.clock.seconds += RETENTION_S
         assert await expiry(parts).expire() == 1
         assert parts.metadata.state.groups == {}
 
