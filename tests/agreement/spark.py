@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_session(folder: Path) -> Iterator["SparkSession"]:
-    """A session whose files are in `folder`. Its Java has ended behind the block."""
+def spark_session(folder: Path, *jar_sets: str) -> Iterator["SparkSession"]:
+    """A session whose files are in `folder`, with Iceberg's jars and those of `jar_sets`. Its Java has ended behind
+    the block."""
     from pyspark.sql import SparkSession
 
     from iceberg_export.spark.source import register
 
-    names = sorted(str(jar) for jar in provided(jars.jar_folder("spark")).glob("*.jar"))
+    folders = [provided(jars.jar_folder(jar_set)) for jar_set in ("spark", *jar_sets)]
+    names = sorted(str(jar) for jar_folder in folders for jar in jar_folder.glob("*.jar"))
     os.environ |= {
         "JAVA_HOME": str(provided(java_runtime.java_home())),
         "SPARK_LOCAL_IP": "127.0.0.1",
