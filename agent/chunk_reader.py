@@ -164,7 +164,7 @@ class ChunkReader:
                     break  # what was begun is read all the same: others may wait for it already
                 flight = _Flight(chunk, compression, stored, asyncio.get_running_loop().create_future())
                 self._flights[key] = flight
-                damage = self.damaged.recent(stored.key)
+                damage = self.damaged.recent(key)
                 if damage is not None:
                     self._crash(flight, damage)
                 elif stored.kind is ObjectKind.INTAKE:
@@ -268,7 +268,7 @@ class ChunkReader:
         except InvalidBatch as error:
             self._cache.drop_object(flight.chunk.object_id)  # it is read again for whoever asks again
             damage = ObjectDamaged(f"{flight.stored.key} does not hold what the ledger says: {error}")
-            self.damaged.found(flight.stored.key, damage)
+            self.damaged.found(flight.stored.key, flight.key, damage)
             self._crash(flight, damage)
         else:
             self._land(flight, served)
@@ -278,13 +278,13 @@ class ChunkReader:
             batches = await self._archive.read(flight.stored.key, flight.chunk, flight.compression)
         except StoreError as error:
             if isinstance(error, ObjectDamaged):
-                self.damaged.found(flight.stored.key, error)
+                self.damaged.found(flight.stored.key, flight.key, error)
             self._crash(flight, error)
         else:
-            self.damaged.was_read(flight.stored.key)
             self._land(flight, ServedChunk(batches))
 
     def _land(self, flight: _Flight, served: ServedChunk) -> None:
+        self.damaged.was_read(flight.key)
         self._cache.put(flight.chunk, served, flight.compression)
         del self._flights[flight.key]
         flight.served.set_result(served)

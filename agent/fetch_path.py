@@ -303,8 +303,8 @@ class FetchPath:
                 break
             except StoreUnavailable:
                 break
-            except ObjectDamaged:
-                self._unreadable.damaged(self._found_now(wanted), wanted.fetch_offset)
+            except ObjectDamaged as error:
+                self._unreadable.damaged(self._found_now(wanted), wanted.fetch_offset, error)
                 return PartitionRead(wanted, ErrorCode.kafka_storage_error)
             except StoreError as error:
                 log.error(

@@ -13,6 +13,7 @@ from agent.fetch_under_way import Found
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from protocol.limits import LOST_OBJECT_TOLD_INTERVAL_S
+from storage.object_store import ObjectDamaged
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +47,12 @@ class UnreadableRecords:
             },
         )
 
-    def damaged(self, found: Found | None, offset: int) -> None:
+    def damaged(self, found: Found | None, offset: int, error: ObjectDamaged) -> None:
         """The object that a fetch needs does not hold what the ledger says (safety rule S20)."""
         self._fetches_damaged.inc()
         key = None if found is None else self._object_key(found, offset)
         if found is not None and key is not None:
-            self._damaged.report(key, topic=found.topic.name, partition=found.number, offset=offset)
+            self._damaged.report(key, error, topic=found.topic.name, partition=found.number, offset=offset)
 
     def _object_key(self, found: Found, offset: int) -> str | None:
         """The object that a partition's record of that offset lies in."""

@@ -211,9 +211,9 @@ READ_PLANS_MAX = 3
 """How often a read is planned again, its object being gone, before the client is told to ask again itself."""
 LOST_OBJECT_TOLD_INTERVAL_S = 10.0
 """How often the log names an object that is gone from the bucket; its consumers ask for it many times a second."""
-DAMAGED_OBJECT_REREAD_INTERVAL_S = 10.0
-"""A damaged object is not read again for so long; its consumers ask for it many times a second."""
-DAMAGED_OBJECTS_REMEMBERED_MAX = 10_000
+DAMAGED_CHUNK_REREAD_INTERVAL_S = 10.0
+"""A damaged chunk is not read again for so long; its consumers ask for it many times a second."""
+DAMAGED_CHUNKS_REMEMBERED_MAX = 10_000
 OBJECT_BYTES_READ_WHOLE_MAX = 32 * MIB
 """A larger intake object is read range by range, however many want parts of it."""
 OBJECT_PART_WANTED_MIN = 1 / 64

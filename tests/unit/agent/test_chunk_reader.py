@@ -6,6 +6,7 @@ import pytest
 
 from agent.chunk_cache import ServedChunk
 from protocol.compression import Compression
+from protocol.limits import DAMAGED_CHUNK_REREAD_INTERVAL_S
 from protocol.record_batch import walk_batches
 from protocol.types import ObjectId
 from storage.failing import Fault, FaultKind, Operation
@@ -133,6 +134,7 @@ async def test_no_bit_of_a_stored_chunk_can_change_and_be_served() -> None:
             damaged = bytearray(stored)
             damaged[chunk.byte_first + byte] ^= 1 << byte % 8
             await paths.memory.put(key, [damaged])
+            paths.parts.clock.seconds += DAMAGED_CHUNK_REREAD_INTERVAL_S
             if byte in {*range(8), *range(12, 16)}:
                 (served,) = await paths.reader.read(state, [chunk], [Compression.NONE])
                 assert served.buffer == BATCH

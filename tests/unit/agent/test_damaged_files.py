@@ -1,9 +1,11 @@
 """Archived files whose bytes changed in the bucket: their records alone are not served, and the log says so once."""
 
+import asyncio
+
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.limits import DAMAGED_OBJECT_REREAD_INTERVAL_S
+from protocol.limits import DAMAGED_CHUNK_REREAD_INTERVAL_S
 from storage.refs import LAKE_PREFIX
 from tests.made_commands import TOPIC
 from tests.unit.agent.data_paths import DataPaths, data_paths
@@ -63,7 +65,7 @@ async def test_a_damaged_file_is_logged_once_counted_each_time_and_not_read_agai
         answers = [(await paths.fetch(1)).error_code for _ in range(3)]
         await paths.memory.put(key, [whole])
         answers.append((await paths.fetch(1)).error_code)
-        paths.parts.clock.seconds += DAMAGED_OBJECT_REREAD_INTERVAL_S
+        paths.parts.clock.seconds += DAMAGED_CHUNK_REREAD_INTERVAL_S
         answers.append((await paths.fetch(1)).error_code)
         exposition = paths.parts.metrics.exposition().decode()
     assert answers == [ErrorCode.kafka_storage_error] * 4 + [ErrorCode.none]
@@ -77,3 +79,21 @@ async def test_a_damaged_file_is_logged_once_counted_each_time_and_not_read_agai
     assert 'docs/RUNBOOK.md, "A damaged file"' in str(line["message"])
     assert "PAR2" in str(line["reason"])
     assert "penstock_fetch_damaged_objects_total 4.0" in exposition
+
+
+async def test_a_damaged_chunk_keeps_no_other_one_of_its_object_from_being_served() -> None:
+    async with data_paths(partitions=2, cache_bytes=0) as paths:
+        await asyncio.gather(*(paths.produce(batch(3), partition=partition) for partition in (0, 1)))
+        state = paths.parts.metadata.state
+        first, second = (partition.index.row(0) for partition in state.topics[TOPIC].partitions)
+        assert first.object_id == second.object_id
+        key = state.objects[first.object_id].key
+        stored = bytearray(await paths.memory.get(key))
+        stored[first.byte_first + 100] ^= 1
+        await paths.memory.put(key, [stored])
+        answers = list[ErrorCode]()
+        for partition in (0, 1, 0, 1):
+            wanted = [consumer_of("t", partition=partition)]
+            (read,) = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
+            answers.append(read.error_code)
+    assert answers == [ErrorCode.kafka_storage_error, ErrorCode.none] * 2
