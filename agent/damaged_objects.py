@@ -1,7 +1,7 @@
 """Which chunks this agent read and found damaged: each object is logged once, and no chunk read again for a while.
 
-Rule: stored bytes are checked before they are believed (safety rule S20). Consumers of damaged records ask for them many
-times a second, and neither the log nor the store is to pay for that. A chunk is read again after
+Rule: stored bytes are checked before they are believed (safety rule S20). Consumers of damaged records ask for them
+many times a second, and neither the log nor the store is to pay for that. A chunk is read again after
 `DAMAGED_CHUNK_REREAD_INTERVAL_S`, so that an object that was put back is served again by itself. Other chunks of the
 same object may be whole.
 """

@@ -16,9 +16,12 @@ import numpy as np
 
 from coordinator.commands import ArchivedChunk
 from iceberg_export.arrow_files import FileWriter, HeaderKeysFound
+from iceberg_export.checksums import sealed
 from iceberg_export.columns import RecordRows
 from iceberg_export.files import RowGroupPlace
 from iceberg_export.schema import (
+    CHECKSUMS_METADATA_KEY,
+    CHECKSUMS_VERSION,
     FILE_FORMAT_VERSION,
     FILE_FORMAT_VERSION_HEADER_KEYS,
     FILE_FORMAT_VERSION_LEFT_OUT,
@@ -96,9 +99,18 @@ class ArchiveFileWriter:
     A context manager: leaving it gives up what was not finished.
     """
 
-    def __init__(self, *, topic_id: TopicId, typed: "FileColumns | None" = None, has_header_keys: bool = False) -> None:
-        """`has_header_keys`: header keys are kept as bytes, whatever the first rows have."""
+    def __init__(
+        self,
+        *,
+        topic_id: TopicId,
+        typed: "FileColumns | None" = None,
+        has_header_keys: bool = False,
+        key: str | None = None,
+    ) -> None:
+        """`has_header_keys`: header keys are kept as bytes, whatever the first rows have. `key`: under which the file
+        is going to lie. It gets checksums then (safety rule S20); None is for tests."""
         self._topic_id = topic_id
+        self._key = key
         self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
         self._file = FileWriter(self._sink, typed, has_header_keys=has_header_keys)
         self._version = FILE_FORMAT_VERSION
@@ -157,13 +169,14 @@ class ArchiveFileWriter:
 
     def finish(self) -> ArchiveFile:
         """Write the footer. Nothing may be added after it."""
-        places = self._file.close({FILE_METADATA_KEY: self._describe()})
-        object_bytes = self._sink.tell()
-        parts = _contents(self._sink, object_bytes)
+        checksums = {} if self._key is None else {CHECKSUMS_METADATA_KEY: CHECKSUMS_VERSION}
+        places = self._file.close({FILE_METADATA_KEY: self._describe(), **checksums})
+        contents = _contents(self._sink, self._sink.tell())
         self._sink.close()
+        parts = (contents,) if self._key is None else sealed(contents, self._key, self._file.chunk_bounds())
         return ArchiveFile(
             parts=parts,
-            object_bytes=object_bytes,
+            object_bytes=sum(map(len, parts)),
             row_count=sum(place.row_count for place in places),
             bounds=self._bounds,
             counts=self._file.counts(),
@@ -232,10 +245,10 @@ def _archived(
     )
 
 
-def _contents(sink: SpooledTemporaryFile[bytes], object_bytes: int) -> tuple[Buffer, ...]:
+def _contents(sink: SpooledTemporaryFile[bytes], object_bytes: int) -> Buffer:
     """The file's bytes; those of a large one are mapped, and its nameless file goes with the mapping."""
     if object_bytes <= ARCHIVE_FILE_MEMORY_BYTES_MAX:
         sink.seek(0)
-        return (sink.read(),)
+        return sink.read()
     sink.flush()
-    return (memoryview(mmap.mmap(sink.fileno(), object_bytes, access=mmap.ACCESS_READ)),)
+    return memoryview(mmap.mmap(sink.fileno(), object_bytes, access=mmap.ACCESS_READ))

@@ -67,8 +67,8 @@ async def archive(
     """
     records = await _read_intake(archive_pass.chunks, store)
     columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records))
-    file = await run_in_thread(write_file, archive_pass, records, columns)
     key = parquet_key(archive_pass.folder_name or archive_pass.name, archive_pass.topic_id, session, number)
+    file = await run_in_thread(write_file, archive_pass, records, columns, key)
     await store.put(key, file.parts)
     return ArchivedPass(
         command=_command(archive_pass, file, session, key),
@@ -117,24 +117,30 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
 
 
 def write_file(
-    archive_pass: ArchivePass, records: Sequence[memoryview], columns: "FileColumns | None" = None
+    archive_pass: ArchivePass,
+    records: Sequence[memoryview],
+    columns: "FileColumns | None" = None,
+    key: str | None = None,
 ) -> "ArchiveFile":
-    """The pass's chunks, given with their bytes, as one file. CPU work for a thread."""
+    """The pass's chunks, given with their bytes, as the file that is going to lie under `key`. Work for a thread."""
     from iceberg_export.archive_file import written  # brings pyarrow
 
-    return written(partial(_write_file, archive_pass, records, columns))
+    return written(partial(_write_file, archive_pass, records, columns, key))
 
 
 def _write_file(
     archive_pass: ArchivePass,
     records: Sequence[memoryview],
     columns: "FileColumns | None",
+    key: str | None,
     *,
     has_header_keys: bool,
 ) -> "ArchiveFile":
     from iceberg_export.parquet_writer import ArchiveWriter
 
-    with ArchiveWriter(topic_id=archive_pass.topic_id, typed=columns, has_header_keys=has_header_keys) as writer:
+    with ArchiveWriter(
+        topic_id=archive_pass.topic_id, typed=columns, has_header_keys=has_header_keys, key=key
+    ) as writer:
         for chunk, data in zip(archive_pass.chunks, records, strict=True):
             if chunk.is_marker:
                 writer.leave_out(chunk.partition, chunk.offset_first, chunk.offset_end)

@@ -10,7 +10,7 @@ for offsets and timestamps, page index, one bloom filter on the key.
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from iceberg_export import schema
 from iceberg_export.arrow_counts import counts_of, no_counts
+from iceberg_export.checksums import FileChecksums, check_key, checked_footer
 from iceberg_export.columns import BinaryColumn, RecordRows
+from iceberg_export.file_window import FileWindow
 from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace, damage_contained
 from iceberg_export.footer_text import read_footer_text
 from iceberg_export.header_keys import exact_keys, is_text, keys_field, restored_keys, text_of, with_text
@@ -137,6 +139,13 @@ class FileWriter:
         if self._writer is not None:
             self._writer.close()
 
+    def chunk_bounds(self) -> Iterator[int]:
+        """Where column chunks begin and end in the file, once it is closed. Some come twice."""
+        for index in range(self._footer[0].num_row_groups):
+            group = self._footer[0].row_group(index)
+            for number in range(group.num_columns):
+                yield from _bounds_of(group.column(number))
+
     def _schema(self) -> Arrow:
         """The schema of a file without rows."""
         raw = arrow_schema().append(header_keys_field()) if self.has_header_keys else arrow_schema()
@@ -216,13 +225,21 @@ def _to_binary(column: BinaryColumn, kind: Arrow) -> Arrow:
     return pa.Array.from_buffers(kind, len(column), [validity, pa.py_buffer(column.ends), pa.py_buffer(column.data)])
 
 
-def read_footer(tail: Buffer) -> Footer:
-    """The footer out of the end of a file, of which `tail` holds at least `footer_bytes`. Raises `FileUnreadable`."""
+def read_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None = None) -> Footer:
+    """The footer out of the end of a file, of which `tail` holds at least `checksums.tail_bytes`.
+
+    `key`: the object that was read, `file_bytes` of it: what was written as another object is refused. Raises
+    `FileUnreadable`.
+    """
     with damage_contained("the footer"):
-        return _footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(tail))))
+        # Nothing of a file that has checksums reaches pyarrow before they were found right (safety rule S20).
+        footer, checksums = checked_footer(tail, file_bytes)
+        if checksums is not None and key is not None:
+            check_key(checksums, key)
+        return _footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(footer))), checksums)
 
 
-def _footer(file_metadata: Arrow) -> Footer:
+def _footer(file_metadata: Arrow, checksums: FileChecksums | None) -> Footer:
     pairs: Mapping[bytes, bytes] = file_metadata.metadata or {}
     metadata = {key.decode(): value.decode() for key, value in pairs.items()}
     _check_version(metadata)
@@ -233,6 +250,7 @@ def _footer(file_metadata: Arrow) -> Footer:
         parsed=file_metadata,
         plans=plans,
         has_header_keys=schema.HEADER_KEYS in file_metadata.schema.to_arrow_schema().names,
+        checksums=checksums,
     )
 
 
@@ -272,12 +290,16 @@ def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupPlace:
     """
     every = (row_group.column(index) for index in range(row_group.num_columns))
     columns = [each for each in every if is_whole or each.path_in_schema.partition(".")[0] in schema.KAFKA_COLUMNS]
-    firsts = [
-        column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
-        for column in columns
-    ]
-    ends = [first + column.total_compressed_size for first, column in zip(firsts, columns, strict=True)]
-    return RowGroupPlace(byte_first=min(firsts), byte_count=max(ends) - min(firsts), row_count=row_group.num_rows)
+    bounds = [_bounds_of(column) for column in columns]
+    byte_first = min(first for first, _ in bounds)
+    byte_end = max(end for _, end in bounds)
+    return RowGroupPlace(byte_first=byte_first, byte_count=byte_end - byte_first, row_count=row_group.num_rows)
+
+
+def _bounds_of(column: Arrow) -> tuple[int, int]:
+    """Where a column's chunk begins and ends."""
+    first = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+    return int(first), int(first + column.total_compressed_size)
 
 
 def describe_file(key: str, object_bytes: int, footer: Footer) -> DataFile:
@@ -331,47 +353,6 @@ def _extremes(groups: Sequence[Arrow], name: str) -> tuple[int, int]:
     return min(int(one.min_raw) for one in statistics), max(int(one.max_raw) for one in statistics)
 
 
-class _Window:
-    """A file of which only `[byte_first, byte_first + len(data))` is here, in the form that pyarrow reads from."""
-
-    closed = False
-
-    def __init__(self, data: Buffer, byte_first: int, byte_end: int) -> None:
-        self._data = pa.py_buffer(data)
-        self._byte_first = byte_first
-        self._byte_end = byte_end
-        self._position = 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = offset if whence == 0 else self._byte_end + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def read_buffer(self, size: int) -> Arrow:
-        start = self._position - self._byte_first
-        if start < 0 or start + size > len(self._data):
-            raise OSError(f"bytes {self._position}+{size} were not fetched")
-        self._position += size
-        return self._data.slice(start, size)
-
-    def read(self, size: int) -> bytes:
-        return bytes(self.read_buffer(size))
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """The bytes belong to the caller."""
-
-
 def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     """All rows of a row group. CPU work: call it in a thread; pyarrow frees the GIL.
 
@@ -379,7 +360,9 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     """
     place = footer.row_groups[row_group]
     with damage_contained(f"row group {row_group}"):
-        window = _Window(data, place.byte_first, place.byte_first + place.byte_count)
+        if footer.checksums is not None:  # before pyarrow sees the bytes (safety rule S20)
+            footer.checksums.check(place.byte_first, data)
+        window = FileWindow(data, place.byte_first, place.byte_first + place.byte_count)
         file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=True)
         columns = columns_in_file(footer, schema.COLUMNS)
         if footer.has_header_keys:

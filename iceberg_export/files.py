@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from storage.object_store import Buffer, ObjectDamaged, StoreError
 
 if TYPE_CHECKING:
+    from iceberg_export.checksums import FileChecksums
     from iceberg_export.typed.value_plans import ValuePlans
 
 MAGIC = b"PAR1"
@@ -61,6 +62,8 @@ class Footer:
     """How values that the file leaves out are made again; None where it has the bytes of all."""
     has_header_keys: bool = False
     """Whether the file keeps header keys as bytes, too (`header_keys`)."""
+    checksums: "FileChecksums | None" = None
+    """Of all that is in front of the footer; None in files of before, which nothing can be said of."""
 
 
 def footer_bytes(tail: Buffer) -> int:

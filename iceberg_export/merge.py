@@ -122,8 +122,8 @@ async def merge(
     """
     data = await gather_bounded([partial(store.get, key) for key in planned.keys])
     columns = None if columns_of is None else await columns_of(partial(_rows, planned, data))
-    file = await run_in_thread(_write, planned, data, columns)
     key = parquet_key(planned.folder_name or planned.name, planned.topic_id, session, number)
+    file = await run_in_thread(_write, planned, data, columns, key)
     await store.put(key, file.parts, if_absent=is_first_to_write)
     return MergedFile(command=_command(planned, file, session, key), file=file.data_file(key), columns=columns)
 
@@ -131,13 +131,13 @@ async def merge(
 def _rows(planned: Merge, data: Sequence[bytes]) -> "Iterator[RecordRows]":
     from iceberg_export.merge_writer import rows_of  # brings pyarrow
 
-    return rows_of(planned.chunks, data)
+    return rows_of(planned.chunks, data, keys=planned.keys)
 
 
-def _write(planned: Merge, data: Sequence[bytes], columns: "FileColumns | None") -> "ArchiveFile":
+def _write(planned: Merge, data: Sequence[bytes], columns: "FileColumns | None", key: str) -> "ArchiveFile":
     from iceberg_export.merge_writer import merge_files
 
-    return merge_files(planned.topic_id, planned.chunks, data, typed=columns)
+    return merge_files(planned.topic_id, planned.chunks, data, keys=planned.keys, typed=columns, key=key)
 
 
 def _command(planned: Merge, file: "ArchiveFile", session: SessionId, key: str) -> ReplaceChunks:

@@ -13,7 +13,7 @@ import numpy as np
 from coordinator.chunk_index import ChunkRef
 from iceberg_export.archive_file import ArchiveFile, ArchiveFileWriter, written
 from iceberg_export.columns import RecordRows, concat_rows
-from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, footer_bytes
+from iceberg_export.files import FileUnreadable, Footer
 from iceberg_export.parquet_reader import check_place, check_rows, decode_row_group, parse_footer
 from iceberg_export.topic_files import MergeChunk
 from iceberg_export.typed.file_columns import FileColumns
@@ -25,15 +25,22 @@ from storage.object_store import Buffer
 class _File:
     """A file to merge, with the last row group that was read of it."""
 
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: Buffer, key: str | None) -> None:
         self._data = memoryview(data)
+        self._key = key
         self._footer: Footer | None = None
         self._decoded: tuple[int, RecordRows] | None = None
 
     def rows(self, partition: PartitionIndex, chunk: ChunkRef) -> RecordRows:
         """A chunk's rows. Raises `FileUnreadable`, also where they are not those that the index names."""
+        try:
+            return self._rows(partition, chunk)
+        except FileUnreadable as error:
+            raise error if self._key is None else FileUnreadable(f"{self._key}: {error}") from error
+
+    def _rows(self, partition: PartitionIndex, chunk: ChunkRef) -> RecordRows:
         if self._footer is None:
-            self._footer = parse_footer(self._data[-footer_bytes(self._data[-FOOTER_TAIL_BYTES:]) :])
+            self._footer = parse_footer(self._data, key=self._key, file_bytes=len(self._data))
         check_place(self._footer, chunk)
         if self._decoded is None or self._decoded[0] != chunk.row_group:
             place = self._data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
@@ -41,6 +48,11 @@ class _File:
         rows = check_rows(self._decoded[1], chunk)
         if int(rows.partition[0]) != partition:
             raise FileUnreadable(f"rows of partition {rows.partition[0]}, the index says {partition}")
+        # A file of before has no checksums: what the index knows of its rows is compared, so that as little damage as
+        # possible is carried on (safety rule S20).
+        newest_ms = int(rows.timestamp_ms.max())
+        if self._footer.checksums is None and newest_ms != chunk.max_timestamp:
+            raise FileUnreadable(f"the newest of its rows is of {newest_ms}, the index says {chunk.max_timestamp}")
         return rows
 
 
@@ -49,25 +61,27 @@ def merge_files(
     chunks: Sequence[MergeChunk],
     files: Sequence[Buffer],
     *,
+    keys: Sequence[str] | None = None,
     row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
     typed: FileColumns | None = None,
+    key: str | None = None,
 ) -> ArchiveFile:
-    """The rows of the chunks, which come in the order of (partition, offset), as one file.
+    """The rows of the chunks, which come in the order of (partition, offset), as one file that is going to lie under
+    `key`. `keys`: where each of `files` lies; None is for tests.
 
     Raises `FileUnreadable` where one of `files` is not what the index says.
     """
 
     def write(*, has_header_keys: bool) -> ArchiveFile:
-        with ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys) as writer:
-            return _merge(writer, chunks, files, row_group_bytes_target)
+        with ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key) as writer:
+            return _merge(writer, chunks, _files(files, keys), row_group_bytes_target)
 
     return written(write)
 
 
 def _merge(
-    writer: ArchiveFileWriter, chunks: Sequence[MergeChunk], files: Sequence[Buffer], row_group_bytes_target: int
+    writer: ArchiveFileWriter, chunks: Sequence[MergeChunk], readers: Sequence[_File], row_group_bytes_target: int
 ) -> ArchiveFile:
-    readers = [_File(data) for data in files]
     pending: list[RecordRows] = []
     pending_bytes = 0
     for partition, of_partition in groupby(chunks, key=attrgetter("partition")):
@@ -91,9 +105,16 @@ def _merge(
     return writer.finish()
 
 
-def rows_of(chunks: Sequence[MergeChunk], files: Sequence[Buffer]) -> Iterator[RecordRows]:
-    """The rows of all chunks, as they come. Raises as `merge_files`."""
-    readers = [_File(data) for data in files]
+def _files(files: Sequence[Buffer], keys: Sequence[str] | None) -> list[_File]:
+    names: Sequence[str | None] = [None] * len(files) if keys is None else keys
+    return [_File(data, key) for data, key in zip(files, names, strict=True)]
+
+
+def rows_of(
+    chunks: Sequence[MergeChunk], files: Sequence[Buffer], *, keys: Sequence[str] | None = None
+) -> Iterator[RecordRows]:
+    """The rows of all chunks, as they come. Parameters and errors as those of `merge_files`."""
+    readers = _files(files, keys)
     for each in chunks:
         if each.chunk.row_count:
             yield readers[each.file].rows(each.partition, each.chunk)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from iceberg_export.checksums import tail_bytes
 from iceberg_export.columns import RecordRows
 from iceberg_export.cpu import RunInThread
-from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, damage_contained, footer_bytes
+from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, damage_contained
 from iceberg_export.kafka_rows import encode_rows
 from iceberg_export.read_once import ReadOnce
 from iceberg_export.schema import TYPED_METADATA_KEY
@@ -185,19 +186,18 @@ class ParquetReader:
             tail = await self._small_file(object_key, object_bytes)
         else:
             tail = await self._store.get_range(object_key, object_bytes - count, count)
-        needed = footer_bytes(tail)
-        if needed > object_bytes:
-            raise FileUnreadable(f"{object_key} has {object_bytes} bytes and says that its footer takes {needed}")
-        if needed > count:
-            tail = await self._store.get_range(object_key, object_bytes - needed, needed)
-        return await self._run_in_thread(parse_footer, tail), object_bytes
+        while (needed := tail_bytes(tail, object_bytes)) > count:
+            count = needed
+            tail = await self._store.get_range(object_key, object_bytes - count, count)
+        footer = await self._run_in_thread(parse_footer, tail, key=object_key, file_bytes=object_bytes)
+        return footer, object_bytes
 
 
-def parse_footer(tail: Buffer) -> Footer:
-    """The footer out of the end of a file that holds all of it. For a thread: it may import pyarrow first."""
+def parse_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None = None) -> Footer:
+    """As `arrow_files.read_footer`. For a thread: it may import pyarrow first."""
     from iceberg_export.arrow_files import read_footer
 
-    return read_footer(tail)
+    return read_footer(tail, key=key, file_bytes=file_bytes)
 
 
 def check_place(footer: Footer, chunk: ArchivedRows) -> None:

@@ -35,9 +35,11 @@ class ArchiveWriter:
         row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
         typed: "FileColumns | None" = None,
         has_header_keys: bool = False,
+        key: str | None = None,
     ) -> None:
+        """`key`: as `ArchiveFileWriter` has it."""
         self._row_group_bytes_target = row_group_bytes_target
-        self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys)
+        self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key)
         self._pending: list[BatchRows] = []
         self._pending_bytes = 0
 

@@ -83,6 +83,10 @@ FILE_FORMAT_VERSION_NEWEST: Final = FILE_FORMAT_VERSION_HEADER_KEYS
 """The newest that this program reads."""
 COUNTS_METADATA_KEY: Final = "penstock.column-counts"
 """Key of the JSON of `tables.column_counts.ColumnCounts` in the footer."""
+CHECKSUMS_METADATA_KEY: Final = "penstock.checksums"
+"""Key in the footer of a file with a block of checksums in front of the footer (`iceberg_export.checksums`). Its value
+is `CHECKSUMS_VERSION`."""
+CHECKSUMS_VERSION: Final = "1"
 TYPED_METADATA_KEY: Final = "penstock.typed-columns"
 """Key of the JSON of `typed.union.TypedColumns` in the footer of a file that has some, and in a table's properties."""
 PLANS_METADATA_KEY: Final = "penstock.value-plans"

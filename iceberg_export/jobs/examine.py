@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from iceberg_export.checksums import check_whole
 from iceberg_export.files import FileUnreadable, damage_contained
 from iceberg_export.footer_text import read_footer_text
 from iceberg_export.jobs.findings import MISSING_SECTION, Finding, some
@@ -113,9 +114,11 @@ def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
         findings.append(Finding(file=key, what=what, do=MISSING_SECTION))
     try:
         with damage_contained("it"):
+            check_whole(data, key)  # before pyarrow sees the bytes (safety rule S20)
             rows = _read(data)
     except FileUnreadable as error:
-        findings.append(Finding(file=key, what=str(error), do=MISSING_SECTION))
+        what = "it cannot be read: " + str(error).removeprefix("it cannot be read: ")
+        findings.append(Finding(file=key, what=what, do=MISSING_SECTION))
         return FileReport(key=key, byte_count=len(data), findings=tuple(findings))
     ordered = _ordered(rows)
     uncovered = _uncovered(ordered, task.index)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from iceberg_export.arrow_files import read_footer
-from iceberg_export.files import FileUnreadable, footer_bytes
+from iceberg_export.files import FileUnreadable
 from iceberg_export.footer_text import read_footer_text
 from iceberg_export.schema import FILE_METADATA_KEY
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.options import OptionError
+from iceberg_export.spark.row_groups import footer_of
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
 from iceberg_export.tail_format import NO_KEY, TailManifest, TailPartition, TailTopic, TailUnreadable, decode_manifest
@@ -167,10 +167,7 @@ class Lake:
             self._spans[file.key] = self._read_spans(file, future.result())
 
     def _read_spans(self, file: DataFile, tail: bytes) -> tuple[FileSpan, ...]:
-        needed = footer_bytes(tail)
-        if needed > len(tail):
-            tail = self.bucket.get_range(file.key, max(0, file.object_bytes - needed), min(needed, file.object_bytes))
-        told = read_footer(tail).metadata.get(FILE_METADATA_KEY)
+        told = footer_of(self.bucket, file.key, file.object_bytes, tail).metadata.get(FILE_METADATA_KEY)
         if told is None:
             raise FileUnreadable(
                 f"{file.key} does not say which offsets it answers for: it was not written by Penstock"

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from iceberg_export import schema
 from iceberg_export.arrow_files import columns_in_file, read_footer, with_values
-from iceberg_export.files import FileUnreadable, Footer, damage_contained, footer_bytes
+from iceberg_export.checksums import tail_bytes
+from iceberg_export.files import FileUnreadable, Footer, damage_contained
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST, Arrow
 from iceberg_export.spark.planning import FilePiece, OffsetRange
@@ -77,13 +78,17 @@ def begin_end(bucket: Bucket, piece: FilePiece) -> "Future[bytes]":
 
 def read_footer_of(bucket: Bucket, piece: FilePiece, tail: bytes) -> Footer:
     """The file's footer. `tail`: its last bytes. Raises `StoreError`."""
-    size = piece.object_bytes
-    needed = footer_bytes(tail)
-    if needed > size:
-        raise FileUnreadable(f"{piece.key} has {size} bytes and says that its footer takes {needed}")
-    if needed > len(tail):
-        tail = bucket.get_range(piece.key, size - needed, needed)
-    return read_footer(tail)
+    return footer_of(bucket, piece.key, piece.object_bytes, tail)
+
+
+def footer_of(bucket: Bucket, key: str, object_bytes: int, tail: bytes) -> Footer:
+    """As `read_footer_of`, of any object."""
+    try:
+        while (needed := tail_bytes(tail, object_bytes)) > len(tail):
+            tail = bucket.get_range(key, object_bytes - needed, needed)
+        return read_footer(tail, key=key, file_bytes=object_bytes)
+    except FileUnreadable as error:
+        raise FileUnreadable(f"{key}: {error}") from error
 
 
 def wanted_groups(footer: Footer, ranges: Sequence[OffsetRange], since_us: int) -> list[WantedGroup]:
@@ -139,6 +144,8 @@ def read_groups(
         with damage_contained(piece.key):
             file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=False)
         for group in run.groups:
+            # Before pyarrow sees the bytes (safety rule S20).
+            _check(footer, piece.key, window, group, columns)
             yield group, _decode(file, piece.key, footer, group, columns)
 
 
@@ -208,6 +215,19 @@ def _begin(bucket: Bucket, key: str, run: _Run, known_first: int) -> "list[tuple
     ]
 
 
+def _check(footer: Footer, key: str, window: "_Window", group: WantedGroup, columns: Sequence[str]) -> None:
+    """Raises `FileUnreadable` where a column's bytes are not those that were written."""
+    if footer.checksums is None:
+        return
+    names = columns_in_file(footer, _columns_of(group, columns))
+    with damage_contained(f"row group {group.number} of {key}"):
+        try:
+            for byte_first, byte_count in _column_places(footer.parsed, group.number, names):
+                footer.checksums.check(byte_first, window.stretch(byte_first, byte_count))
+        except FileUnreadable as error:
+            raise FileUnreadable(f"row group {group.number} of {key}: {error}") from error
+
+
 def _decode(file: Arrow, key: str, footer: Footer, group: WantedGroup, columns: Sequence[str]) -> Arrow:
     names = _columns_of(group, columns)
     with damage_contained(f"row group {group.number} of {key}"):
@@ -274,12 +294,17 @@ class _Window:
         return self._position
 
     def read_buffer(self, size: int) -> Arrow:
-        row = bisect_right(self._firsts, self._position) - 1
-        start = self._position - self._firsts[row] if row >= 0 else -1
-        if start < 0 or start + size > len(self._stretches[row]):
-            raise OSError(f"bytes {self._position}+{size} were not fetched")
+        found = self.stretch(self._position, size)
         self._position += size
-        return self._stretches[row].slice(start, size)
+        return found
+
+    def stretch(self, byte_first: int, byte_count: int) -> Arrow:
+        """Those bytes of the file. Raises `OSError` where they are not here."""
+        row = bisect_right(self._firsts, byte_first) - 1
+        start = byte_first - self._firsts[row] if row >= 0 else -1
+        if start < 0 or start + byte_count > len(self._stretches[row]):
+            raise OSError(f"bytes {byte_first}+{byte_count} were not fetched")
+        return self._stretches[row].slice(start, byte_count)
 
     def read(self, size: int) -> bytes:
         return bytes(self.read_buffer(size))
