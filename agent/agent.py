@@ -16,6 +16,8 @@ from agent.broker import Broker
 from agent.catalog_followers import CatalogFollower, catalog_followers
 from agent.catalog_parts import catalog_parts
 from agent.clock import Clock
+from agent.disk_reserve import REMEDY as DISK_REMEDY
+from agent.disk_reserve import DiskReserve
 from agent.http_server import HttpServer
 from agent.ids import Ids
 from agent.lake_rewrites import LakeRewrites
@@ -56,6 +58,7 @@ class Agent:
         ids: Ids,
         metrics: Metrics,
         damages: StoreDamages | None = None,
+        reserve: DiskReserve | None = None,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -79,6 +82,7 @@ class Agent:
         self.store = store
         self.metrics = metrics
         self._damages = damages or StoreDamages()
+        self._reserve = reserve
         self._followers: Mapping[str, CatalogFollower] = {}
         """By the names of their tasks, which end before the session does."""
         self.is_ready = False
@@ -190,6 +194,11 @@ class Agent:
             "position": self.state.position,
             "intake_bytes_held": self._broker.bytes_held,
         }
+
+    def notices(self) -> Sequence[str]:
+        if self._reserve is not None and self._reserve.is_full:
+            return (f"the disk is full, no records are taken: {DISK_REMEDY}",)
+        return ()
 
     def followers(self) -> Sequence[Mapping[str, object]]:
         return [follower.view() for follower in self._followers.values()]

@@ -32,6 +32,7 @@ from agent.clock import Clock, SystemClock
 from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
 from agent.collector import collect_rarely, pass_over_what_lives
 from agent.conditional_puts import check_before_claim
+from agent.disk_reserve import DiskReserve
 from agent.ids import Ids, SystemIds
 from agent.ledger_access import LedgerAccess
 from agent.ledger_outages import OutageTellingLedger
@@ -86,10 +87,14 @@ async def _serve(
 ) -> None:
     outages, damages = StoreOutages(clock=clock), StoreDamages()
     metrics.store_damaged_parts.set_function(lambda: len(damages.found))
+    reserve = _disk_reserve(settings, clock)
+    if reserve is not None:
+        metrics.disk_full.set_function(lambda: reserve.is_full)
     async with (
         open_ledger(settings, clock, ids) as opened,
-        open_store(settings, clock, ids, metrics, observer=outages, damages=damages) as store,
+        open_store(settings, clock, ids, metrics, observer=outages, damages=damages, reserve=reserve) as store,
         _in_background(outages.run),
+        _in_background(_nothing if reserve is None else reserve.run),
     ):
         ledger = OutageTellingLedger(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
         metrics.ledger_outage_seconds.set_function(lambda: ledger.outage_seconds)
@@ -114,6 +119,7 @@ async def _serve(
             ids=ids,
             metrics=metrics,
             damages=damages,
+            reserve=reserve,
         )
         try:
             async with agent:
@@ -130,10 +136,24 @@ async def _serve(
             raise
 
 
+def _disk_reserve(settings: Settings, clock: Clock) -> DiskReserve | None:
+    """The reserve beside an embedded ledger, made before the ledger is opened, which may need it."""
+    url = read_ledger_url(settings.ledger_url)
+    if not isinstance(url, SqliteUrl):
+        return None
+    reserve = DiskReserve(Path(url.path).parent, clock=clock)
+    reserve.begin()
+    return reserve
+
+
 def _is_ledger_lost(error: LedgerCorrupt | BaseExceptionGroup) -> bool:
     """Whether the ledger contradicts itself or what was seen of it; a bucket of others is left alone."""
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
     return group.subgroup(LedgerCorrupt) is not None and group.subgroup(AnotherBucket) is None
+
+
+async def _nothing() -> None:
+    pass
 
 
 @asynccontextmanager
@@ -253,27 +273,35 @@ async def open_store(
     policy: RetryPolicy | None = None,
     observer: TryObserver | None = None,
     damages: StoreDamages | None = None,
+    reserve: DiskReserve | None = None,
 ) -> AsyncIterator[ObjectStore]:
     """The bucket that the settings name, metered and retried (`policy`: how long; `observer` is told of each try).
-    `damages` takes what an embedded store finds in its files. Raises `StoreError`s.
+    `damages` takes what an embedded store finds in its files; `reserve` is kept of its disk. Raises `StoreError`s.
     """
     damages = StoreDamages() if damages is None else damages
     url = read_store_url(settings.store_url)
     adapter: ObjectStore
     match url:
         case FileUrl(path=path):
+            from agent.full_disk import RecordsRefused, WatchedFiles
+            from storage.local_files import Files
             from storage.local_store import PACKS_FOLDER, LocalStore
             from storage.pack_store import PackStore
 
-            files = LocalStore(Path(path), is_durable=settings.is_durable)
+            calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
+            files = LocalStore(Path(path), is_durable=settings.is_durable, files=calls)
             packs = PackStore(
                 Path(path) / PACKS_FOLDER,
                 now_ms=clock.now_ms,
                 new_nonce=ids.new_uuid,
                 is_durable=settings.is_durable,
+                files=calls,
                 on_damage=damages.report,
             )
             adapter = RoutedStore(INTAKE_PREFIX, packs, files)
+            if reserve is not None:
+                reserve.when_full(packs.release_room)
+                adapter = RecordsRefused(adapter, lambda: reserve.is_full, sleep=clock.sleep)
         case S3Url():
             from storage.s3_settings import S3Settings
             from storage.s3_store import S3Store

@@ -122,7 +122,8 @@ class _Api:
 
     async def ready(self, _: Request) -> Response:
         if self._agent.is_ready:
-            return PlainTextResponse("ready\n")
+            # An outage takes no agent out of the service (it serves reads): whoever reads the body is told of it.
+            return PlainTextResponse("".join(f"{line}\n" for line in ("ready", *self._agent.notices())))
         return PlainTextResponse("not ready: before the first sync, or draining\n", status_code=503)
 
     async def metrics(self, _: Request) -> Response:

@@ -42,6 +42,10 @@ class Agent(Protocol):
         """False before the first sync and while draining only (architecture: names that do not change)."""
         ...
 
+    def notices(self) -> Sequence[str]:
+        """What a person must act on while the agent serves on, a line each; nothing where all is well."""
+        ...
+
     @property
     def state(self) -> ClusterState: ...
 

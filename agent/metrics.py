@@ -192,6 +192,9 @@ class Metrics:
         self.store_bytes = self._counter("store_bytes", "Bytes to and from the object store.", label)
         self.store_errors = self._counter("store_errors", "Requests to the object store that failed.", label)
         self.store_seconds = self._histogram("store_seconds", "Latency of the object store.", label)
+        self.disk_full = self._gauge(
+            "disk_full", "1 while no records are taken because the data folder's disk is full."
+        )
         self.store_damaged_parts = self._gauge(
             "store_damaged_parts",
             "Unreadable parts of the embedded store's packs, found since the start: penstock audit lists them.",

@@ -36,7 +36,7 @@ from protocol.limits import (
 from protocol.record_batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketPlace
-from storage.object_store import ObjectStore, StoreError
+from storage.object_store import ObjectStore, StoreError, StoreFull
 
 log = logging.getLogger(__name__)
 
@@ -252,7 +252,9 @@ class ProducePath:
         try:
             await self._store.put(intake.key, intake.parts)
         except StoreError as error:
-            log.warning("an intake object could not be put", extra={"key": intake.key, "reason": str(error)})
+            # A full disk refuses every object for as long as it is full, and is logged where it is found.
+            level = logging.DEBUG if isinstance(error, StoreFull) else logging.WARNING
+            log.log(level, "an intake object could not be put", extra={"key": intake.key, "reason": str(error)})
             flush.error = error
         self._metrics.intake_objects.inc()
         self._metrics.intake_object_bytes.observe(intake.object_bytes)

@@ -122,6 +122,11 @@ PACK_GROUP_BYTES_MAX = 16 * MIB
 """Puts that wait are written and synced together up to this, plus one object."""
 PACKS_SPARE_MAX = 4
 """Files without objects that are kept to be written again."""
+DISK_RESERVE_BYTES = 32 * MIB
+"""What an embedded ledger keeps of the disk for itself: entries and snapshots that free room, for hours."""
+DISK_RESERVE_DIVISOR = 16
+"""It is no more than this part of a small disk."""
+DISK_CHECK_INTERVAL_S = 1.0
 STORE_DAMAGES_LISTED_MAX = 1_000
 """Damaged parts of packs that are logged and listed by an audit; whoever has so many needs no more."""
 

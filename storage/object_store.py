@@ -20,6 +20,10 @@ class StoreUnavailable(StoreError):
     """Ask again later: the store is away, slow, or told us to slow down. For a put the outcome is unknown."""
 
 
+class StoreFull(StoreError):
+    """There is no room, and nothing was put. Not to be repeated at once: what waits for room would use it up again."""
+
+
 class ObjectMissing(StoreError):
     """The key does not exist: plan the read again from a barrier; never answer as if it were empty."""
 

@@ -141,6 +141,25 @@ class PackStore:
         if reasons:
             raise ObjectsNotDeleted(reasons)
 
+    def release_room(self) -> None:
+        """Give back to the disk what can be made again: spare files, and the newest pack where all of it is deleted.
+
+        Called from the event loop, again and again while the disk is full.
+        """
+        if self._is_closed:
+            return
+        self._readers.submit(self._packs.drop_spares)
+        newest = self._newest
+        if newest is not None and newest.live_count == 0 and not self._is_writing:
+            ended = self._writer.submit(partial(self._packs.end_pack, newest))
+            ended.add_done_callback(partial(self._let_newest_go, newest))
+
+    def _let_newest_go(self, pack: Pack, ended: "asyncio.Future[None]") -> None:
+        """Nothing is appended to the pack any more; a put that came in between has made an object of its own there."""
+        if ended.exception() is None and self._newest is pack and pack.live_count == 0 and not self._is_closed:
+            self._newest = None
+            self._readers.submit(self._packs.take_back, pack)
+
     async def server_time_ms(self) -> int | None:
         """None: a directory has no clock but this machine's."""
         return None

@@ -171,6 +171,19 @@ class PackFolder:
         else:
             self._take_back(pack.number)
 
+    def end_pack(self, pack: Pack) -> None:
+        """Append nothing more to `pack`. Called as `append` is."""
+        if self._pack is pack:
+            self._end_pack(is_last=False)
+
+    def drop_spares(self) -> None:
+        """Remove the files that wait to be used again: the disk is full."""
+        with self._spare_lock:
+            dropped = list(self._spare)
+            self._spare.clear()
+        for number in dropped:
+            self._remove(number)
+
     def close(self) -> None:
         self._end_pack(is_last=True)
         if self._held >= 0:

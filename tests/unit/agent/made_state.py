@@ -102,6 +102,10 @@ class SmallAgent:
         self.status_more: dict[str, object] = {}
         self.rebuild_error: Exception | None = None
         self.table_edits = MadeEdits()
+        self.noticed: Sequence[str] = ()
+
+    def notices(self) -> Sequence[str]:
+        return self.noticed
 
     async def fill(self) -> None:
         session = await self.ledger.open_session("a")

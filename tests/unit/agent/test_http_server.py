@@ -203,6 +203,12 @@ async def test_ready_is_what_the_agent_says(agent: SmallAgent, client: Client) -
     assert (await client.get("/ready"))[0] == 503
 
 
+async def test_ready_says_what_a_person_must_act_on_and_stays_ready(agent: SmallAgent, client: Client) -> None:
+    assert await client.get("/ready") == (200, b"ready\n")
+    agent.noticed = ["the disk is full"]
+    assert await client.get("/ready") == (200, b"ready\nthe disk is full\n")
+
+
 async def test_an_outage_of_the_ledger_takes_health_and_metrics_nowhere(agent: SmallAgent, client: Client) -> None:
     agent.ledger.is_reachable = False
     assert (await client.get("/ready"))[0] == 200

@@ -306,6 +306,65 @@ class TestPacks:
             assert self.files(folder) <= PACKS_SPARE_MAX + 2
 
 
+class TestRoom:
+    async def test_a_full_disk_gets_back_what_holds_no_object_without_a_restart(self, folder: Path) -> None:
+        async with opened(folder) as store:
+            for number in range(6):
+                await store.put(f"{number}", [FULL])
+            await store.delete([f"{number}" for number in range(6)])
+            assert TestPacks.files(folder) > 1
+            await self.released(store, folder)
+            await store.put("later", [b"x"])
+            assert await contents(store) == {"later": b"x"}
+        assert await contents_of(folder) == {"later": b"x"}
+
+    async def test_what_holds_one_stays(self, folder: Path) -> None:
+        async with opened(folder) as store:
+            await store.put("a", [b"1"])
+            await store.put("b", [b"2"])
+            await store.delete(["a"])
+            for _ in range(3):
+                store.release_room()
+                await asyncio.sleep(0)
+            assert await contents(store) == {"b": b"2"}
+            await store.put("c", [b"3"])
+        assert await contents_of(folder) == {"b": b"2", "c": b"3"}
+
+    async def test_a_put_that_comes_in_between_keeps_its_pack(self, folder: Path) -> None:
+        disk = PackDisk()
+        async with opened(folder, disk) as store:
+            await store.put("a", [b"1"])
+            await store.delete(["a"])
+            with held(disk, "write_at") as gate:  # the pack's end
+                store.release_room()
+                await gate.reached()
+                disk.before.clear()
+                putting = asyncio.create_task(store.put("b", [b"2"]))
+                await asyncio.sleep(0)
+                gate.let_go()
+                await putting
+            assert await contents(store) == {"b": b"2"}
+        store.release_room()
+        assert await contents_of(folder) == {"b": b"2"}
+
+    async def test_a_disk_that_does_not_take_the_end_of_a_pack_keeps_it(self, folder: Path) -> None:
+        disk = PackDisk()
+        async with opened(folder, disk) as store:
+            await store.put("a", [b"1"])
+            await store.delete(["a"])
+            disk.fail("write_at", errno.ENOSPC)
+            await self.released(store, folder)
+
+    @staticmethod
+    async def released(store: PackStore, folder: Path) -> None:
+        """Ask until no file is left: one second is between two of these calls in a broker."""
+        for _ in range(2_000):
+            store.release_room()
+            if await asyncio.to_thread(TestPacks.files, folder) == 0:
+                return
+        pytest.fail("files without objects are left")
+
+
 class TestEnd:
     async def test_a_second_process_is_refused(self, folder: Path) -> None:
         async with opened(folder) as store:

@@ -1,0 +1,141 @@
+"""Room on the disk that is kept for the ledger, so that a full disk can be emptied again.
+
+The data folder of an embedded ledger holds a file of `DISK_RESERVE_BYTES`. Where the disk is full that file is removed:
+then the ledger can write the entries, and the bucket the snapshots, that free room. Records are refused until there is
+so much room again that the file can be made again. Nothing acknowledged depends on it.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from agent.clock import Clock
+from agent.outages import Outage, OutageWords
+from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR
+
+log = logging.getLogger(__name__)
+
+RESERVE_FILE = "reserve"
+FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT})
+REMEDY = 'docs/RUNBOOK.md, "The disk is full"'
+_ZEROS = bytes(1 << 20)
+WORDS = OutageWords(
+    fails=(
+        "the disk is full: no records are taken until there is room; clients get retriable errors, reads and deletions "
+        f"go on, nothing acknowledged is lost. Free room on the disk, or delete records: {REMEDY}"
+    ),
+    answers="there is room on the disk again: records are taken",
+)
+
+
+class Disk:
+    """The operating system's calls. They raise `OSError`."""
+
+    def free_bytes(self, folder: Path) -> int:
+        found = os.statvfs(folder)
+        return found.f_bavail * found.f_frsize
+
+    def size_bytes(self, folder: Path) -> int:
+        found = os.statvfs(folder)
+        return found.f_blocks * found.f_frsize
+
+    def make_file(self, path: Path, byte_count: int, room_bytes: int) -> None:
+        """Make a file of `byte_count` bytes that has its blocks, where there is room for `room_bytes`."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _allocate(descriptor, room_bytes)
+            os.ftruncate(descriptor, byte_count)
+        finally:
+            os.close(descriptor)
+
+    def remove_file(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+
+class DiskReserve:
+    """Keeps room on the disk of `folder`. `begin` first, then `run`; `find_full` may be called by any thread."""
+
+    def __init__(self, folder: Path, *, clock: Clock, disk: Disk | None = None) -> None:
+        self._path = folder / RESERVE_FILE
+        self._folder = folder
+        self._clock = clock
+        self._disk = Disk() if disk is None else disk
+        self._bytes = DISK_RESERVE_BYTES
+        self._outage = Outage(WORDS, monotonic_s=clock.monotonic_s)
+        self._when_full: list[Callable[[], None]] = []
+        self.is_full = False
+        """Whether records are refused for want of room."""
+
+    def begin(self) -> None:
+        """Make the reserve, or find that the disk is full. The folder is made where it is missing."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._bytes = min(DISK_RESERVE_BYTES, self._disk.size_bytes(self._folder) // DISK_RESERVE_DIVISOR)
+        self.check()
+
+    def when_full(self, release: Callable[[], None]) -> None:
+        """Let `release` be called, again and again while the disk is full: it frees what can be made again."""
+        self._when_full.append(release)
+
+    def find_full(self) -> None:
+        """A write found no room. The ledger gets what was kept for it."""
+        self.is_full = True
+        with suppress(OSError):  # what cannot be removed is tried again
+            self._disk.remove_file(self._path)
+
+    def check(self) -> None:
+        """Give the reserve up where the disk is nearly full; make it where there is room."""
+        self._look()
+        self._report()
+
+    async def run(self) -> None:
+        """Check the disk again and again, indefinitely."""
+        while True:
+            await self._clock.sleep(DISK_CHECK_INTERVAL_S)
+            await asyncio.to_thread(self._look)
+            self._report()
+
+    def _look(self) -> None:
+        try:
+            free_bytes = self._disk.free_bytes(self._folder)
+            if not self.is_full and self._path.exists() and free_bytes >= self._bytes // 4:
+                return
+            # Twice the reserve, so that a little room that comes and goes does not switch with it.
+            is_room = free_bytes >= 2 * self._bytes and self._make()
+        except OSError as error:
+            log.warning("the data folder cannot be looked at", extra={"reason": str(error)})
+            return
+        if is_room:
+            self.is_full = False
+        else:
+            self.find_full()
+
+    def _make(self) -> bool:
+        try:
+            self._disk.make_file(self._path, self._bytes, 2 * self._bytes)
+        except OSError as error:
+            with suppress(OSError):
+                self._disk.remove_file(self._path)
+            if error.errno not in FULL_CODES:
+                raise
+            return False
+        return True
+
+    def _report(self) -> None:
+        if not self.is_full:
+            self._outage.answered("write")
+            return
+        self._outage.failed("write", "no room is left", key=str(self._folder))
+        for release in self._when_full:
+            release()
+
+
+def _allocate(descriptor: int, byte_count: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, byte_count)
+    else:  # macOS has none
+        for first in range(0, byte_count, len(_ZEROS)):
+            os.pwrite(descriptor, _ZEROS, first)
