@@ -242,6 +242,10 @@ CONSUMER_POSITIONS_REMEMBERED_MAX = 10_000
 
 # Names and topics.
 TOPIC_NAME_CHARS_MAX = 249
+FOLDER_NAME_BYTES_MAX = 255
+"""NAME_MAX of Linux's file systems, and so of MinIO's."""
+SHORT_TOPIC_NAME_BYTES = 150
+"""What a folder keeps of a longer topic name: tools that append to a folder's name find it short enough."""
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_CREATED_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_PARTITIONS_PER_BATCH: partitions of all topics of one CreateTopics request."""

@@ -7,6 +7,7 @@ from what a live one is still writing. Layout: docs/DESIGN.md, "The bucket".
 from dataclasses import dataclass
 from enum import IntEnum
 
+from protocol.limits import FOLDER_NAME_BYTES_MAX, SHORT_TOPIC_NAME_BYTES
 from protocol.types import ObjectNumber, Position, SessionId, TopicId
 
 INTAKE_PREFIX = "intake/"
@@ -50,7 +51,8 @@ def short_name(topic_name: str) -> str:
     Kafka shortens the names of its folders too, where it appends to them (`LocalLog.logDirNameWithSuffixCappedLength`,
     4.3). Names that fit stay whole, as tables that are there have them.
     """
-    return topic_name if len(topic_name) <= _FOLDER_TOPIC_BYTES_MAX else topic_name[:_SHORT_NAME_BYTES]
+    is_short = len(topic_name) + 1 + _TOPIC_ID_DIGITS <= FOLDER_NAME_BYTES_MAX  # names of topics are ASCII
+    return topic_name if is_short else topic_name[:SHORT_TOPIC_NAME_BYTES]
 
 
 def name_in_folder(key: str) -> str:
@@ -189,11 +191,6 @@ _PARQUET_SUFFIX = ".parquet"
 _METADATA_SUFFIXES = frozenset({METADATA_SUFFIX, MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX})
 _NUMBER_DIGITS = 16
 _TOPIC_ID_DIGITS = 32
-_FOLDER_TOPIC_BYTES_MAX = 255 - 1 - _TOPIC_ID_DIGITS
-"""A folder's name has 255 bytes at most (NAME_MAX of Linux's file systems, and so of MinIO's); names of topics are
-ASCII."""
-_SHORT_NAME_BYTES = 150
-"""What is kept of a longer name: tools that append to a folder's name find it short enough."""
 
 
 def _topic_of_folder(folder: str) -> TopicId | None:
