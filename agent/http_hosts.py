@@ -8,8 +8,9 @@ in their own words.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -33,7 +34,7 @@ def is_foreign_name(peer: str | None, headers: Mapping[str, str], own_host: str)
 
 
 class HostGuard:
-    """Refuses what `is_foreign_name` says, before anything else is looked at."""
+    """Refuses what `is_foreign_name` says, before anything else is looked at. A client that leaves writes no error."""
 
     def __init__(self, app: ASGIApp, *, tokens: HttpTokens, own_host: str) -> None:
         self._app = app
@@ -52,7 +53,8 @@ class HostGuard:
                 }
                 await JSONResponse({"error": error}, status_code=403)(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+        with suppress(ClientDisconnect):  # it left in the middle of its request: nobody is told, and it is no bug
+            await self._app(scope, receive, send)
 
     def _has_token(self, peer: str | None, headers: Mapping[str, str]) -> bool:
         return bool(self._tokens.digests) and self._tokens.refusal(peer, headers) is None

@@ -45,6 +45,16 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
         self._look()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP. The answer of a request that this cuts off is not sent any more: h11 would raise."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._await_reader()

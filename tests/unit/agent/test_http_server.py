@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -190,6 +191,35 @@ class TestSlowClients:
                 answer = await reader.read()
         assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")) or not answer
         writer.close()
+
+
+JSON_HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("path", [b"/api/archive", b"/schema-registry/subjects/a/versions"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Content-Length: 9\r\n\r\n{",
+        b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\nthis is no chunk\r\n",
+        b"Content-Length: 2\r\n\r\n{}\x00 this is no request\r\n\r\n",
+        b"Content-Length: 60000\r\n\r\n" + b"[" * 60_000,
+    ],
+    ids=["cut off", "no chunk", "junk behind", "deep"],
+)
+async def test_no_request_writes_an_error_into_the_log(
+    client: Client, caplog: pytest.LogCaptureFixture, path: bytes, sent: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection(client.address.host, client.address.port)
+    writer.write(b"POST " + path + b" HTTP/1.1\r\n" + JSON_HEAD + sent)
+    writer.write_eof()
+    async with asyncio.timeout(10):
+        with suppress(ConnectionError):
+            answer = await reader.read()
+            assert not answer.startswith(b"HTTP/1.1 500")
+    writer.close()
+    assert await client.get("/live") == (200, b"live\n")
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_the_digest_of_the_state_at_a_position_is_told(agent: SmallAgent, client: Client) -> None:
