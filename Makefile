@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames sim sim-deep clean
+.PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests sim sim-deep clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -68,6 +68,9 @@ agreement: setup-test ## what Kafka, tables and the Spark source show under kill
 
 frames: setup-test ## 2,000 drawn sequences with frames of format("penstock") and of Spark's Kafka source, compared; ARGS="--sequences 50 --seed 7" for less
 	@$(BIN)/python -m tests.frames $(ARGS)
+
+requests: setup-test ## drawn requests of all APIs at one agent until one breaks a rule; ARGS="--requests 200000 --seed 7" for more
+	@$(BIN)/python -m tests.requests $(ARGS)
 
 sim: setup-test ## simulate clusters from seeds: SEED=7 repeats one, with its trace; SEEDS=1..200 runs many
 	@$(BIN)/python -m tests.simulation $(if $(SEED),$(SEED),$(if $(SEEDS),$(SEEDS),1..200))
