@@ -192,6 +192,7 @@ class Agent:
             "listeners": [str(listener) for listener in self.bound],
             "store": self._settings.store_url,
             "position": self.state.position,
+            "clock": self._broker.clock_text or "believed",
             "intake_bytes_held": self._broker.bytes_held,
         }
 

@@ -15,7 +15,8 @@ from agent.chunk_reader import ChunkReader
 from agent.cleaner import Cleaner
 from agent.client_telemetry import ClientTelemetry
 from agent.clock import Clock
-from agent.clock_check import ClockCheck
+from agent.clock_check import ClockCheck, verdict_text
+from agent.clock_trust import ClockTrust
 from agent.cluster_identity import BucketWatch
 from agent.config_layers import BrokerConfigs
 from agent.configs import ConfigAdmin
@@ -24,6 +25,7 @@ from agent.consumer_groups import ConsumerGroups
 from agent.cpu import run_in_thread
 from agent.damaged_objects import DamagedObjects
 from agent.digest_checks import DigestChecks
+from agent.expiry_roles import ExpiryRoles
 from agent.fetch_path import FetchPath
 from agent.fetch_sessions import FetchSessions
 from agent.group_coordinator import GroupCoordinator
@@ -36,15 +38,12 @@ from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.node_ids import node_id_of
-from agent.offset_expiry import OffsetExpiry
 from agent.produce_path import ProducePath
-from agent.producer_expiry import ProducerExpiry
 from agent.producer_ids import ProducerIdBlock
 from agent.reached_marks import ReachedMarks
 from agent.read_ahead import ReadAhead
 from agent.read_budget import ReadBudget
 from agent.record_rules import RecordRulesOfTopics
-from agent.retention import Retention
 from agent.rules_upkeep import RulesUpkeep
 from agent.services import Services
 from agent.session_reaper import SessionReaper
@@ -57,8 +56,6 @@ from agent.table_edits import TableEdits
 from agent.tail_manifest import TailManifests
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
-from agent.transaction_janitor import TransactionJanitor
-from agent.transactional_id_expiry import TransactionalIdExpiry
 from coordinator.broker_configs import broker_value
 from coordinator.commands import Endpoint, StartSession
 from coordinator.follower import Follower
@@ -109,7 +106,9 @@ class Broker:
         self._tasks = tasks
         self._supervisor = supervisor
         self._metadata = MetadataLoop(ledger=ledger, store=store, follower=follower, clock=clock)
-        self._clock_check = ClockCheck(store=store, clock=clock)
+        trust = ClockTrust(ledger_ms=lambda: self.state.time_ms, is_accepted=settings.is_time_accepted)
+        self._clock_check = ClockCheck(store=store, clock=clock, trust=trust)
+        self._clock_check.watch(metrics)
         self._bucket_watch = BucketWatch(
             store=store, ledger=ledger, identity=identity, position=lambda: self.state.position, clock=clock
         )
@@ -126,6 +125,12 @@ class Broker:
     @property
     def session(self) -> SessionId:
         return self._writer.session
+
+    @property
+    def clock_text(self) -> str:
+        """What is wrong with this machine's clock (safety rule S21); empty while it is believed."""
+        verdict = self._clock_check.verdict
+        return "" if verdict.is_believed else verdict_text(verdict, self._clock.now_ms())
 
     @property
     def bytes_held(self) -> int:
@@ -169,11 +174,7 @@ class Broker:
             "sessions": self._reaper.run,
             "ends of sessions": self._reaper.run_watch,
             "rules": self._rules.run,
-            "producer expiry": self._producer_expiry.run,
-            "retention": self._retention.run,
-            "offset expiry": self._offset_expiry.run,
-            "transactions": self._transaction_janitor.run,
-            "transactional ids": self._transactional_id_expiry.run,
+            **self._expiry.loops(),
             "group timers": self._groups.run_timers,
             "groups": self._groups.run_upkeep,
             "consumer groups": self._consumer_groups.run,
@@ -351,42 +352,7 @@ class Broker:
         )
         self._rules = RulesUpkeep(metadata=metadata, writer=writer, clock=clock)
         self._reaper = SessionReaper(ledger=self._ledger, metadata=metadata, writer=writer, clock=clock)
-        self._retention = Retention(
-            metadata=metadata,
-            writer=writer,
-            clock=clock,
-            proposed_time=self._clock_check.proposed_time,
-            housekeeper=self._housekeeper,
-            broker_configs=self._broker_configs,
-        )
-        self._offset_expiry = OffsetExpiry(
-            metadata=metadata,
-            writer=writer,
-            housekeeper=self._housekeeper,
-            clock=clock,
-            proposed_time=self._clock_check.proposed_time,
-            broker_configs=self._broker_configs,
-        )
-        self._producer_expiry = ProducerExpiry(
-            metadata=metadata,
-            writer=writer,
-            housekeeper=self._housekeeper,
-            clock=clock,
-            proposed_time=self._clock_check.proposed_time,
-            expiration_ms=lambda: int(broker_value(self._broker_configs, "producer.id.expiration.ms")),
-        )
-        self._wire_transaction_roles()
-
-    def _wire_transaction_roles(self) -> None:
-        clock, metadata, writer = self._clock, self._metadata, self._writer
-        self._transaction_janitor = TransactionJanitor(
-            metadata=metadata,
-            writer=writer,
-            housekeeper=self._housekeeper,
-            clock=clock,
-            broker_configs=self._broker_configs,
-        )
-        self._transactional_id_expiry = TransactionalIdExpiry(
+        self._expiry = ExpiryRoles(
             metadata=metadata,
             writer=writer,
             housekeeper=self._housekeeper,

@@ -11,6 +11,9 @@ from typing import Protocol
 
 from protocol.types import Milliseconds
 
+_CLOCK_WITH_SLEEP = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux counts a machine's sleep in CLOCK_BOOTTIME alone (clock_gettime(2)), macOS in CLOCK_MONOTONIC."""
+
 
 class Clock(Protocol):
     def now_ms(self) -> Milliseconds:
@@ -19,6 +22,10 @@ class Clock(Protocol):
 
     def monotonic_s(self) -> float:
         """Seconds since some fixed moment in the past; never goes back."""
+        ...
+
+    def uptime_s(self) -> float:
+        """Seconds since some fixed moment in the past, the machine's sleep included; never goes back."""
         ...
 
     def thread_cpu_s(self) -> float:
@@ -42,6 +49,9 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.monotonic()
+
+    def uptime_s(self) -> float:
+        return time.clock_gettime(_CLOCK_WITH_SLEEP)
 
     def thread_cpu_s(self) -> float:
         return time.thread_time()

@@ -242,6 +242,14 @@ class Metrics:
         )
         self.tail_topics = self._gauge("tail_topics", "Topics in the tail manifest that this agent wrote last.")
         self.tail_seconds = self._histogram("tail_seconds", "Duration of making a tail manifest.")
+        self.clock_step_seconds = self._gauge(
+            "clock_step_seconds",
+            "How far the clock is beyond what is believed of it, negative behind the ledger; 0 while it is believed.",
+        )
+        self.clock_confirmation_seconds = self._gauge(
+            "clock_confirmation_seconds",
+            "Seconds until the clock is believed; 0 while it is, +Inf where it comes back or a person confirms it.",
+        )
         self.bucket_mismatch = self._gauge(
             "bucket_mismatch", "1 while the bucket lacks this cluster's cluster.json, and nothing is acknowledged."
         )

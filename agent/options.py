@@ -218,6 +218,15 @@ OPTIONS: tuple[Option, ...] = (
         help="Wait for the disk before acknowledging. Without it a loss of power can lose acknowledged records.",
     ),
     Option(
+        name="accept-time",
+        kind=Kind.FLAG,
+        default="false",
+        help=(
+            "Believe at this start a clock that is far ahead of the ledger's last time, where the store has no clock "
+            "of its own. Give it once, after you have checked the clock."
+        ),
+    ),
+    Option(
         name="log-level",
         kind=Kind.TEXT,
         default="info",

@@ -41,6 +41,7 @@ from coordinator.recovery import (
 )
 from coordinator.snapshot import decode_snapshot, encode_with_digest
 from coordinator.state import ClusterState
+from coordinator.time_reset import reset_time
 from protocol.limits import (
     LEDGER_SESSION_SECONDS,
     RECOVERY_OBJECTS_AHEAD_MAX,
@@ -80,6 +81,8 @@ class RecoveryReport:
     entries: int = 0
     """Of the ledger, applied to the snapshot: those that the ledger still has whole."""
     is_carried_out: bool = False
+    seconds_ahead: int = 0
+    """How far the ledger's time is, or was, ahead of now; negative behind it."""
     sessions_ended: int = 0
     transactions_aborted: int = 0
     """Open as far as is known. They may have been committed by entries that are lost."""
@@ -111,6 +114,8 @@ class Permissions:
     """Go on without what is missing, or cannot be read."""
     is_forced: bool = False
     """Go on although agents could simply be started."""
+    is_time_reset: bool = False
+    """Set the time back to now, where a wrong clock had moved the ledger's ahead; agents may be startable then."""
 
 
 class RecoveryNeedless(LedgerError):
@@ -151,7 +156,8 @@ async def recover(
     cluster = await _cluster_file(store)
     await _check_ledger(ledger, cluster)
     if not permissions.is_forced:
-        await _check_needed(ledger, store)
+        if not permissions.is_time_reset:
+            await _check_needed(ledger, store)
         await _check_unused(store, clock)
     if not permissions.is_dry_run:
         await ledger.fence()
@@ -243,7 +249,12 @@ class _Reading:
         report.objects_known = len(state.objects) - (bridge is not None)
         strangers = {session_of_key(key) for key in bucket.sizes if not is_key_known(state, key)}
         await self._commit_intake(recovery, bucket)
-        recovery.advance_time(await self._now_ms())
+        now_ms = await self._now_ms()
+        report.seconds_ahead = (state.time_ms - now_ms) // 1000
+        if permissions.is_time_reset:
+            reset_time(state, now_ms)
+        else:
+            recovery.advance_time(now_ms)
         recovery.end_sessions({session for session in strangers if session is not None})
         recovery.finish(report.incarnation)
         report.sessions_ended = recovery.sessions_ended_count
@@ -446,6 +457,7 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "snapshot": report.snapshot_key or "none could be read",
         "position": report.position,
         "ledger_entries": report.entries,
+        "seconds_ahead": report.seconds_ahead,
         "sessions_ended": report.sessions_ended,
         "transactions_aborted": report.transactions_aborted,
         "objects_known": report.objects_known,

@@ -77,6 +77,8 @@ class Settings:
     """Kafka's broker configs that were set; the others have Kafka's defaults (`coordinator.topic_configs`)."""
     is_durable: bool = True
     """Whether embedded ledger and store wait for the disk before anything is acknowledged."""
+    is_time_accepted: bool = False
+    """Whether a person says that the clock is right at this start (safety rule S21)."""
     log_level: str = "info"
     log_format: str = "text"
     flush_interval_ms: int = FLUSH_INTERVAL_MS_EMBEDDED
@@ -141,6 +143,7 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
         zone=_text(given, "zone", "") or None,
         broker_configs=_broker_configs(given),
         is_durable=bool(given.get("fsync", True)),
+        is_time_accepted=bool(given.get("accept-time", False)),
         log_level=_text(given, "log-level", "info"),
         log_format=_text(given, "log-format", "text"),
         flush_interval_ms=_number(given, "flush-interval-ms", flush_interval_ms or FLUSH_INTERVAL_MS_EMBEDDED),

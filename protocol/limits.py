@@ -548,6 +548,17 @@ CLOCK_CHECK_RETRY_S = 10.0
 CLOCK_CHECK_VALID_S = 900.0
 """A check is believed for a little longer than until the next one is due."""
 
+CLOCK_STEP_MS_MAX = 60 * 60 * 1000
+"""A step of a clock that nothing confirms: a longer one destroys nothing until it is confirmed (safety rule S21)."""
+CLOCK_STEPS_WINDOW_SECONDS = 24 * 60 * 60.0
+"""Steps forward within so long count together."""
+CLOCK_CONFIRMED_AHEAD_MS_MAX = 7 * 24 * 60 * 60 * 1000
+"""A clock that is ahead of the ledger by more at a start is believed by a person's word alone."""
+CLOCK_CONFIRMATION_SECONDS = 60 * 60.0
+"""How long a clock that is ahead at a start keeps step with the machine's uptime before it is believed."""
+CLOCK_DRIFT_RATIO_MAX = 1 / 60
+"""By a second a minute at most it may go faster or slower meanwhile."""
+
 # Retention.
 DROPPING_PARTITIONS_PER_ENTRY_MAX = 500
 """Partitions that one entry drops records of, in about 25 ms: it holds up the loop of every agent at once."""

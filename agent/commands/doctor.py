@@ -20,6 +20,7 @@ HELP = "Check this machine: Python, ports, disk, limits, clock, ledger, bucket. 
 
 def _doctor(config: str | None, values: Mapping[str, object]) -> None:
     from agent.commands.bucket_checks import check_bucket
+    from agent.commands.clock_checks import check_clock
     from agent.commands.identity_checks import check_identity
     from agent.commands.ledger_checks import check_ledger
     from agent.commands.machine_checks import Finding, Verdict, check_machine
@@ -52,6 +53,8 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
         if failed == failed_here:
             async for finding in check_identity(settings):
                 show(finding)
+        async for finding in check_clock(settings):
+            show(finding)
 
     asyncio.run(remote())
     if failed:

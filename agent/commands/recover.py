@@ -45,12 +45,21 @@ def _recover_flags(
         bool,
         typer.Option("--force", help="Begin another incarnation although agents could be started, or run elsewhere."),
     ] = False,
+    is_time_reset: Annotated[
+        bool,
+        typer.Option("--time", help="Set the time back to now, where a wrong clock had moved the ledger's ahead."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     from agent.recovery import Permissions
 
     settings = place_settings(values, config)
-    permissions = Permissions(is_dry_run=is_dry_run, is_loss_accepted=is_loss_accepted, is_forced=is_forced)
+    permissions = Permissions(
+        is_dry_run=is_dry_run,
+        is_loss_accepted=is_loss_accepted,
+        is_forced=is_forced,
+        is_time_reset=is_time_reset,
+    )
     told = asyncio.run(_recover(settings, permissions))
     is_refused = not is_dry_run and not told["is_carried_out"]
     if as_json:

@@ -22,6 +22,8 @@ class RunningAgent:
     store: str
     http: HostPort
     listeners: Sequence[str]
+    clock: str = "believed"
+    """What it thinks of its clock: "believed", or what is wrong with it."""
 
     def is_of(self, settings: Settings) -> bool:
         """Whether the settings are this agent's, by name and bucket. Of several processes the first is meant."""
@@ -43,4 +45,10 @@ def agent_at(address: HostPort) -> RunningAgent | None:
     name, store, listeners = (status.get(key) for key in ("name", "store", "listeners"))
     if not isinstance(name, str) or not isinstance(store, str) or not isinstance(listeners, list):
         return None
-    return RunningAgent(name=name, store=store, http=address, listeners=[str(listener) for listener in listeners])
+    return RunningAgent(
+        name=name,
+        store=store,
+        http=address,
+        listeners=[str(listener) for listener in listeners],
+        clock=str(status.get("clock", "believed")),
+    )

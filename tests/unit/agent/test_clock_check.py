@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from agent.clock_check import ClockCheck
+from agent.clock_trust import ClockTrust
 from protocol.limits import CLOCK_CHECK_INTERVAL_S, CLOCK_CHECK_RETRY_S, CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
 from protocol.types import Milliseconds
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
-from storage.object_store import StoreUnavailable
+from storage.object_store import ObjectStore, StoreUnavailable
 from tests.unit.agent.ledger_parts import ManualClock
 
 
@@ -36,15 +37,21 @@ def store_that_is_off_by(clock: ManualClock, skew_ms: int) -> MemoryStore:
     return MemoryStore(now_ms=lambda: clock.now_ms() + skew_ms, has_clock=True)
 
 
+def checked(*, store: ObjectStore, clock: ManualClock, ledger_ms: int = 0) -> ClockCheck:
+    """The check of an agent whose ledger has come as far as that; 0 for a new one."""
+    trust = ClockTrust(ledger_ms=lambda: Milliseconds(ledger_ms), is_accepted=False)
+    return ClockCheck(store=store, clock=clock, trust=trust)
+
+
 async def test_before_the_first_check_no_time_is_proposed() -> None:
     clock = ManualClock()
-    assert ClockCheck(store=MemoryStore(), clock=clock).proposed_time() is None
+    assert checked(store=MemoryStore(), clock=clock).proposed_time() is None
 
 
 @pytest.mark.parametrize("skew_ms", [0, CLOCK_SKEW_MS_MAX, -CLOCK_SKEW_MS_MAX])
 async def test_a_clock_that_is_close_is_believed_for_a_while(skew_ms: int) -> None:
     clock = ManualClock()
-    check = ClockCheck(store=store_that_is_off_by(clock, skew_ms), clock=clock)
+    check = checked(store=store_that_is_off_by(clock, skew_ms), clock=clock)
     await check.check()
     assert check.proposed_time() == clock.now_ms()
     clock.seconds += CLOCK_CHECK_VALID_S - 0.001
@@ -56,7 +63,7 @@ async def test_a_clock_that_is_close_is_believed_for_a_while(skew_ms: int) -> No
 @pytest.mark.parametrize("skew_ms", [CLOCK_SKEW_MS_MAX + 1, -CLOCK_SKEW_MS_MAX - 1])
 async def test_a_clock_that_is_off_is_not_believed_until_it_is_set_right(skew_ms: int) -> None:
     clock, skews = ManualClock(), [0, skew_ms, 0]
-    check = ClockCheck(store=MemoryStore(now_ms=lambda: clock.now_ms() + skews.pop(0), has_clock=True), clock=clock)
+    check = checked(store=MemoryStore(now_ms=lambda: clock.now_ms() + skews.pop(0), has_clock=True), clock=clock)
     await check.check()
     await check.check()
     assert check.proposed_time() is None
@@ -66,7 +73,7 @@ async def test_a_clock_that_is_off_is_not_believed_until_it_is_set_right(skew_ms
 
 async def test_a_store_without_a_clock_leaves_the_machine_s() -> None:
     clock = ManualClock()
-    check = ClockCheck(store=MemoryStore(), clock=clock)
+    check = checked(store=MemoryStore(), clock=clock)
     await check.check()
     assert check.proposed_time() == clock.now_ms()
 
@@ -74,7 +81,7 @@ async def test_a_store_without_a_clock_leaves_the_machine_s() -> None:
 async def test_a_store_that_is_away_changes_nothing() -> None:
     clock = ManualClock()
     store = FailingStore(MemoryStore())
-    check = ClockCheck(store=store, clock=clock)
+    check = checked(store=store, clock=clock)
     await check.check()
     store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
     with pytest.raises(StoreUnavailable):
@@ -95,7 +102,7 @@ async def run_for(check: ClockCheck, clock: ManualClock, sleeps: int) -> None:
 async def test_a_store_that_is_away_at_the_start_is_reported_and_asked_again_soon() -> None:
     clock = ManualClock()
     store = FailingStore(MemoryStore())
-    check = ClockCheck(store=store, clock=clock)
+    check = checked(store=store, clock=clock)
     store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
     await check.check_or_report()
     assert check.proposed_time() is None
@@ -105,7 +112,7 @@ async def test_a_store_that_is_away_at_the_start_is_reported_and_asked_again_soo
 
 async def test_a_clock_that_is_believed_is_checked_again_in_time() -> None:
     clock, store = ManualClock(), CountingStore()
-    check = ClockCheck(store=store, clock=clock)
+    check = checked(store=store, clock=clock)
     await check.check()
     await run_for(check, clock, int(CLOCK_CHECK_INTERVAL_S / CLOCK_CHECK_RETRY_S) - 1)
     assert store.asked_count == 1
@@ -116,7 +123,7 @@ async def test_a_clock_that_is_believed_is_checked_again_in_time() -> None:
 @pytest.mark.parametrize("jump_ms", [2 * CLOCK_SKEW_MS_MAX, -2 * CLOCK_SKEW_MS_MAX])
 async def test_s2_a_clock_that_is_set_between_two_checks_is_not_believed_any_more(jump_ms: int) -> None:
     clock = SettableClock()
-    check = ClockCheck(store=MemoryStore(), clock=clock)
+    check = checked(store=MemoryStore(), clock=clock)
     await check.check()
     clock.ahead_ms = jump_ms
     assert check.proposed_time() is None
@@ -127,7 +134,7 @@ async def test_s2_a_clock_that_is_set_between_two_checks_is_not_believed_any_mor
 async def test_s2_an_error_within_bounds_and_a_small_jump_count_together() -> None:
     clock = SettableClock()
     right = ManualClock()
-    check = ClockCheck(store=store_that_is_off_by(right, -CLOCK_SKEW_MS_MAX), clock=clock)
+    check = checked(store=store_that_is_off_by(right, -CLOCK_SKEW_MS_MAX), clock=clock)
     await check.check()
     clock.ahead_ms = 1
     assert check.proposed_time() is None

@@ -25,6 +25,10 @@ class ManualClock:
     def monotonic_s(self) -> float:
         return self.seconds
 
+    def uptime_s(self) -> float:
+        """Counted from another moment than `monotonic_s`."""
+        return self.seconds + 5_000.0
+
     def thread_cpu_s(self) -> float:
         """All that passes is work; counted from another moment than `monotonic_s`."""
         return self.seconds - 900.0
