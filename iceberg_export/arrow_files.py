@@ -25,13 +25,14 @@ from iceberg_export.arrow_counts import counts_of, no_counts
 from iceberg_export.checksums import FileChecksums, check_key, checked_footer
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.file_window import FileWindow
-from iceberg_export.files import FileUnreadable, Footer, RowGroupPlace, damage_contained
+from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, Footer, RowGroupPlace, damage_contained
 from iceberg_export.footer_text import read_footer_text
 from iceberg_export.header_keys import exact_keys, is_text, keys_field, restored_keys, text_of, with_text
 from iceberg_export.schema import FieldId
 from iceberg_export.tables import column_counts
 from iceberg_export.tables.column_counts import ColumnCount, ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
+from iceberg_export.thrift_footer import check_footer
 from storage.object_store import Buffer
 
 if TYPE_CHECKING:
@@ -234,7 +235,9 @@ def read_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None 
     with damage_contained("the footer"):
         # Nothing of a file that has checksums reaches pyarrow before they were found right (safety rule S20).
         footer, checksums = checked_footer(tail, file_bytes)
-        if checksums is not None and key is not None:
+        if checksums is None:
+            check_footer(footer[:-FOOTER_TAIL_BYTES], file_bytes)
+        elif key is not None:
             check_key(checksums, key)
         return _footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(footer))), checksums)
 

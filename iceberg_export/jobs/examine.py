@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from iceberg_export.checksums import check_whole
-from iceberg_export.files import FileUnreadable, damage_contained
+from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained, footer_bytes
 from iceberg_export.footer_text import read_footer_text
 from iceberg_export.jobs.findings import MISSING_SECTION, Finding, some
 from iceberg_export.schema import COLUMNS, FILE_METADATA_KEY, KEPT_VALUE, OFFSET, PARTITION, TIMESTAMP
 from iceberg_export.tables.data_file import DataFile, RowBounds
+from iceberg_export.thrift_footer import check_footer
 
 Numbers: TypeAlias = NDArray[np.int64]
 PLACES = (PARTITION, OFFSET, TIMESTAMP)
@@ -114,7 +115,9 @@ def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
         findings.append(Finding(file=key, what=what, do=MISSING_SECTION))
     try:
         with damage_contained("it"):
-            check_whole(data, key)  # before pyarrow sees the bytes (safety rule S20)
+            # Before pyarrow sees the bytes (safety rule S20).
+            if not check_whole(data, key):
+                check_footer(memoryview(data)[-footer_bytes(data) : -FOOTER_TAIL_BYTES], len(data))
             rows = _read(data)
     except FileUnreadable as error:
         what = "it cannot be read: " + str(error).removeprefix("it cannot be read: ")
