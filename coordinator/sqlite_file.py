@@ -34,12 +34,15 @@ from coordinator.log import (
     position_first,
 )
 from coordinator.sqlite_schema import (
+    NO_CHECKSUM,
     REMEDY,
     checked_row,
     connect,
     create_if_empty,
+    entry_checksum,
     mapped_errors,
     read_identity,
+    upgrade,
 )
 from protocol.limits import LEDGER_TAIL_RECORDS_MAX, LEDGER_TRIM_RECORDS_STEP
 from protocol.types import Position, SessionId
@@ -72,6 +75,7 @@ class LedgerFile:
             with mapped_errors(path):
                 if new_cluster_id is not None:
                     create_if_empty(self._connection, path, new_cluster_id)
+                upgrade(self._connection)
                 self._read_again()
         except BaseException:
             self._connection.close()
@@ -132,8 +136,11 @@ class LedgerFile:
                 return position_of_repeat(session, newest, first_copy, entries), False
             position = Position(self._position_last + 1)
             appends_count = self._head.appends_count + 1
-            rows = ", ".join(["(?, ?, ?, ?)"] * len(entries))
-            values = [value for entry in entries for value in (position, entry.number, session, entry.payload)]
+            rows = ", ".join(["(?, ?, ?, ?, ?)"] * len(entries))
+            values: list[int | bytes] = []
+            for entry in entries:
+                checksum = entry_checksum(position, session, entry.number, entry.payload)
+                values += (position, entry.number, session, entry.payload, checksum)
             self._connection.execute(f"INSERT INTO entries VALUES {rows}", values)  # noqa: S608 - only placeholders
         self._position_last = position
         self._head = Head(position=position, appends_count=appends_count)
@@ -282,6 +289,9 @@ class LedgerFile:
         if len(rows) != 1:
             raise LedgerCorrupt(f"{self._path} has {len(rows)} heads instead of one: {REMEDY}")
         position_last, position, appends_count, trimmed = checked_row(rows[0], (int, int, int, int), self._path)
+        (newest,) = self._connection.execute("SELECT max(position) FROM entries").fetchone()
+        if not trimmed <= position <= position_last or newest not in (None, position):
+            raise LedgerCorrupt(f"{self._path} is damaged (its head is {rows[0]}, its newest entry {newest}): {REMEDY}")
         self._position_last = position_last
         self._trimmed = Position(trimmed)
         self._head = Head(position=Position(position), appends_count=appends_count)
@@ -313,15 +323,18 @@ class LedgerFile:
         return self._select(clauses, (session, number))
 
     def _select(self, clauses: LiteralString, values: tuple[int, ...]) -> list[LedgerRecord]:
-        query = "SELECT position, session, number, payload FROM entries "
-        rows = self._connection.execute(query + clauses, values)
+        query = "SELECT position, session, number, payload, checksum FROM entries "
+        # All of them first: a statement that an error leaves open keeps the file locked.
+        rows = self._connection.execute(query + clauses, values).fetchall()
         return [
             LedgerRecord(position=Position(position), session=SessionId(session), number=number, payload=payload)
-            for position, session, number, payload in map(self._checked_entry, rows)
+            for position, session, number, payload, _ in map(self._checked_entry, rows)
         ]
 
-    def _checked_entry(self, row: tuple[int, int, int, bytes]) -> tuple[int, int, int, bytes]:
-        position, session, number, payload = row
-        if not (type(position) is type(session) is type(number) is int and type(payload) is bytes):
-            checked_row(row, (int, int, int, bytes), self._path)
+    def _checked_entry(self, row: tuple[int, int, int, bytes, int]) -> tuple[int, int, int, bytes, int]:
+        position, session, number, payload, checksum = row
+        if not (type(position) is type(session) is type(number) is type(checksum) is int and type(payload) is bytes):
+            checked_row(row, (int, int, int, bytes, int), self._path)
+        if checksum not in (NO_CHECKSUM, entry_checksum(position, session, number, payload)):
+            raise LedgerCorrupt(f"{self._path} is damaged (the checksum of entry {number} at {position}): {REMEDY}")
         return row

@@ -6,16 +6,21 @@ Rule: a file that is not a Penstock ledger of a known format is never written to
 import contextlib
 import os
 import sqlite3
+import struct
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from coordinator.log import LedgerCorrupt, LedgerIdentity, LedgerUnavailable, SessionHeld
+from protocol.crc import crc32c
 from protocol.limits import LEDGER_WAL_BYTES_KEPT, LEDGER_WAL_PAGES_MAX
 
 APPLICATION_ID: Final = 0x50454E53
 """`PENS`: tells the file from any other SQLite database."""
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+FORMAT_WITHOUT_CHECKSUMS: Final = 1
+NO_CHECKSUM: Final = -1
+"""The entry was written before entries had one."""
 INCARNATION_FIRST: Final = 1
 REMEDY: Final = (
     "move the file away and recover the cluster from its bucket with `penstock recover` "
@@ -26,7 +31,7 @@ _TABLES: Final = (
     "CREATE TABLE meta (cluster_id TEXT NOT NULL, incarnation INTEGER NOT NULL, format_version INTEGER NOT NULL,"
     " is_fenced INTEGER NOT NULL, bucket_id TEXT NOT NULL)",
     "CREATE TABLE entries (position INTEGER NOT NULL, number INTEGER NOT NULL, session INTEGER NOT NULL,"
-    " payload BLOB NOT NULL, PRIMARY KEY (position, number)) WITHOUT ROWID",
+    " payload BLOB NOT NULL, checksum INTEGER NOT NULL DEFAULT -1, PRIMARY KEY (position, number)) WITHOUT ROWID",
     # position_last: of an append or a session; position: of the newest append; trimmed: of the newest dropped entry.
     "CREATE TABLE head (position_last INTEGER NOT NULL, position INTEGER NOT NULL, appends_count INTEGER NOT NULL,"
     " trimmed INTEGER NOT NULL)",
@@ -37,7 +42,15 @@ _TABLES: Final = (
     " digest BLOB NOT NULL)",
 )
 _PRIMARY_CODE_MASK: Final = 0xFF
-_CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT})
+_CORRUPT_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_ERROR,  # a statement that the schema in the file does not fit
+    }
+)
+_ENTRY_NUMBERS: Final = struct.Struct("<qqq")
 
 
 def connect(path: Path, *, is_durable: bool, connection_type: type[sqlite3.Connection]) -> sqlite3.Connection:
@@ -71,6 +84,28 @@ def create_if_empty(connection: sqlite3.Connection, path: Path, new_cluster_id: 
             _sync_directory(folder)
 
 
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Give the entries of an older file a place for their checksums (safety rule S20). Older programs refuse it then.
+
+    The values stay `NO_CHECKSUM` until the entries are trimmed: a checksum made now would vouch for what is there now.
+    """
+    if connection.execute("SELECT format_version FROM meta").fetchall() != [(FORMAT_WITHOUT_CHECKSUMS,)]:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("ALTER TABLE entries ADD COLUMN checksum INTEGER NOT NULL DEFAULT -1")
+        connection.execute("UPDATE meta SET format_version = ?", (FORMAT_VERSION,))
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def entry_checksum(position: int, session: int, number: int, payload: bytes) -> int:
+    """What the file keeps beside an entry: a bit of it that changed would be applied as another command (S20)."""
+    return crc32c(payload, crc32c(_ENTRY_NUMBERS.pack(position, session, number)))
+
+
 def read_identity(connection: sqlite3.Connection, path: Path) -> LedgerIdentity:
     """Whose ledger the file is."""
     rows = connection.execute("SELECT cluster_id, incarnation, format_version, bucket_id FROM meta").fetchall()
@@ -99,6 +134,8 @@ def mapped_errors(path: Path) -> Generator[None, None, None]:
     """Turn SQLite's errors into the ledger's. What is not corruption may pass (a full disk, an I/O error)."""
     try:
         yield
+    except UnicodeDecodeError as error:  # in the text of one of SQLite's own messages about a damaged schema
+        raise LedgerCorrupt(f"{path} is damaged ({error}): {REMEDY}") from error
     except sqlite3.Error as error:
         if str(error).startswith("Could not decode to UTF-8"):
             # An error of Python's module, without a code of SQLite's: a damaged TEXT (S20).

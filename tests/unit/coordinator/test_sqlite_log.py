@@ -16,6 +16,7 @@ from coordinator.log import (
     Entry,
     Fenced,
     LedgerCorrupt,
+    LedgerError,
     LedgerIdentity,
     LedgerMissing,
     LedgerRecord,
@@ -123,7 +124,7 @@ class TestRefusing:
     @pytest.mark.parametrize(
         ("statement", "message"),
         [
-            ("UPDATE meta SET format_version = 2", "has format 2, this program knows 1: use the version that wrote it"),
+            ("UPDATE meta SET format_version = 3", "has format 3, this program knows 2: use the version that wrote it"),
             ("DELETE FROM meta", "names 0 clusters"),
             ("INSERT INTO meta SELECT * FROM meta", "names 2 clusters"),
             ("DELETE FROM head", "has 0 heads"),
@@ -335,3 +336,83 @@ class TestRecentRevisions:
         recent.drop(Position(13))
         assert recent.after(Position(12)) is None
         assert recent.after(Position(13)) == []
+
+
+class TestChecksums:
+    """Safety rule S20: a bit of an entry that changed is no other command."""
+
+    async def three_entries(self, folder: Path) -> bytes:
+        ledger = await open_ledger(folder)
+        session = await ledger.open_session("a")
+        for number in range(3):
+            await ledger.append(session, entry(number, b"payload %d" % number))
+        await ledger.close()
+        return (folder / FILE).read_bytes()
+
+    @pytest.mark.parametrize("bit", range(8))
+    async def test_no_bit_of_a_payload_can_change_unseen(self, tmp_path: Path, bit: int) -> None:
+        content = bytearray(await self.three_entries(tmp_path))
+        for byte in range(len(b"payload 1")):
+            changed = bytearray(content)
+            changed[content.index(b"payload 1") + byte] ^= 1 << bit
+            (tmp_path / FILE).write_bytes(changed)
+            ledger = await open_ledger(tmp_path)
+            with pytest.raises(LedgerCorrupt, match=r"the checksum of entry 1 at \d+\): move the file away"):
+                await ledger.load()
+            await ledger.close()
+
+    async def test_no_bit_of_the_file_makes_another_ledger(self, tmp_path: Path) -> None:
+        """Pages without a row are the same whatever is in them."""
+        content = await self.three_entries(tmp_path)
+        before = await self.records(tmp_path)
+        outcomes: set[str] = set()
+        for byte in range(0, len(content), 37):
+            changed = bytearray(content)
+            changed[byte] ^= 1 << byte % 8
+            (tmp_path / FILE).write_bytes(changed)
+            try:
+                assert await self.records(tmp_path) == before, byte
+            except LedgerError as error:
+                outcomes.add(type(error).__name__)
+        assert "LedgerCorrupt" in outcomes
+
+    @staticmethod
+    async def records(folder: Path) -> list[tuple[int, int, bytes]]:
+        for left in (f"{FILE}-wal", f"{FILE}-shm"):
+            (folder / left).unlink(missing_ok=True)
+        ledger = await SqliteLedger.open(folder / FILE, new_cluster_id=None, is_durable=False)
+        try:
+            return [(record.session, record.number, record.payload) for record in (await ledger.load()).records]
+        finally:
+            await ledger.close()
+
+    async def test_a_file_of_before_is_read_and_what_is_added_has_them(self, tmp_path: Path) -> None:
+        await self.three_entries(tmp_path)
+        with sqlite3.connect(tmp_path / FILE) as connection:
+            connection.execute("ALTER TABLE entries DROP COLUMN checksum")
+            connection.execute("UPDATE meta SET format_version = 1")
+        connection.close()
+        ledger = await open_ledger(tmp_path)
+        assert [record.number for record in await ledger.kept()] == [0, 1, 2]
+        session = await ledger.open_session("b")
+        await ledger.append(session, entry(0, b"newer"))
+        await ledger.close()
+        changed = (tmp_path / FILE).read_bytes().replace(b"newer", b"Newer")
+        (tmp_path / FILE).write_bytes(changed.replace(b"payload 2", b"Payload 2"))
+        with pytest.raises(LedgerCorrupt, match="the checksum of entry 0"):
+            await open_ledger(tmp_path)  # the newest write is read at the start
+
+    async def test_a_head_that_is_not_that_of_the_entries_is_damaged(self, tmp_path: Path) -> None:
+        await self.three_entries(tmp_path)
+        for statement in (
+            "UPDATE head SET position = position - 1",
+            "UPDATE head SET position_last = position - 1",
+            "UPDATE head SET trimmed = position + 1",
+        ):
+            content = (tmp_path / FILE).read_bytes()
+            with sqlite3.connect(tmp_path / FILE) as connection:
+                connection.execute(statement)
+            connection.close()
+            with pytest.raises(LedgerCorrupt, match="its head is"):
+                await open_ledger(tmp_path)
+            (tmp_path / FILE).write_bytes(content)
