@@ -6,13 +6,14 @@ index, moves the table's pointer and releases the intake.
 
 In the background a topic is archived by the agent that rendezvous hashing names, so the work is spread; on demand by
 the agent that is asked. Two passes at once are harmless: the entry names exactly what it replaces, so the later one is
-refused (safety rule S6), and its file is left to the cleaner.
+refused (safety rule S6), and its file is deleted at once: nothing else names it.
 """
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
@@ -20,21 +21,20 @@ from agent.lake import Lake
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.topic_work import TopicWork
 from agent.typed_columns import TypedColumnsOfTopics
 from coordinator.commands import Done, ReplaceChunks
 from coordinator.rendezvous import owner_of
+from coordinator.state import TopicState
 from iceberg_export.archive_pass import ArchivedPass, archive
 from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
-from iceberg_export.source_chunks import ChunkMismatch
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
-from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
-from protocol.errors import InvalidBatch
 from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import Milliseconds, TopicId
-from storage.object_store import ObjectMissing, ObjectStore
+from storage.object_store import ObjectMissing, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +58,16 @@ class ArchiveReport:
         }
 
 
+class PassFailed(StoreUnavailable):
+    """A pass whose entry did not come, for a reason that may pass: it is planned again."""
+
+
 class Archiver:
     """Every agent has one."""
 
     def __init__(
         self,
         *,
-        store: ObjectStore,
         metadata: MetadataLoop,
         writer: LedgerWriter,
         lake: Lake,
@@ -72,7 +75,6 @@ class Archiver:
         metrics: Metrics,
         policy: ArchivePolicy,
     ) -> None:
-        self._store = store
         self._metadata = metadata
         self._writer = writer
         self._lake = lake
@@ -80,6 +82,12 @@ class Archiver:
         self._clock = clock
         self._metrics = metrics
         self._schedule = ArchiveSchedule(policy)
+        self._work = TopicWork(
+            "archiver",
+            failing="a topic is not archived; its records are still served",
+            clock=clock,
+            metrics=metrics,
+        )
         self._one_at_a_time = asyncio.Lock()
         self._failure = ""
 
@@ -89,19 +97,22 @@ class Archiver:
             state = self._metadata.state
             waiting = [(topic_id, intake_bytes(state, topic_id)) for topic_id in state.topics]
             for topic_id in self._schedule.due(waiting, self._now_ms()):
-                if not self._is_mine(topic_id):
-                    continue
-                try:
-                    await self._pass(topic_id)
-                except (InvalidBatch, ChunkMismatch, TableUnreadable) as error:
-                    # One damaged topic must not keep the others waiting; it is tried again when it is due again.
-                    self._metrics.archive_passes.labels("failed").inc()
-                    log.error(
-                        "a topic cannot be archived: what it is made of is damaged; its records are still served. If "
-                        'it is the table: docs/RUNBOOK.md, "A table\'s metadata is damaged"',
-                        extra={"topic_id": topic_id.hex(), "reason": str(error)},
-                    )
+                topic = state.topics.get(topic_id)
+                if topic is not None and self._is_mine(topic_id) and self._work.is_due(topic):
+                    await self._work.run(topic, partial(self._background_pass, topic))
+            self._work.forget_others(self._metadata.state.topics)
             await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)
+
+    async def _background_pass(self, topic: TopicState) -> None:
+        """A pass; one that has to be planned again waits, so that what fails each time does so seldom."""
+        self._failure = ""
+        try:
+            await self._pass(topic.topic_id)
+        except Exception:
+            self._metrics.archive_passes.labels("failed").inc()
+            raise
+        if self._failure:
+            raise PassFailed(self._failure)
 
     def _is_mine(self, topic_id: TopicId) -> bool:
         return owner_of(topic_id, self._metadata.state.sessions) == self._writer.session
@@ -159,19 +170,22 @@ class Archiver:
                 if not await self._lake.complete(topic_id, name.session):
                     self._failure = "files of the log do not enter the table"
                     return None
-                archived = await archive(
-                    planned,
-                    store=self._store,
-                    session=name.session,
-                    number=name.number,
-                    run_in_thread=run_in_thread,
-                    columns_of=self._typed_columns.of(topic_id),
-                )
-                command = await self._with_table(archived)
-                if command is None:
-                    self._failure = "the topic is gone, or the session"
-                    return None
-                outcome = await self._writer.submit(command)
+                # What the entry cannot bring into the table is not put: it would be garbage, each time anew (S6).
+                await self._lake.check(topic_id)
+                async with self._lake.entry_objects(name.session) as objects:
+                    archived = await archive(
+                        planned,
+                        store=objects.store,
+                        session=name.session,
+                        number=name.number,
+                        run_in_thread=run_in_thread,
+                        columns_of=self._typed_columns.of(topic_id),
+                    )
+                    command = await self._with_table(archived)
+                    if command is None:
+                        self._failure = "the topic is gone, or the session"
+                        return None
+                    outcome = await objects.submit(command)
             except (ObjectMissing, FilesNotInTable, ColumnsMovedOn, OutcomeUnknown) as error:
                 self._failure = str(error)
                 self._metrics.archive_passes.labels("retried").inc()

@@ -8,21 +8,22 @@ appended.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
 from weakref import WeakValueDictionary
 
 from agent.cpu import run_in_thread
+from agent.entry_objects import EntryObjects, UncommittedObjects
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
-from coordinator.commands import CommitTable, Done, TableCommit
+from coordinator.commands import CommitTable, Done, Outcome, TableCommit
 from coordinator.lake_folders import folder_name
 from coordinator.log import LedgerUnavailable
 from coordinator.state import TopicState
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.tables.columns import ColumnsChange, newest
-from iceberg_export.tables.commit import Change, TableBefore, commit, typed_columns, upkeep
+from iceberg_export.tables.commit import Change, TableBefore, check_readable, commit, typed_columns, upkeep
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.tables.rebuild import rebuild
@@ -57,8 +58,10 @@ class Lake:
         metadata: MetadataLoop,
         writer: LedgerWriter,
         proposed_time: Callable[[], Milliseconds | None],
+        uncommitted: UncommittedObjects,
     ) -> None:
         self.root = root
+        self._uncommitted = uncommitted
         self._store = store
         self._archive = archive
         self._metadata = metadata
@@ -82,6 +85,22 @@ class Lake:
         """A name that was never given, once this agent's session is in the ledger (safety rule S9)."""
         return self._name(await self._writer.until_live())
 
+    def entry_objects(self, session: SessionId) -> AbstractAsyncContextManager[EntryObjects]:
+        """What is put for one entry of `session`; deleted at the end where it certainly does not come (S6)."""
+        return self._uncommitted.of_entry(session)
+
+    async def check(self, topic_id: TopicId) -> None:
+        """Read what a commit to the topic's table begins with: before a file is put that the commit is to bring in.
+
+        Raises `StoreError` as `prepare`. Asks for nothing where an earlier commit was of this agent.
+        """
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None:
+            return
+        before = self._before(topic)
+        async with self._whole(before):
+            await check_readable(before, store=self._store, cache=self._cache, run_in_thread=run_in_thread)
+
     async def prepare(self, topic_id: TopicId, change: Change, session: SessionId) -> TableCommit | None:
         """Make the next version of a topic's table durable, and return what an entry of `session` has to say.
 
@@ -93,11 +112,11 @@ class Lake:
         if topic is None or self._writer.session != session:
             return None
         before = self._before(topic)
-        async with self._whole(before):
+        async with self._whole(before), self._kept_if_done(session) as store:
             prepared = await commit(
                 before,
                 change,
-                store=self._store,
+                store=store,
                 next_key=self._next_key(topic, session),
                 now_ms=self._now_ms(topic),
                 cache=self._cache,
@@ -120,17 +139,33 @@ class Lake:
         if topic is None or self._writer.session != session:
             return None
         self._completed.discard(topic_id)
-        return await rebuild(
-            self._before(topic),
-            files,
-            columns=columns,
-            released=released,
-            store=self._store,
-            next_key=self._next_key(topic, session),
-            now_ms=self._now_ms(topic),
-            cache=self._cache,
-            run_in_thread=run_in_thread,
-        )
+        async with self._kept_if_done(session) as store:
+            return await rebuild(
+                self._before(topic),
+                files,
+                columns=columns,
+                released=released,
+                store=store,
+                next_key=self._next_key(topic, session),
+                now_ms=self._now_ms(topic),
+                cache=self._cache,
+                run_in_thread=run_in_thread,
+            )
+
+    @asynccontextmanager
+    async def _kept_if_done(self, session: SessionId) -> AsyncIterator[ObjectStore]:
+        """A store whose puts are deleted again where not all of them are made: no entry names them then (S6)."""
+        objects = EntryObjects(self._store, self._writer)
+        try:
+            yield objects.store
+        except Exception:
+            await self._uncommitted.settle(session, objects.fate, tuple(objects.keys))
+            raise
+
+    async def submit(self, command: CommitTable) -> Outcome:
+        """Propose a prepared commit; returns its outcome once it is applied. Raises `OutcomeUnknown`."""
+        async with self.entry_objects(command.object_session) as objects:
+            return await objects.submit(command)
 
     async def describe(self, key: str) -> tuple[DataFile, TypedColumns | None]:
         """What a table has to know of a data file of the log, and its typed columns. Raises `StoreError`."""
@@ -154,7 +189,7 @@ class Lake:
             table = await self.prepare(topic_id, change, session)
             if table is None:
                 return False
-            outcome = await self._writer.submit(CommitTable(topic_id=topic_id, object_session=session, table=table))
+            outcome = await self.submit(CommitTable(topic_id=topic_id, object_session=session, table=table))
             if not isinstance(outcome, Done):
                 log.info("a table's commit was refused", extra={"topic_id": topic_id.hex(), "outcome": str(outcome)})
                 return False

@@ -66,7 +66,7 @@ class LakeRewrites:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake
-        self._commits = MergeCommits(metadata=metadata, writer=writer, lake=lake)
+        self._commits = MergeCommits(metadata=metadata, lake=lake)
         self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
         self._broker_configs = broker_configs
 
@@ -150,7 +150,8 @@ class LakeRewrites:
         before = None if rewritten.before is None else decode(rewritten.before)
         columns = None if after is None else ColumnsChange(before=before, after=after)
         try:
-            outcome = await self._commits.commit(command, file, columns)
+            async with self._lake.entry_objects(command.object_session) as objects:
+                outcome = await self._commits.commit(command, file, columns, objects)
         except (ColumnsMovedOn, FilesNotInTable, ObjectMissing) as error:
             raise NoRewrite(str(error), is_overtaken=True) from error
         except OutcomeUnknown as error:

@@ -3,12 +3,13 @@
 Rule: wiring alone.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from agent.addresses import read_store_url, store_root
 from agent.archiver import Archiver
 from agent.clock import Clock
+from agent.entry_objects import UncommittedObjects
 from agent.lake import Lake
 from agent.lake_rewrites import LakeRewrites
 from agent.ledger_writer import LedgerWriter
@@ -41,6 +42,7 @@ class LakeRoles:
         metrics: Metrics,
         proposed_time: Callable[[], Milliseconds | None],
         broker_configs: Mapping[str, str],
+        is_bucket_ours: Callable[[], Awaitable[bool]],
     ) -> None:
         lake = Lake(
             root=store_root(read_store_url(settings.store_url)),
@@ -49,9 +51,11 @@ class LakeRoles:
             metadata=metadata,
             writer=writer,
             proposed_time=proposed_time,
+            uncommitted=UncommittedObjects(
+                store=store, metadata=metadata, writer=writer, is_bucket_ours=is_bucket_ours, metrics=metrics
+            ),
         )
         self.archiver = Archiver(
-            store=store,
             metadata=metadata,
             writer=writer,
             lake=lake,
@@ -62,7 +66,6 @@ class LakeRoles:
         self.table_rebuild = TableRebuild(metadata=metadata, writer=writer, lake=lake)
         self.table_edits = TableEdits(metadata=metadata, writer=writer, lake=lake, clock=clock)
         self._leveller = Leveller(
-            store=store,
             metadata=metadata,
             writer=writer,
             lake=lake,
@@ -81,7 +84,7 @@ class LakeRoles:
             metrics=metrics,
             superseded_ms=settings.gc_grace_s * 1000,
         )
-        self._table_copies = TableCopies(store=store, metadata=metadata, writer=writer, clock=clock)
+        self._table_copies = TableCopies(store=store, metadata=metadata, writer=writer, clock=clock, metrics=metrics)
 
     def loops(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """The background work of each, by its name."""

@@ -10,15 +10,18 @@ streaming readers pass.
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
-from agent.lake import Lake
+from agent.entry_objects import EntryObjects
+from agent.lake import Lake, LakeName
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.merge_commits import MergeCommits, file_rules
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.topic_work import TopicWork
 from agent.typed_columns import SchemasGone, TypedColumnsOfTopics
 from coordinator.commands import Done
 from coordinator.rendezvous import owners_of
@@ -27,11 +30,10 @@ from coordinator.topic_configs import TABLE_FILE_BYTES
 from iceberg_export.files import FileUnreadable
 from iceberg_export.merge import Merge, MergedFile, merge, next_merge
 from iceberg_export.tables.columns import ColumnsChange
-from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.topic_files import FilesOutOfOrder
 from protocol.limits import LEVEL_INTERVAL_S
 from protocol.types import TopicId
-from storage.object_store import ObjectStore, StoreError
+from storage.object_store import ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +52,6 @@ class Leveller:
     def __init__(
         self,
         *,
-        store: ObjectStore,
         metadata: MetadataLoop,
         writer: LedgerWriter,
         lake: Lake,
@@ -58,15 +59,17 @@ class Leveller:
         metrics: Metrics,
         broker_configs: Mapping[str, str],
     ) -> None:
-        self._store = store
         self._metadata = metadata
         self._writer = writer
         self._lake = lake
-        self._commits = MergeCommits(metadata=metadata, writer=writer, lake=lake)
+        self._commits = MergeCommits(metadata=metadata, lake=lake)
         self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
         self._clock = clock
         self._metrics = metrics
         self._broker_configs = broker_configs
+        self._work = TopicWork(
+            "leveller", failing="small files of a topic are not merged", clock=clock, metrics=metrics
+        )
         self._settled: dict[TopicId, _Rules] = {}
         """By which each topic had nothing to merge."""
         self._kept: set[str] = set()
@@ -83,23 +86,22 @@ class Leveller:
             changed = [topic.topic_id for topic in topics.values() if self._may_be_due(topic)]
             owners = owners_of(changed, self._metadata.state.sessions)
             for topic_id, owner in zip(changed, owners, strict=True):
-                if owner == self._writer.session:
-                    await self._try(topic_id)
+                topic = self._metadata.state.topics.get(topic_id)
+                if topic is not None and owner == self._writer.session and self._work.is_due(topic):
+                    await self._work.run(topic, partial(self._level_all, topic_id))
+            self._work.forget_others(self._metadata.state.topics)
 
-    async def _try(self, topic_id: TopicId) -> None:
-        """Merge until there is nothing to merge; what goes wrong is tried again at the next look."""
+    async def _level_all(self, topic_id: TopicId) -> None:
+        """Merge until there is nothing to merge."""
         try:
             while await self.level(topic_id) is not None:
                 pass
-        except (FileUnreadable, TableUnreadable) as error:
-            self._metrics.level_merges.labels("failed").inc()
-            log.error(
-                "small files of a topic are not merged: one of them, or the table, is damaged",
-                extra={"topic_id": topic_id.hex(), "reason": str(error)},
-            )
-        except (StoreError, OutcomeUnknown) as error:
+        except (StoreUnavailable, ObjectMissing, OutcomeUnknown):
             self._metrics.level_merges.labels("retried").inc()
-            log.info("files are merged later", extra={"topic_id": topic_id.hex(), "reason": str(error)})
+            raise
+        except StoreError:
+            self._metrics.level_merges.labels("failed").inc()
+            raise
 
     async def level(self, topic_id: TopicId) -> MergedFile | None:
         """Do one merge of a topic; None where there is nothing to merge, or it was refused and is planned again.
@@ -130,14 +132,33 @@ class Leveller:
             return None
         began_s = self._clock.monotonic_s()
         name = await self._lake.name()
+        await self._lake.check(topic_id)  # before the file is put that could not enter it (S6)
+        async with self._lake.entry_objects(name.session) as objects:
+            merged = await self._merged(planned, name, objects)
+            if merged is None:
+                return None
+            columns = merged.columns
+            change = None if columns is None else ColumnsChange(before=columns.before, after=columns.columns)
+            outcome = await self._commits.commit(merged.command, merged.file, change, objects)
+        if outcome is None:
+            return None
+        if not isinstance(outcome, Done):
+            self._metrics.level_merges.labels("refused").inc()
+            log.info("a merge of files was refused", extra={"topic": planned.name, "outcome": str(outcome)})
+            return None
+        self._count(planned, merged, self._clock.monotonic_s() - began_s)
+        return merged
+
+    async def _merged(self, planned: Merge, name: LakeName, objects: EntryObjects) -> MergedFile | None:
+        """The file that was put; None where its values would be lost. Raises `StoreError`."""
         try:
-            merged = await merge(
+            return await merge(
                 planned,
-                store=self._store,
+                store=objects.store,
                 session=name.session,
                 number=name.number,
                 run_in_thread=run_in_thread,
-                columns_of=await self._typed_columns.of_merge(topic_id),
+                columns_of=await self._typed_columns.of_merge(planned.topic_id),
             )
         except SchemasGone as error:
             self._kept.update(planned.keys)
@@ -148,17 +169,6 @@ class Leveller:
         except FileUnreadable:
             self._kept.update(planned.keys)  # there are others to merge
             raise
-        columns = merged.columns
-        change = None if columns is None else ColumnsChange(before=columns.before, after=columns.columns)
-        outcome = await self._commits.commit(merged.command, merged.file, change)
-        if outcome is None:
-            return None
-        if not isinstance(outcome, Done):
-            self._metrics.level_merges.labels("refused").inc()
-            log.info("a merge of files was refused", extra={"topic": planned.name, "outcome": str(outcome)})
-            return None
-        self._count(planned, merged, self._clock.monotonic_s() - began_s)
-        return merged
 
     def _may_be_due(self, topic: TopicState) -> bool:
         """Whether it is worth a look, at little cost, for all topics are asked. A change of retention is overlooked."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+from agent.entry_objects import EntryObjects
 from agent.lake import Lake
-from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import Outcome, ReplaceChunks
 from coordinator.state import TopicState
@@ -44,13 +44,16 @@ def file_rules(topic: TopicState, broker_configs: Mapping[str, str]) -> FileRule
 class MergeCommits:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: MetadataLoop, writer: LedgerWriter, lake: Lake) -> None:
+    def __init__(self, *, metadata: MetadataLoop, lake: Lake) -> None:
         self._metadata = metadata
-        self._writer = writer
         self._lake = lake
 
-    async def commit(self, command: ReplaceChunks, file: DataFile, columns: ColumnsChange | None) -> Outcome | None:
+    async def commit(
+        self, command: ReplaceChunks, file: DataFile, columns: ColumnsChange | None, objects: EntryObjects
+    ) -> Outcome | None:
         """The outcome; None where the table, the topic or the session has moved on: plan again.
+
+        `objects`: what was put for the entry (`Lake.entry_objects`).
 
         Raises `StoreError` as `Lake.prepare`, and `OutcomeUnknown`.
         """
@@ -58,7 +61,7 @@ class MergeCommits:
             if not await self._lake.complete(command.topic_id, command.object_session):
                 return None
             whole = await self._with_table(command, file, columns)
-            return None if whole is None else await self._writer.submit(whole)
+            return None if whole is None else await objects.submit(whole)
 
     async def _with_table(
         self, command: ReplaceChunks, file: DataFile, columns: ColumnsChange | None

@@ -221,6 +221,19 @@ class Metrics:
         )
 
     def _add_background(self) -> None:
+        self.background_errors = self._counter(
+            "background_errors",
+            "Steps of background work on one topic that failed: by an outage, by damage or by a bug.",
+            ("task", "kind"),
+        )
+        self.background_topics_failing = self._gauge(
+            "background_topics_failing", "Topics on which background work fails, and is paused.", ("task",)
+        )
+        self.uncommitted_objects = self._counter(
+            "uncommitted_objects",
+            "Objects that were put for an entry that did not come: deleted, or left until the session ends.",
+            ("outcome",),
+        )
         self.archive_passes = self._counter("archive_passes", "Archive passes, by how they ended.", ("outcome",))
         self.archive_bytes = self._counter("archive_bytes", "Bytes of records archived.")
         self.archive_records = self._counter("archive_records", "Records archived.")

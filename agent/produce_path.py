@@ -9,19 +9,20 @@ rule S9); one that is put under a session which was lost before its commit is an
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple, Protocol, cast
 
 from agent.chunk_cache import ChunkCache, ServedChunk
 from agent.clock import Clock
+from agent.entry_objects import UncommittedObjects
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.turns import work
 from coordinator.chunk_index import ChunkRef
-from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome
+from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Refused
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CHEAP_OBJECT_BYTES_TARGET,
@@ -36,6 +37,7 @@ from protocol.limits import (
 from protocol.record_batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketPlace
+from storage.gc_plan import Fate
 from storage.object_store import ObjectStore, StoreError, StoreFull
 
 log = logging.getLogger(__name__)
@@ -105,6 +107,7 @@ class ProducePath:
         self,
         *,
         store: ObjectStore,
+        is_bucket_ours: Callable[[], Awaitable[bool]],
         writer: LedgerWriter,
         metadata: MetadataLoop,
         cache: ChunkCache,
@@ -115,6 +118,9 @@ class ProducePath:
         is_store_cheap: bool,
     ) -> None:
         self._store = store
+        self._uncommitted = UncommittedObjects(
+            store=store, metadata=metadata, writer=writer, is_bucket_ours=is_bucket_ours, metrics=metrics
+        )
         self._writer = writer
         self._metadata = metadata
         self._cache = cache
@@ -278,6 +284,8 @@ class ProducePath:
         outcome = future.result()
         if not isinstance(outcome, ChunksCommitted):
             log.warning("a commit was refused", extra={"key": intake.key, "outcome": str(outcome)})
+            if isinstance(outcome, Refused):  # never proposed, or seen applied as rejected (S6)
+                self._tasks.create_task(self._uncommitted.settle(intake.session, Fate.REJECTED, (intake.key,)))
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
         try:

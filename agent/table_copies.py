@@ -12,17 +12,20 @@ Specification: `org.apache.iceberg.hadoop.HadoopTableOperations` (Iceberg 1.12).
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from agent.clock import Clock
 from agent.failed_deletions import UNDELETABLE
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
+from agent.metrics import Metrics
+from agent.topic_work import TopicWork
 from coordinator.lake_folders import folder_name
 from coordinator.rendezvous import owner_of
 from coordinator.state import TopicState
 from protocol.limits import TABLE_COPIES_INTERVAL_S, TABLE_COPIES_KEPT, VERSION_HINT_BYTES_MAX
 from protocol.types import TopicId
-from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
+from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore
 from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_key, version_of_copy
 
 log = logging.getLogger(__name__)
@@ -31,11 +34,19 @@ log = logging.getLogger(__name__)
 class TableCopies:
     """Every agent has one."""
 
-    def __init__(self, *, store: ObjectStore, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock) -> None:
+    def __init__(
+        self, *, store: ObjectStore, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
+    ) -> None:
         self._store = store
         self._metadata = metadata
         self._writer = writer
         self._clock = clock
+        self._work = TopicWork(
+            "table copies",
+            failing="readers without a catalog do not see the newest version of a table yet",
+            clock=clock,
+            metrics=metrics,
+        )
         self._copied: dict[TopicId, tuple[str, list[int]]] = {}
         """Which metadata was copied last, and the versions of which there are copies, the oldest first."""
 
@@ -47,8 +58,9 @@ class TableCopies:
             for topic_id in self._copied.keys() - topics.keys():
                 del self._copied[topic_id]
             for topic in list(topics.values()):
-                if self._is_wanted(topic):
-                    await self._try(topic.topic_id)
+                if self._is_wanted(topic) and self._work.is_due(topic):
+                    await self._work.run(topic, partial(self._try, topic.topic_id))
+            self._work.forget_others(self._metadata.state.topics)
 
     def _is_wanted(self, topic: TopicState) -> bool:
         if topic.table is None or self._copied.get(topic.topic_id, ("",))[0] == topic.table.metadata_key:
@@ -63,12 +75,10 @@ class TableCopies:
         try:
             await self.copy(topic_id)
         except ObjectMissing as error:
+            topic = self._metadata.state.topics.get(topic_id)
+            if topic is not None and topic.table is not None and topic.table.metadata_key in str(error):
+                raise
             log.info("a table moved on while it was copied", extra={"topic_id": topic_id.hex(), "reason": str(error)})
-        except StoreError as error:
-            log.warning(
-                "readers without a catalog do not see the newest version of a table yet",
-                extra={"topic_id": topic_id.hex(), "reason": str(error)},
-            )
 
     async def copy(self, topic_id: TopicId) -> None:
         """Have the copies of a topic's table say what the state says, if it is there still. Raises `StoreError`s."""

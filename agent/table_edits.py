@@ -63,7 +63,7 @@ class TableEdits:
                     return None
                 entry = CommitTable(topic_id=topic_id, object_session=name.session, table=table)
                 is_queued = True
-                outcome = await self._writer.submit(entry)
+                outcome = await self._lake.submit(entry)
         except ObjectMissing as error:  # the table moved on
             return error
         except TimeoutError as error:

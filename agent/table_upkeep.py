@@ -7,18 +7,18 @@ names for the topic does it, as for archive passes. A refused commit is made ane
 """
 
 import logging
+from functools import partial
 
 from agent.clock import Clock
 from agent.lake import Lake
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.topic_work import TopicWork
 from coordinator.commands import CommitTable, Done
 from coordinator.rendezvous import owner_of
-from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import TABLE_LOOKS_PER_GRACE, TABLE_UPKEEP_INTERVAL_S
 from protocol.types import TopicId
-from storage.object_store import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,12 @@ class TableUpkeep:
         self._clock = clock
         self._metrics = metrics
         self._superseded_ms = superseded_ms
+        self._work = TopicWork(
+            "table upkeep",
+            failing="a table is not kept up, and files that left the log stay",
+            clock=clock,
+            metrics=metrics,
+        )
         self._waiting: dict[TopicId, tuple[int, float]] = {}
         """How many files wait for a snapshot to expire, and when to look again."""
 
@@ -50,8 +56,10 @@ class TableUpkeep:
         while True:
             await self._clock.sleep(TABLE_UPKEEP_INTERVAL_S)
             for topic_id in list(self._metadata.state.topics):
-                if self._is_due(topic_id):
-                    await self._try(topic_id)
+                topic = self._metadata.state.topics.get(topic_id)
+                if topic is not None and self._is_due(topic_id) and self._work.is_due(topic):
+                    await self._work.run(topic, partial(self.keep, topic_id))
+            self._work.forget_others(self._metadata.state.topics)
 
     def _is_due(self, topic_id: TopicId) -> bool:
         state = self._metadata.state
@@ -66,18 +74,6 @@ class TableUpkeep:
             return False
         seen, until_s = self._waiting.get(topic_id, (0, 0.0))
         return seen != len(topic.table.unneeded) or self._clock.monotonic_s() >= until_s
-
-    async def _try(self, topic_id: TopicId) -> None:
-        try:
-            await self.keep(topic_id)
-        except TableUnreadable as error:
-            log.error(
-                "a table is not kept up, and files that left the log stay: docs/RUNBOOK.md, "
-                '"A table\'s metadata is damaged"',
-                extra={"topic_id": topic_id.hex(), "reason": str(error)},
-            )
-        except (StoreError, OutcomeUnknown) as error:
-            log.info("a table is kept up later", extra={"topic_id": topic_id.hex(), "reason": str(error)})
 
     async def keep(self, topic_id: TopicId) -> int:
         """Have a topic's table hold all files of the log, and no other for longer than snapshots stay.
@@ -96,9 +92,7 @@ class TableUpkeep:
             table = await self._lake.prepare(topic_id, change, name.session)
             if table is None:
                 return 0
-            outcome = await self._writer.submit(
-                CommitTable(topic_id=topic_id, object_session=name.session, table=table)
-            )
+            outcome = await self._lake.submit(CommitTable(topic_id=topic_id, object_session=name.session, table=table))
         if not isinstance(outcome, Done):
             log.info("a table's commit was refused", extra={"topic_id": topic_id.hex(), "outcome": str(outcome)})
             return 0

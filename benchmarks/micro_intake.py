@@ -30,6 +30,7 @@ from storage.object_store import Buffer
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch
 from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths
+from tests.unit.agent.ledger_parts import always_ours
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -73,6 +74,7 @@ class Run:
         self.seconds: list[float] = []
         self.path = ProducePath(
             store=store,
+            is_bucket_ours=always_ours,
             writer=cast("LedgerWriter", NoLedger()),
             metadata=paths.parts.metadata,
             cache=paths.cache,

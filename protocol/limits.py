@@ -455,6 +455,11 @@ ARCHIVE_CHECK_INTERVAL_S = 1.0
 """How often an agent looks for topics that are due."""
 ARCHIVE_RETRY_SECONDS = 0.2
 """Before a pass is planned again."""
+TOPIC_PAUSE_SECONDS_FIRST = 2.0
+TOPIC_PAUSE_OUTAGE_SECONDS_MAX = 30.0
+TOPIC_PAUSE_SECONDS_MAX = 600.0
+"""How long background work leaves a topic alone after its step failed: at first, at most where the failure passes by
+itself, and at most where people must look. A step may put a file, so what fails without end must not be tried often."""
 ARCHIVE_PASSES_IN_VAIN_MAX = 10
 """How many passes in a row may be planned again before whoever asked for them is told."""
 LAKE_DETAILS_ATTEMPTS_MAX = 3

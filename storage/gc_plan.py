@@ -7,6 +7,7 @@ one whose session is alive or not known, a key of another shape.
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from protocol.limits import ENDED_SESSION_LISTED_AGAIN_MS
@@ -113,6 +114,28 @@ def judge_listed(
         elif session not in sessions_live and session <= position:
             unknown.append(key)
     return ListedVerdict(deletable=tuple(deletable), waiting=tuple(waiting), unknown=tuple(unknown))
+
+
+class Fate(Enum):
+    """What is known of the entry for which a live session put objects."""
+
+    UNPROPOSED = "unproposed"
+    """No entry that names them was ever proposed, and none will be."""
+    APPLIED = "applied"
+    """It was seen applied: the objects are the state's."""
+    REJECTED = "rejected"
+    """It was seen applied as rejected, or never became an entry."""
+    UNKNOWN = "unknown"
+    """It may have been applied, or still be applied."""
+
+
+def may_discard(fate: Fate, *, is_session_confirmed: bool) -> bool:
+    """Whether a live session may delete what it put for an entry (safety rule S6, third case).
+
+    Only where that is certain: an append of unknown outcome may be applied later, and its object is the only copy then.
+    `is_session_confirmed`: within a lease's time the session lived; else a recovery may take its objects (S9).
+    """
+    return fate in (Fate.UNPROPOSED, Fate.REJECTED) and is_session_confirmed
 
 
 def is_session_due(ended_ms: Milliseconds, *, time_ms: Milliseconds, grace_ms: int) -> bool:

@@ -193,6 +193,18 @@ async def typed_columns(
     return columns_of(await _metadata_before(table, reader))
 
 
+async def check_readable(
+    table: TableBefore, *, store: ObjectStore, cache: TableCache, run_in_thread: RunInThread
+) -> None:
+    """Read what every commit begins with: the metadata and the current manifest list. Raises `StoreError`."""
+    reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
+    metadata = await _metadata_before(table, reader)
+    columns_of(metadata)
+    current = metadata.current()
+    if current is not None:
+        await reader.manifests(current)
+
+
 def empty_of(table: TableBefore) -> TableMetadata:
     """The table's metadata before its first commit."""
     return empty_metadata(

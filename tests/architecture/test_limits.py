@@ -184,6 +184,15 @@ def test_the_reserve_is_given_back_before_the_rest_of_the_memory() -> None:
     assert limits.RECEIVE_BUFFER_BYTES <= limits.RECEIVE_BUFFERS_BYTES_MAX
 
 
+def test_work_that_fails_is_tried_less_and_less() -> None:
+    assert (
+        limits.ARCHIVE_CHECK_INTERVAL_S
+        < limits.TOPIC_PAUSE_SECONDS_FIRST
+        < limits.TOPIC_PAUSE_OUTAGE_SECONDS_MAX
+        < limits.TOPIC_PAUSE_SECONDS_MAX
+    )
+
+
 def test_an_archive_pass_takes_more_than_one_object_and_writes_more_than_one_row_group() -> None:
     assert limits.INTAKE_OBJECT_BYTES_MAX <= limits.ARCHIVE_PASS_BYTES_MAX
     assert limits.ROW_GROUP_BYTES_TARGET < limits.ARCHIVE_PASS_BYTES_MAX

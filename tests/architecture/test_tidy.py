@@ -14,6 +14,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 CATCHES_ALL = {
     ROOT / "agent" / "supervisor.py",
+    ROOT / "agent" / "topic_work.py",
     ROOT / "agent" / "typed_columns.py",
     ROOT / "iceberg_export" / "files.py",
     ROOT / "iceberg_export" / "followers" / "entries.py",

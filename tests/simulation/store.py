@@ -109,14 +109,14 @@ class Bucket:
     def delete(self, who: str, keys: Sequence[str]) -> None:
         for key in keys:
             if key in self.objects:
-                fault = self._fault_of_deletion(key)
+                fault = self._fault_of_deletion(who, key)
                 self._history.note("bucket", "deleted", f"{key} by {who}")
                 if fault:
                     self._history.violation(f"{who} deleted {key}, {fault} (S6)")
                 del self.objects[key]
                 self.deleted_s[key] = self._loop.time()
 
-    def _fault_of_deletion(self, key: str) -> str:
+    def _fault_of_deletion(self, who: str, key: str) -> str:
         """Why this object had to stay; empty where it may go."""
         if key.startswith(REACHED_PREFIX):
             # An older one says nothing that the newest does not, whatever became of the ledger.
@@ -148,7 +148,11 @@ class Bucket:
             told_ms = None if key in self._truth.released_untimed else state.released.get(key)
             return self._fault_of_age(self._loop.time() - released_s, told_ms)
         if session in state.sessions:
-            return f"whose session {session} lives and may still commit it"
+            if state.sessions[session].name != who.partition("/")[0]:
+                return f"whose session {session} lives and may still commit it"
+            # Of its own a session may know that no entry brings it in: none may do so from now on, whatever becomes of
+            # the ledger.
+            self._truth.discarded.add(key)
         return ""
 
     def _fault_of_age(self, age_s: float, told_ms: int | None) -> str:

@@ -39,6 +39,8 @@ class Truth:
         """Every session that ever ended."""
         self.referred: set[str] = set()
         """Every object that was ever referred to."""
+        self.discarded: set[str] = set()
+        """What live sessions deleted of their own: never to be referred to."""
         self.ends_at: dict[Position, dict[tuple[str, int], int]] | None = None
         """Where partitions ended at each position; kept where somebody wants to know."""
         self.log_starts: LogStarts | None = None
@@ -142,6 +144,9 @@ class Truth:
             if not is_timed:
                 self.released_untimed.add(key)
         self.referred.update(self.state.object_ids)
+        for key in self.discarded & self.state.object_ids.keys():
+            self.discarded.discard(key)
+            self._history.violation(f"{key} was deleted by its own session, and is referred to now (S6)")
 
     def _note_ends(self, now_s: float) -> None:
         for topic_id, topic in self.state.topics.items():

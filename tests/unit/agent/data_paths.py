@@ -40,7 +40,7 @@ from storage.failing import FailingStore
 from storage.memory_store import MemoryStore
 from tests.made_commands import TOPIC, create, start
 from tests.made_records import Record, read_batches
-from tests.unit.agent.ledger_parts import ManualClock, Parts, lake_of, running_parts
+from tests.unit.agent.ledger_parts import ManualClock, Parts, always_ours, lake_of, running_parts
 from tests.unit.agent.made_configs import broker_configs
 
 
@@ -77,6 +77,7 @@ class DataPaths:
         self.cache = ChunkCache(bytes_max=cache_bytes)
         self.produce_path = ProducePath(
             store=self.store,
+            is_bucket_ours=always_ours,
             writer=parts.writer,
             metadata=parts.metadata,
             cache=self.cache,
@@ -115,7 +116,6 @@ class DataPaths:
             metrics=parts.metrics,
         )
         self.archiver = Archiver(
-            store=self.store,
             metadata=parts.metadata,
             writer=parts.writer,
             lake=lake_of(parts, self.store),

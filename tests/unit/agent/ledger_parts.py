@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 
 from agent.cpu import run_in_thread
 from agent.digest_checks import DigestChecks
+from agent.entry_objects import UncommittedObjects
 from agent.housekeeper import Housekeeper
 from agent.ids import SystemIds
 from agent.lake import Lake
@@ -109,6 +110,18 @@ def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> Lake:
         metadata=parts.metadata,
         writer=parts.writer,
         proposed_time=parts.proposed_time,
+        uncommitted=uncommitted_of(parts, store),
+    )
+
+
+def uncommitted_of(parts: Parts, store: ObjectStore) -> UncommittedObjects:
+    """What the agent does with objects whose entries do not come."""
+    return UncommittedObjects(
+        store=store,
+        metadata=parts.metadata,
+        writer=parts.writer,
+        is_bucket_ours=always_ours,
+        metrics=parts.metrics,
     )
 
 

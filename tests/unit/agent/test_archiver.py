@@ -13,19 +13,18 @@ from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.rendezvous import owner_of
 from iceberg_export.plan import ArchivePolicy
 from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
-from protocol.types import ObjectNumber, PartitionIndex
+from protocol.types import ObjectNumber, PartitionIndex, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMissing, ObjectStore
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, intake_key, topic_folder
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.made_records import Record, make_batch
-from tests.unit.agent.ledger_parts import Parts, lake_of, running_parts
+from tests.unit.agent.ledger_parts import Parts, lake_of, running_parts, until
 
 
 def archiver(parts: Parts, store: ObjectStore) -> Archiver:
     return Archiver(
-        store=store,
         metadata=parts.metadata,
         writer=parts.writer,
         lake=lake_of(parts, store),
@@ -36,7 +35,13 @@ def archiver(parts: Parts, store: ObjectStore) -> Archiver:
 
 
 async def produce(
-    parts: Parts, store: ObjectStore, number: int, *, records: int = 3, values: Sequence[bytes | None] = ()
+    parts: Parts,
+    store: ObjectStore,
+    number: int,
+    *,
+    records: int = 3,
+    values: Sequence[bytes | None] = (),
+    topic_id: TopicId = TOPIC,
 ) -> None:
     """An intake object with one batch, of these values or so many others, put and committed."""
     values = values or [b"%d" % n for n in range(records)]
@@ -44,11 +49,11 @@ async def produce(
     batch = make_batch([Record(offset=n, timestamp=1_000 + n, key=b"k", value=value) for n, value in enumerate(values)])
     session = parts.writer.session
     encoded = encode_object(
-        session, ObjectNumber(number), [ChunkParts(topic_id=TOPIC, partition=PartitionIndex(0), parts=[batch])]
+        session, ObjectNumber(number), [ChunkParts(topic_id=topic_id, partition=PartitionIndex(0), parts=[batch])]
     )
     await store.put(intake_key(session, ObjectNumber(number)), encoded.parts)
     made = Batch(records=records, size=len(batch), timestamp=1_000 + records - 1)
-    command = commit(number, Chunk(batches=[made]), session=session)
+    command = commit(number, Chunk(topic_id=topic_id, batches=[made]), session=session)
     chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
     outcome = await parts.writer.submit(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
     assert isinstance(outcome, ChunksCommitted)
@@ -175,4 +180,43 @@ async def test_s6_of_two_passes_at_once_one_is_refused_and_nothing_is_there_twic
         assert check(state) == []
         assert [known.kind for known in state.objects.values()].count(ObjectKind.PARQUET) == 1
         data = await keys(store, f"{topic_folder('t', TOPIC)}data/")
-        assert len(data) == 2  # the refused pass's file is its session's leftover
+        assert len(data) == 1, "the refused pass deleted its file"
+
+
+async def test_a_table_that_cannot_be_read_has_nothing_put_and_other_topics_go_on() -> None:
+    """One bit in its metadata: the store must not grow, however long and however often it is tried."""
+    core, store, other = MemoryLedgerCore(), MemoryStore(), TopicId(bytes([9] * 16))
+    async with running_parts(MemoryLedger(core), store=store) as parts:
+        await parts.writer.submit(create())
+        await parts.writer.submit(create("other", topic_id=other))
+        await produce(parts, store, 0)
+        await archiver(parts, store).archive_topic(TOPIC)
+        table = parts.metadata.state.topics[TOPIC].table
+        assert table is not None
+        data = bytearray(await store.get(table.metadata_key))
+        data[data.index(b"penstock.topic")] ^= 0x80
+        await store.delete([table.metadata_key])
+        await store.put(table.metadata_key, [bytes(data)])
+        await produce(parts, store, 1)
+        held = await keys(store, LAKE_PREFIX)
+        running = asyncio.create_task(archiver(parts, store).run())
+        failed = parts.metrics.archive_passes.labels("failed")
+        await until(lambda: failed._value.get() >= 5)
+        began_s = parts.clock.monotonic_s()
+        assert await keys(store, LAKE_PREFIX) == held
+        await produce(parts, store, 2, topic_id=other)
+        await until(lambda: parts.metadata.state.topics[other].table is not None)
+        running.cancel()
+        assert began_s >= 30, "five tries take longer and longer"
+        assert parts.metrics.background_errors.labels("archiver", "damage")._value.get() >= 5
+
+
+async def test_s6_the_file_of_a_pass_that_others_were_faster_than_is_deleted_at_once() -> None:
+    store = DeletingStore()
+    async with running_parts() as parts:
+        store.parts = parts
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        await archiver(parts, store).archive_topic(TOPIC)
+        assert await keys(store, LAKE_PREFIX) == []
+        assert parts.metrics.uncommitted_objects.labels("deleted")._value.get() == 1

@@ -102,7 +102,9 @@ class MortalLedger(MemoryLedger):
 
 
 def copies(parts: Parts, store: MemoryStore) -> TableCopies:
-    return TableCopies(store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+    return TableCopies(
+        store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
+    )
 
 
 async def first_files(core: MemoryLedgerCore, store: MemoryStore) -> None:

@@ -31,7 +31,6 @@ GRACE_MS = 60_000
 
 def archiver(parts: Parts, store: MemoryStore, lake: Lake | None = None) -> Archiver:
     return Archiver(
-        store=store,
         metadata=parts.metadata,
         writer=parts.writer,
         lake=lake_of(parts, store) if lake is None else lake,

@@ -33,7 +33,6 @@ FILES = 8
 
 def leveller(parts: Parts, store: MemoryStore, lake: Lake) -> Leveller:
     return Leveller(
-        store=store,
         metadata=parts.metadata,
         writer=parts.writer,
         lake=lake,
@@ -236,7 +235,8 @@ async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
         with pytest.raises(FileUnreadable):
             await levelling.level(TOPIC)
         assert await levelling.level(TOPIC) is None, "it is left alone, and others may be merged"
-        await leveller(parts, store, lake)._try(TOPIC)
+        with pytest.raises(FileUnreadable):
+            await leveller(parts, store, lake)._level_all(TOPIC)
         assert outcomes(parts, "failed") == 1
         assert len(files_of_log(parts)) == FILES
 
@@ -248,5 +248,6 @@ async def test_a_file_that_is_gone_is_tried_again() -> None:
         levelling = leveller(parts, store, lake)
         with pytest.raises(ObjectMissing):
             await levelling.level(TOPIC)
-        await levelling._try(TOPIC)
+        with pytest.raises(ObjectMissing):
+            await levelling._level_all(TOPIC)
         assert outcomes(parts, "retried") == 1

@@ -33,6 +33,7 @@ from storage.refs import intake_key
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths
+from tests.unit.agent.ledger_parts import always_ours
 from tests.unit.agent.transactional_paths import Producer
 
 SECONDS_MAX = 10.0
@@ -143,6 +144,7 @@ def on_costly_store(paths: DataPaths, tasks: asyncio.TaskGroup) -> ProducePath:
     """A path that would wait for an hour, were it for the age of its intake alone."""
     return ProducePath(
         store=paths.store,
+        is_bucket_ours=always_ours,
         writer=paths.parts.writer,
         metadata=paths.parts.metadata,
         cache=paths.cache,

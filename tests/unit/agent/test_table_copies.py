@@ -22,7 +22,9 @@ HINT = version_hint_key("t", TOPIC)
 
 
 def copies_of(parts: Parts, store: ObjectStore) -> TableCopies:
-    return TableCopies(store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+    return TableCopies(
+        store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
+    )
 
 
 async def next_version(parts: Parts, store: ObjectStore) -> int:

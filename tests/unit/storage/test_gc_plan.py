@@ -3,13 +3,17 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import pytest
+
 from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
 from storage.gc_plan import (
     UNTIMED,
+    Fate,
     ListedVerdict,
     ReleasedPlan,
     SessionsPlan,
     judge_listed,
+    may_discard,
     plan_released,
     plan_sessions,
 )
@@ -172,3 +176,12 @@ def test_copies_of_a_tables_metadata_stay_with_their_topic_and_go_without_it() -
     of_none = (metadata_copy_key("orders", TopicId(bytes([1] * 16)), 3),)
     assert judge(*of_topic, *of_none) == ListedVerdict(deletable=of_none, waiting=(), unknown=())
     assert judge(*of_none, released=of_none) == ListedVerdict(deletable=(), waiting=(), unknown=())
+
+
+@pytest.mark.parametrize(
+    ("fate", "is_discarded"),
+    [(Fate.UNPROPOSED, True), (Fate.REJECTED, True), (Fate.UNKNOWN, False), (Fate.APPLIED, False)],
+)
+def test_s6_a_live_session_discards_what_no_entry_will_bring_in(fate: Fate, *, is_discarded: bool) -> None:
+    assert may_discard(fate, is_session_confirmed=True) is is_discarded
+    assert may_discard(fate, is_session_confirmed=False) is False, "a recovery may take its objects (S9)"
