@@ -228,5 +228,5 @@ class Agent:
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
         return await self._broker.rebuild_table(topic_id)
 
-    async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
-        return await self._broker.audit(is_repairing=is_repairing, damages=self._damages)
+    async def audit(self, *, is_repairing: bool, is_deep: bool) -> Mapping[str, object]:
+        return await self._broker.audit(is_repairing=is_repairing, is_deep=is_deep, damages=self._damages)

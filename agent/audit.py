@@ -8,6 +8,7 @@ meanwhile. A repair deletes what ended sessions left, by the rules of the cleane
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from agent.cluster_identity import check_bucket, check_reached
 from agent.state_loading import load
@@ -19,6 +20,9 @@ from protocol.limits import AUDIT_DISAGREEMENTS_TOLD_MAX, GC_DELETIONS_PER_STEP_
 from storage.gc_plan import judge_listed
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
+
+if TYPE_CHECKING:
+    from agent.deep_audit import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,9 @@ class AuditReport:
     """Of ended sessions, and in no state: the cleaner deletes them."""
     deleted: int = 0
     """Leftovers that the repair deleted."""
+    read_objects: int = 0
+    """That were read to their last byte: with --deep."""
+    read_bytes: int = 0
     disagreements: list[Disagreement] = field(default_factory=list[Disagreement])
 
     def told(self) -> Mapping[str, object]:
@@ -77,8 +84,13 @@ class Audit:
         self._grace_ms = grace_ms
         self._undeletable = dict(undeletable or {})
 
-    async def run(self, *, is_repairing: bool) -> AuditReport:
-        """Compare everything. Raises `LedgerUnavailable` and `StoreUnavailable`: try again."""
+    async def run(
+        self, *, is_repairing: bool, is_deep: bool = False, progress: "Progress | None" = None
+    ) -> AuditReport:
+        """Compare everything; with `is_deep` read everything, too.
+
+        Raises `LedgerUnavailable` and `StoreUnavailable`: try again.
+        """
         identity = await self._ledger.identity()
         self._report = AuditReport(cluster_id=identity.cluster_id, incarnation=identity.incarnation)
         try:
@@ -96,10 +108,21 @@ class Audit:
             self._disagree("state", identity.cluster_id, fault)
         await self._compare_referenced(state, sizes)
         await self._compare_others(state, list(sizes), is_repairing=is_repairing)
+        if is_deep:
+            await self._read_all(state, progress)
         for key, reason in self._undeletable.items():
             if await self._size(key) is not None:
                 self._disagree("undeletable", key, f"it is garbage, and the store does not delete it: {reason}")
         return self._report
+
+    async def _read_all(self, state: ClusterState, progress: "Progress | None") -> None:
+        from agent.deep_audit import DeepAudit  # brings what reads tables
+
+        deep = DeepAudit(state=state, store=self._store, progress=progress)
+        await deep.run()
+        self._report.read_objects, self._report.read_bytes = deep.objects, deep.byte_count
+        for damage in deep.found:
+            self._disagree("damaged", damage.key, damage.detail)
 
     def _disagree(self, what: str, subject: str, detail: str) -> None:
         self._report.disagreements.append(Disagreement(what=what, subject=subject, detail=detail))

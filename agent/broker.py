@@ -443,7 +443,7 @@ class Broker:
         """Return once everything is applied that was in the ledger when this was called (safety rule S4)."""
         await self._metadata.barrier()
 
-    async def audit(self, *, is_repairing: bool, damages: StoreDamages) -> Mapping[str, object]:
+    async def audit(self, *, is_repairing: bool, is_deep: bool, damages: StoreDamages) -> Mapping[str, object]:
         """Compare bucket, ledger and state, as `agent.http_server.Agent.audit` says; `damages`: of the store."""
         audit = Audit(
             self._ledger,
@@ -452,7 +452,7 @@ class Broker:
             undeletable=self._cleaner.failed_deletions,
             damages=damages,
         )
-        return (await audit.run(is_repairing=is_repairing)).told()
+        return (await audit.run(is_repairing=is_repairing, is_deep=is_deep)).told()
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         """Archive these existing topics now; a report for each, as `agent.http_server.Agent.archive` says."""

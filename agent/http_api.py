@@ -219,7 +219,9 @@ class _Api:
         return JSONResponse({"passes": [], "started": names}, status_code=202, background=work)
 
     async def audit(self, request: Request) -> Response:
-        return JSONResponse(await self._agent.audit(is_repairing=(await _json_body(request)).get("repair") is True))
+        asked = await _json_body(request)
+        is_repairing, is_deep = asked.get("repair") is True, asked.get("deep") is True
+        return JSONResponse(await self._agent.audit(is_repairing=is_repairing, is_deep=is_deep))
 
     async def inspect_state(self, _: Request) -> Response:
         return JSONResponse(state_summary(self._agent.state))

@@ -112,8 +112,9 @@ class Agent(Protocol):
         """
         ...
 
-    async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
-        """Compare bucket, ledger and state; return what `agent.audit.AuditReport.told` says."""
+    async def audit(self, *, is_repairing: bool, is_deep: bool) -> Mapping[str, object]:
+        """Compare bucket, ledger and state, with `is_deep` by reading every byte; return what
+        `agent.audit.AuditReport.told` says."""
         ...
 
 

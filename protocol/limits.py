@@ -818,6 +818,12 @@ JOB_AGENT_SECONDS_MAX = 60.0
 # The command line.
 AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000
 """Disagreements that an audit names; it counts all."""
+AUDIT_AFFECTED_LISTED_MAX = 20
+"""Partitions that are named of one damaged object."""
+AUDIT_READ_BYTES = 8 * MIB
+"""Of an archive file at a time."""
+AUDIT_PROGRESS_OBJECTS = 100
+CLIENT_DEEP_AUDIT_SECONDS_MAX = 86_400.0
 CLIENT_AUDIT_SECONDS_MAX = 600.0
 """An audit lists the whole bucket and loads the state anew."""
 CLIENT_REBUILD_SECONDS = 600.0

@@ -13,7 +13,7 @@ from agent.commands.option_flags import with_some_option_flags
 from agent.commands.output import counted, print_json, print_pairs, print_table
 from agent.commands.places import PLACE_OPTIONS, is_cluster_named, opened, place_settings
 from agent.settings import Settings
-from protocol.limits import CLIENT_AUDIT_SECONDS_MAX
+from protocol.limits import CLIENT_AUDIT_SECONDS_MAX, CLIENT_DEEP_AUDIT_SECONDS_MAX
 
 HELP = (
     "Compare bucket, ledger and state, through a running agent, or without one: with --ledger and --store, or with the "
@@ -29,15 +29,20 @@ def _audit_flags(
     is_repairing: Annotated[
         bool, typer.Option("--repair", help="Delete what ended sessions left behind, as the cleaner would.")
     ] = False,
+    is_deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Read every byte of everything that is stored, and name what is damaged."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     if is_cluster_named(values):
-        told = asyncio.run(_audit(place_settings(values, config), is_repairing=is_repairing))
+        told = asyncio.run(_audit(place_settings(values, config), is_repairing=is_repairing, is_deep=is_deep))
     elif any(value is not None for value in values.values()):
         message = "--store and what belongs to a ledger go with --ledger, or with --data-dir"
         raise CommandFailed(message, exit_code=EXIT_USAGE)
     else:
-        told = post(server, "/api/audit", {"repair": is_repairing}, seconds_max=CLIENT_AUDIT_SECONDS_MAX)
+        seconds_max = CLIENT_DEEP_AUDIT_SECONDS_MAX if is_deep else CLIENT_AUDIT_SECONDS_MAX
+        told = post(server, "/api/audit", {"repair": is_repairing, "deep": is_deep}, seconds_max=seconds_max)
     if as_json:
         print_json(told)
     count = told["disagreements_count"]
@@ -51,7 +56,7 @@ def _audit_flags(
 audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"data-dir", "gc-grace-s"})
 
 
-async def _audit(settings: Settings, *, is_repairing: bool) -> Json:
+async def _audit(settings: Settings, *, is_repairing: bool, is_deep: bool) -> Json:
     from agent.audit import Audit
     from agent.components import WhereMissing
     from agent.store_damages import StoreDamages
@@ -61,7 +66,7 @@ async def _audit(settings: Settings, *, is_repairing: bool) -> Json:
         damages = StoreDamages()
         async with opened(settings, WhereMissing.REFUSED, damages) as (ledger, store):
             audit = Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000, damages=damages)
-            report = await audit.run(is_repairing=is_repairing)
+            report = await audit.run(is_repairing=is_repairing, is_deep=is_deep, progress=_say_progress)
     except CommandFailed as error:
         if isinstance(error.__cause__, SessionHeld):
             raise CommandFailed(
@@ -69,6 +74,11 @@ async def _audit(settings: Settings, *, is_repairing: bool) -> Json:
             ) from error
         raise
     return dict(report.told())
+
+
+def _say_progress(objects: int, objects_total: int, byte_count: int) -> None:
+    sys.stderr.write(f"read {objects:,} of {objects_total:,} objects, {byte_count:,} bytes\n")
+    sys.stderr.flush()
 
 
 def _show(told: Json) -> None:

@@ -138,8 +138,13 @@ class SmallAgent:
         number = self.state.sessions[SessionId(3)].entry_next
         return apply_proposal(self.state, SessionId(3), number, proposal)[1]
 
-    async def audit(self, *, is_repairing: bool) -> Mapping[str, object]:
-        return {"disagreements": [], "disagreements_count": 0, "deleted": int(is_repairing)}
+    async def audit(self, *, is_repairing: bool, is_deep: bool) -> Mapping[str, object]:
+        return {
+            "disagreements": [],
+            "disagreements_count": 0,
+            "deleted": int(is_repairing),
+            "read_objects": int(is_deep),
+        }
 
     @property
     def rewrites(self) -> LakeRewrites:

@@ -1,0 +1,208 @@
+"""Reads every byte of everything that is stored, and names what is damaged and which records lie in it.
+
+Rule: nothing is changed, and damage is a finding, never an exception. One object is read after another, in pieces, so
+memory is bounded by an intake object, or a row group. An object that is gone is no damage here: `agent.audit` names
+what is missing. Of an archive file of before, which has no checksums, it is checked that its rows can be read and are
+those that the index says; of a table's metadata, which has none either, that it can be decoded.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from agent.cpu import run_in_thread
+from coordinator.chunk_index import ChunkRef
+from coordinator.log import LedgerCorrupt
+from coordinator.snapshot import decode_snapshot
+from coordinator.state import ClusterState, ObjectState
+from iceberg_export.checksums import FileChecksums, check_key, checked_footer, tail_bytes
+from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained
+from iceberg_export.parquet_reader import check_place, check_rows, decode_row_group, parse_footer
+from iceberg_export.tables.avro_files import decode_rows
+from iceberg_export.tables.metadata import TableUnreadable, decode
+from iceberg_export.tail_format import TailUnreadable, decode_manifest
+from protocol.decoding import Undecodable
+from protocol.limits import AUDIT_AFFECTED_LISTED_MAX, AUDIT_PROGRESS_OBJECTS, AUDIT_READ_BYTES
+from protocol.types import ObjectId
+from storage.chunk_format import (
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    TAIL_BYTES_HINT,
+    ChunkFormatError,
+    TailTooShort,
+    check_chunk,
+    check_header,
+    describe_object,
+)
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
+from storage.refs import METADATA_SUFFIX, SNAPSHOT_PREFIX, TAIL_KEY, ObjectKind, intake_key
+
+_DAMAGE = (ObjectDamaged, ChunkFormatError, TableUnreadable, Undecodable, LedgerCorrupt, TailUnreadable)
+
+
+class Progress(Protocol):
+    """Is called after every few objects."""
+
+    def __call__(self, objects: int, objects_total: int, byte_count: int, /) -> None: ...
+
+
+class DamageFound(NamedTuple):
+    key: str
+    detail: str
+
+
+class _Row(NamedTuple):
+    """A row of the index."""
+
+    topic: str
+    partition: int
+    chunk: ChunkRef
+
+
+@dataclass(slots=True, kw_only=True)
+class DeepAudit:
+    """One reading of everything; `run` once."""
+
+    state: ClusterState
+    store: ObjectStore
+    progress: Progress | None = None
+    objects: int = 0
+    byte_count: int = 0
+    found: list[DamageFound] = field(default_factory=list[DamageFound])
+
+    async def run(self) -> None:
+        """Read everything. Raises `StoreUnavailable`: try again."""
+        snapshots = [meta.key async for meta in self.store.list(SNAPSHOT_PREFIX)]
+        total = len(self.state.objects) + len(snapshots) + 1
+        for object_id, stored in list(self.state.objects.items()):
+            await self._look(stored.key, lambda: self._read(object_id, stored), total, object_id)  # noqa: B023
+        for key in snapshots:
+            await self._look(key, lambda: self._decoded(key, decode_snapshot), total)  # noqa: B023
+        await self._look(TAIL_KEY, lambda: self._decoded(TAIL_KEY, decode_manifest), total)
+        self._tell(total)
+
+    async def _look(
+        self, key: str, read: Callable[[], Awaitable[None]], total: int, object_id: ObjectId | None = None
+    ) -> None:
+        self.objects += 1
+        if self.objects % AUDIT_PROGRESS_OBJECTS == 0:
+            self._tell(total)
+        try:
+            await read()
+        except ObjectMissing:
+            pass  # replaced meanwhile, or missing, which the audit names
+        except _DAMAGE as error:
+            affected = "" if object_id is None else f"; {self._affected(object_id)}"
+            self.found.append(DamageFound(key, f"{error}{affected}"))
+
+    def _tell(self, total: int) -> None:
+        if self.progress is not None:
+            self.progress(self.objects, total, self.byte_count)
+
+    async def _get(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        self.byte_count += byte_count
+        return await self.store.get_range(key, byte_first, byte_count)
+
+    async def _decoded(self, key: str, decode_it: Callable[[bytes], object]) -> None:
+        data = await self.store.get(key)
+        self.byte_count += len(data)
+        await run_in_thread(decode_it, data)
+
+    async def _read(self, object_id: ObjectId, stored: ObjectState) -> None:
+        match stored.kind:
+            case ObjectKind.INTAKE:
+                await self._decoded(stored.key, partial(_check_intake, stored.key))
+            case ObjectKind.PARQUET:
+                await self._read_file(object_id, stored)
+            case ObjectKind.TABLE_METADATA:
+                is_json = stored.key.endswith(METADATA_SUFFIX)
+                await self._decoded(stored.key, decode if is_json else decode_rows)
+
+    async def _read_file(self, object_id: ObjectId, stored: ObjectState) -> None:
+        size = stored.object_bytes
+        if size < FOOTER_TAIL_BYTES:
+            raise FileUnreadable(f"it has {size} bytes: no Parquet file")
+        tail = await self._get(stored.key, size - FOOTER_TAIL_BYTES, FOOTER_TAIL_BYTES)
+        while (needed := tail_bytes(tail, size)) > len(tail):
+            tail = await self._get(stored.key, size - needed, needed)
+        with damage_contained("the footer"):
+            _, checksums = checked_footer(tail, size)
+        if checksums is None:
+            await self._read_rows(object_id, stored, tail)
+            return
+        check_key(checksums, stored.key)
+        for byte_first, byte_end in _steps(checksums):
+            data = await self._get(stored.key, byte_first, byte_end - byte_first)
+            await run_in_thread(checksums.check, byte_first, data)
+
+    async def _read_rows(self, object_id: ObjectId, stored: ObjectState, tail: bytes) -> None:
+        """A file of before."""
+        footer = await run_in_thread(parse_footer, tail, key=stored.key, file_bytes=stored.object_bytes)
+        by_group: dict[int, list[_Row]] = {}
+        for row in self._rows(object_id):
+            if row.chunk.row_count:
+                check_place(footer, row.chunk)
+                by_group.setdefault(row.chunk.row_group, []).append(row)
+        for number, place in enumerate(footer.row_groups):
+            data = await self._get(stored.key, place.byte_first, place.byte_count)
+            rows = await run_in_thread(decode_row_group, footer, number, data)
+            for partition, chunk in ((row.partition, row.chunk) for row in by_group.get(number, ())):
+                part = check_rows(rows, chunk)
+                newest_ms = int(part.timestamp_ms.max())
+                if (int(part.partition[0]), newest_ms) != (partition, chunk.max_timestamp):
+                    raise FileUnreadable(
+                        f"offsets {chunk.offset_first} to {chunk.offset_end} of partition {partition} are not those "
+                        "rows that the index says"
+                    )
+
+    def _rows(self, object_id: ObjectId) -> Iterator[_Row]:
+        """What of the index lies in an object."""
+        for topic in self.state.topics.values():
+            for number, partition in enumerate(topic.partitions):
+                for row, each in enumerate(partition.index.object_ids()):
+                    if each == object_id:
+                        yield _Row(topic.name, number, partition.index.row(row))
+
+    def _affected(self, object_id: ObjectId) -> str:
+        spans: dict[tuple[str, int], tuple[int, int]] = {}
+        for topic, partition, chunk in self._rows(object_id):
+            first, end = spans.get((topic, partition), (chunk.offset_first, chunk.offset_end))
+            spans[topic, partition] = min(first, chunk.offset_first), max(end, chunk.offset_end)
+        if not spans:
+            topics = self.state.topics.values()
+            tables = [topic.name for topic in topics if topic.table and object_id in topic.table.objects]
+            return "no records of the log lie in it" + "".join(f"; it is of the table of {name}" for name in tables)
+        listed = [
+            f"{topic}-{partition} offsets {first} to {end - 1}" for (topic, partition), (first, end) in spans.items()
+        ]
+        more = len(listed) - AUDIT_AFFECTED_LISTED_MAX
+        return ", ".join(listed[:AUDIT_AFFECTED_LISTED_MAX]) + (f" and {more} more partitions" if more > 0 else "")
+
+
+def _check_intake(key: str, data: bytes) -> None:
+    """Raises `ChunkFormatError`."""
+    try:
+        description = describe_object(data[-TAIL_BYTES_HINT:], len(data))
+    except TailTooShort as error:
+        description = describe_object(data[-error.bytes_needed :], len(data))
+    view = memoryview(data)
+    version = check_header(view[:HEADER_BYTES])
+    if version > FORMAT_VERSION:
+        raise ChunkFormatError(f"its header says that it is of version {version}")
+    written_as = intake_key(description.session, description.number)
+    if written_as != key:
+        raise ChunkFormatError(f"it was written as {written_as}")
+    for chunk in description.chunks:
+        check_chunk(view[chunk.byte_first : chunk.byte_first + chunk.byte_count], chunk)
+
+
+def _steps(checksums: FileChecksums) -> Iterator[tuple[int, int]]:
+    """Whole stretches, about `AUDIT_READ_BYTES` at a time."""
+    begun = 0
+    ends = checksums.ends.tolist()
+    for end, following in pairwise([*ends, ends[-1] + AUDIT_READ_BYTES + 1]):
+        if end > begun and following - begun > AUDIT_READ_BYTES:
+            yield begun, end
+            begun = end

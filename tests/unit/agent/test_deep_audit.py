@@ -1,0 +1,81 @@
+"""A deep audit reads every byte of everything that is stored: each object with a changed bit is named, and no other."""
+
+import pytest
+
+from agent.audit import Audit, AuditReport
+from agent.cluster_identity import check_bucket
+from storage.chunk_format import HEADER_BYTES
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
+from tests.unit.agent.data_paths import DataPaths, data_paths
+from tests.unit.agent.test_damaged_files import archived_file
+from tests.unit.agent.test_fetch_path import batch
+
+
+async def audited(paths: DataPaths, said: list[tuple[int, int, int]] | None = None) -> AuditReport:
+    await check_bucket(paths.memory, await paths.parts.ledger.identity())
+    audit = Audit(paths.parts.ledger, paths.memory, grace_ms=60_000)
+    return await audit.run(
+        is_repairing=False, is_deep=True, progress=None if said is None else lambda *seen: said.append(seen)
+    )
+
+
+def damaged(report: AuditReport) -> list[tuple[str, str]]:
+    return [(found.what, found.subject) for found in report.disagreements if found.what == "damaged"]
+
+
+async def flip(paths: DataPaths, key: str, byte: int) -> bytes:
+    whole = await paths.memory.get(key)
+    changed = bytearray(whole)
+    changed[byte] ^= 4
+    await paths.memory.put(key, [changed])
+    return whole
+
+
+async def test_what_is_whole_is_read_to_its_last_byte_and_nothing_said() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await archived_file(paths, 0)
+        await paths.produce(batch(3))
+        said: list[tuple[int, int, int]] = []
+        report = await audited(paths, said)
+        state = paths.parts.metadata.state
+    assert damaged(report) == []
+    assert said == [(report.read_objects, report.read_objects, report.read_bytes)]
+    assert report.read_objects == len(state.objects) + 1
+    assert report.read_bytes >= sum(stored.object_bytes for stored in state.objects.values())
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".metadata.json", ".snap.avro", ".manifest.avro"])
+async def test_a_changed_byte_of_any_object_of_a_table_is_named(suffix: str) -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await archived_file(paths, 0)
+        (key,) = [meta.key async for meta in paths.memory.list(LAKE_PREFIX) if _is_of(meta.key, suffix)]
+        await flip(paths, key, 0 if suffix.endswith("json") else -1)
+        report = await audited(paths)
+    assert damaged(report) == [("damaged", key)]
+
+
+def _is_of(key: str, suffix: str) -> bool:
+    return key.endswith(suffix) and not key.rpartition("/")[2].startswith("v")
+
+
+async def test_a_damaged_file_is_named_with_the_offsets_that_lie_in_it() -> None:
+    async with data_paths(partitions=2, cache_bytes=0) as paths:
+        first, second = [await archived_file(paths, 1) for _ in range(2)]
+        for byte in (4, -9, -100, -12):
+            whole = await flip(paths, second, byte)
+            report = await audited(paths)
+            assert damaged(report) == [("damaged", second)]
+            assert report.disagreements[0].detail.endswith("; t-1 offsets 3 to 5")
+            await paths.memory.put(second, [whole])
+        await paths.memory.put(first, [await paths.memory.get(second)])
+        assert ("damaged", first) in damaged(await audited(paths))
+
+
+async def test_every_bit_of_an_intake_object_is_looked_at() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(2, size=10))
+        (stored,) = [meta async for meta in paths.memory.list(INTAKE_PREFIX)]
+        for byte in [0, *range(HEADER_BYTES, stored.size_bytes, 3)]:
+            whole = await flip(paths, stored.key, byte)
+            assert damaged(await audited(paths)) == [("damaged", stored.key)], byte
+            await paths.memory.put(stored.key, [whole])
