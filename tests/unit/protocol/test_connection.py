@@ -167,3 +167,34 @@ class TestPausing:
 
     def test_what_one_read_brought_is_given_out_whole(self) -> None:
         assert connected(5, requests_pipelined_max=2).is_reading_paused
+
+
+class TestReceiveBuffers:
+    """A connection that is not roomy asks for a large buffer, which its shell may give it."""
+
+    FRAME = framed(METADATA_1 + bytes(8_000))
+
+    def fill(self, connection: ServerConnection, data: bytes) -> int:
+        room = connection.get_buffer()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        assert connection.buffer_updated(count) == []
+        return count
+
+    def test_one_that_has_none_makes_a_claim_for_what_does_not_fit(self) -> None:
+        connection = ServerConnection(is_roomy=False)
+        self.fill(connection, self.FRAME)
+        assert (connection.is_roomy, connection.is_cramped) == (False, True)
+        assert connection.large_frame_bytes == len(self.FRAME)
+
+    def test_one_that_grows_goes_on_with_its_request_and_leaves_the_buffer_behind_it(self) -> None:
+        connection = ServerConnection(is_roomy=False)
+        count = self.fill(connection, self.FRAME)
+        connection.grow()
+        assert (connection.is_roomy, connection.is_cramped, connection.large_frame_bytes) == (True, False, 0)
+        connection.shrink()
+        assert connection.is_roomy
+        (frame,) = connection.receive_data(self.FRAME[count:])
+        assert (frame.number, connection.requests_received) == (0, 1)
+        connection.shrink()
+        assert not connection.is_roomy
