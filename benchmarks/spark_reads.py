@@ -64,11 +64,16 @@ Answer = Sequence[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`ask` gets a frame of all records of a topic, and returns what it found. `columns`: those that it looks at."""
+    """`ask` gets a frame of all records of a topic, and returns what it found. `columns`: those that it looks at.
+
+    `narrow`: our source's options, given the topic's name, that leave the records that `ask` looks for. It takes
+    no filters from Spark.
+    """
 
     name: str
     ask: "Callable[[DataFrame], Answer]"
     columns: str
+    narrow: Callable[[str], Mapping[str, str]] = lambda _: {}
 
 
 def questions(records: int) -> Iterator[Question]:
@@ -77,17 +82,25 @@ def questions(records: int) -> Iterator[Question]:
 
     each = records // PARTITIONS
     times = [datetime.fromtimestamp(FIRST_MS / 1000 + second, UTC) for second in (records // 2000, records // 2000 + 1)]
-    middle = f"offset >= {each // 2} and offset < {each // 2 + 1000}"
+    first, end = each // 2, each // 2 + 1000
+    middle = f"offset >= {first} and offset < {end}"
+    second = {"startingTimestamp": _milliseconds(times[0]), "endingTimestamp": _milliseconds(times[1])}
     yield Question(name="count", ask=lambda frame: [frame.count()], columns="offset")
     yield Question(
         name="1,000 offsets of a partition",
         ask=lambda frame: _row(frame.where(f"partition = 1 and {middle}"), F.count("*"), F.sum(F.length("value"))),
         columns="partition,offset,value",
+        narrow=lambda topic: {
+            "assign": json.dumps({topic: [1]}),
+            "startingOffsets": json.dumps({topic: {"1": first}}),
+            "endingOffsets": json.dumps({topic: {"1": end}}),
+        },
     )
     yield Question(
         name="a second of timestamps",
         ask=lambda frame: [frame.where(f"timestamp >= '{times[0]}' and timestamp < '{times[1]}'").count()],
         columns="timestamp",
+        narrow=lambda topic: {"subscribe": topic, **second},
     )
     yield Question(name="full value scan", ask=lambda frame: _row(frame, F.sum(F.crc32("value"))), columns="value")
     yield Question(
@@ -104,6 +117,10 @@ def questions(records: int) -> Iterator[Question]:
     )
 
 
+def _milliseconds(moment: datetime) -> str:
+    return str(round(moment.timestamp() * 1000))
+
+
 def _row(frame: "DataFrame", *aggregates: "Column") -> Answer:
     return tuple(frame.agg(*aggregates).collect()[0])
 
@@ -116,12 +133,12 @@ class Bench:
     penstock: PenstockPeer
     spark: "SparkSession"
 
-    def frame(self, way: str, topic: str, columns: str) -> "DataFrame":
-        """All records of a topic. Only our source has to be told which columns are looked at."""
+    def frame(self, way: str, topic: str, columns: str, narrow: Mapping[str, str] | None = None) -> "DataFrame":
+        """All records of a topic. Only our source has to be told which columns and records are looked at."""
         if way == TABLE:
             return self.spark.table(f"{CATALOG}.lake.`{topic}`")
         if way == SOURCE:
-            reader = self.spark.read.format("penstock").option("subscribe", topic)
+            reader = self.spark.read.format("penstock").options(**(narrow or {"subscribe": topic}))
             return reader.option("columns", columns).load(STORE)
         reader = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.kafka.bootstrap)
         return reader.option("subscribe", topic).load()
@@ -201,7 +218,7 @@ def in_turn(name: str, asked: Mapping[str, Callable[[], Answer]], rounds: int) -
 
 
 def _ask(bench: Bench, way: str, topic: str, question: Question) -> Answer:
-    return question.ask(bench.frame(way, topic, question.columns))
+    return question.ask(bench.frame(way, topic, question.columns, question.narrow(topic)))
 
 
 def row_of(name: str, unit: str, figures: Mapping[str, float]) -> dict[str, object]:

@@ -55,7 +55,8 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(PenstockDataSource)
     if isinstance(spark, SparkSession):
         # Of Spark Connect's sessions no Java can be reached from here.
-        plan_each_query(spark._jvm, spark._jsparkSession.experimental())  # noqa: SLF001
+        java: Any = spark._jsparkSession  # noqa: SLF001
+        plan_each_query(spark._jvm, java.experimental())  # noqa: SLF001
 
 
 class PenstockDataSource(DataSource):
