@@ -27,12 +27,13 @@ from iceberg_export.tables.commit import Change, TableBefore, check_readable, co
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.tables.rebuild import rebuild
+from iceberg_export.tables.relocate import relocate, root_before
 from iceberg_export.tables.table_reader import TableCache
 from iceberg_export.typed.union import TypedColumns
 from protocol.limits import TABLE_FILES_PER_COMMIT_MAX
 from protocol.types import Milliseconds, ObjectId, ObjectNumber, SessionId, TopicId
 from storage.object_store import ObjectMissing, ObjectStore
-from storage.refs import table_metadata_key
+from storage.refs import session_of_key, table_metadata_key
 
 log = logging.getLogger(__name__)
 
@@ -178,6 +179,8 @@ class Lake:
         `prepare`, to be called in the topic's turn; looks once at each topic.
         """
         while topic_id not in self._completed:
+            if not await self._is_here(topic_id, session):
+                return False
             missing = self._missing(topic_id)[:TABLE_FILES_PER_COMMIT_MAX]
             if not missing:
                 self._completed.add(topic_id)
@@ -194,6 +197,46 @@ class Lake:
                 log.info("a table's commit was refused", extra={"topic_id": topic_id.hex(), "outcome": str(outcome)})
                 return False
             log.info("files of the log entered their table", extra={"topic_id": topic_id.hex(), "files": len(missing)})
+        return True
+
+    async def _is_here(self, topic_id: TopicId, session: SessionId) -> bool:
+        """Have the table's metadata name the bucket by its URI of now; False where that must be tried again.
+
+        It names another one where the folder was moved, or the bucket renamed or copied. An agent that lives and wrote
+        it there has another `--store` for the same bucket: the two would move the table back and forth.
+        """
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None or topic.table is None:
+            return True
+        before = self._before(topic)
+        async with self._whole(before):
+            old_root = await root_before(before, store=self._store, cache=self._cache, run_in_thread=run_in_thread)
+        if old_root is None:
+            return True
+        writer = session_of_key(before.metadata_key)
+        if writer != session and writer in self._metadata.state.sessions:
+            agent = self._metadata.state.sessions[writer].name
+            raise TableUnreadable(
+                f"the agent {agent} writes this table to {old_root}, and this agent's --store is {self.root}: give all "
+                'agents the same --store (docs/RUNBOOK.md, "A bucket or data folder was moved")'
+            )
+        async with self._whole(before), self._kept_if_done(session) as store:
+            table = await relocate(
+                before,
+                old_root,
+                store=store,
+                next_key=self._next_key(topic, session),
+                cache=self._cache,
+                run_in_thread=run_in_thread,
+            )
+        outcome = await self.submit(CommitTable(topic_id=topic_id, object_session=session, table=table))
+        if not isinstance(outcome, Done):
+            log.info("a table's move was refused", extra={"topic": topic.name, "outcome": str(outcome)})
+            return False
+        log.warning(
+            "the bucket or data folder was moved: a table names its files by the new URL now",
+            extra={"topic": topic.name, "before": old_root, "now": self.root, "objects": len(table.added) + 1},
+        )
         return True
 
     async def columns(self, topic_id: TopicId) -> TypedColumns | None:

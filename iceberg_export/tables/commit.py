@@ -224,8 +224,8 @@ async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMeta
     if (metadata.table_uuid, metadata.location) != (empty.table_uuid, empty.location):
         raise TableUnreadable(
             f"{table.metadata_key!r} is of the table {metadata.table_uuid} at {metadata.location!r}, expected "
-            f"{empty.table_uuid} at {empty.location!r}: give the bucket's URL as it was when the table was "
-            f"written, or, where the bucket moved, have the table begun anew: penstock lake rebuild {table.name}"
+            f"{empty.table_uuid} at {empty.location!r}: was another agent given another --store for this bucket? "
+            f'docs/RUNBOOK.md, "A bucket or data folder was moved"'
         )
     return metadata
 

@@ -9,7 +9,7 @@ serialization"; Apache Avro's specification, "Object Container Files".
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -107,6 +107,11 @@ def describe_manifest(
         existing_rows=rows[Status.EXISTING],
         deleted_rows=rows[Status.DELETED],
     )
+
+
+def with_object(manifest: ManifestFile, *, key: str, object_bytes: int) -> ManifestFile:
+    """The row of the same manifest under another key."""
+    return replace(manifest, key=key, object_bytes=object_bytes)
 
 
 def encode_manifest(

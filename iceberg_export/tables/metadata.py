@@ -209,6 +209,11 @@ def decode(data: bytes) -> TableMetadata:
     return metadata
 
 
+def schema_json_of(metadata: TableMetadata, schema_id: int) -> bytes:
+    """The schema of an id, which is there (`decode` checks that)."""
+    return next(bytes(text) for text in metadata.schemas if _numbered_decoder.decode(text).schema_id == schema_id)
+
+
 class _Numbered(msgspec.Struct, frozen=True):
     schema_id: int = msgspec.field(name="schema-id")
 

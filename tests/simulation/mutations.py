@@ -7,6 +7,7 @@ each are kept in `caught.txt`; `python -m tests.simulation.mutations` finds them
 Above 500 lines, for each mutation is some lines, and one table holds them all.
 """
 
+import asyncio
 import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +17,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agent import chunk_reader, cleaner, digest_checks, fetch_path
+from agent import chunk_reader, cleaner, digest_checks, entry_objects, fetch_path
 from agent.clock_check import ClockCheck
-from agent.ledger_writer import LedgerWriter
+from agent.entry_objects import EntryObjects
+from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.produce_path import NO_OFFSET, Acknowledgement
 from agent.topics import TopicLookup
@@ -27,9 +29,11 @@ from coordinator import apply_chunks, apply_replace, apply_sessions, apply_topic
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import (
     CommitChunks,
+    CommitTable,
     Outcome,
     PartitionReplacement,
     Proposal,
+    ReplaceChunks,
     StartSession,
 )
 from coordinator.digest_comparison import Verdict as Comparison
@@ -39,7 +43,7 @@ from coordinator.memory_log import MemoryLedgerCore
 from coordinator.snapshot import Frozen
 from coordinator.state import NO_TIME, ClusterState, DigestComparison, PartitionState, TopicState
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
-from storage.gc_plan import ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
+from storage.gc_plan import Fate, ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
 from tests.simulation import group_mutations as _of_groups  # noqa: F401
 from tests.simulation import loss_mutations as _entered  # noqa: F401
 from tests.simulation import transacting_member_mutations as _of_members  # noqa: F401
@@ -54,6 +58,7 @@ from tests.simulation.world import Verdict, run
 from txn.producer_state import ACCEPT, Duplicate, decide
 
 SEEDS_DRAWN = 20_000
+UNANSWERED_SECONDS = 0.05
 SEEDS_TRIED_MAX = 80
 TABLE = Path(__file__).parent / "caught.txt"
 
@@ -283,6 +288,25 @@ def s6_what_a_live_session_wrote_is_garbage() -> Iterator[None]:
         return judge_listed(keys, **(others | {"sessions_ended": over, "sessions_live": ()}))
 
     with patched(cleaner, "judge_listed", judge):
+        yield
+
+
+@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, where=archives_soon)
+def s6_an_append_of_unknown_outcome_has_its_objects_deleted() -> Iterator[None]:
+    """What was put for an entry whose append is not answered soon is deleted: it may be applied all the same."""
+
+    async def submit(self: EntryObjects, command: ReplaceChunks | CommitTable) -> Outcome:
+        for key in entry_objects.keys_of(command):
+            self._remember(key)
+        outcome = self._writer.submit(command)
+        await asyncio.wait([outcome], timeout=UNANSWERED_SECONDS)
+        if not outcome.done():
+            self.fate = Fate.REJECTED
+            raise OutcomeUnknown("no answer in time")
+        self.fate = Fate.APPLIED
+        return outcome.result()
+
+    with patched(EntryObjects, "submit", submit):
         yield
 
 
