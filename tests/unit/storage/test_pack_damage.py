@@ -16,6 +16,7 @@ from storage.pack_format import (
     encode_end,
     encode_pack_header,
     encode_record_header,
+    is_pack_header,
     next_record,
     padding,
     read_record,
@@ -89,6 +90,11 @@ class TestScan:
             found = scan(content)
             assert (found.nonce, found.is_header_damaged, found.end) == (None, False, 0)
             assert found.whole_end(lambda _: True) == 0
+
+    def test_a_header_that_is_cut_is_none(self) -> None:
+        assert is_pack_header(self.HEAD)
+        assert is_pack_header(encode_pack_header(2, NONCE))
+        assert not is_pack_header(self.HEAD[:-1])
 
     def test_zeros_in_front_of_the_only_write_are_what_a_crash_left_of_it(self) -> None:
         first = record("a", b"1") + record("b", b"2", is_group_first=False)
