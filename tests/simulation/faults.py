@@ -30,6 +30,12 @@ def coordinator_of(group_id: str, around: Surroundings, agents: Sequence[AgentIn
     return next((agent for agent in agents if agent.name == name), None)
 
 
+STEPS_MS = (-172_800_000, 7_200_000, 172_800_000, 2_592_000_000)
+"""Of a wall clock where the bucket has none: more than the hour that is believed (safety rule S21)."""
+STEP_LASTS = 4.0
+"""So many times as long as what is put right soon; often until the world heals."""
+
+
 Strike = Callable[[AgentInWorld], Awaitable[None]]
 
 
@@ -159,10 +165,12 @@ class Faults:
     async def _jump(self, agent: AgentInWorld) -> None:
         """Of one agent; of all where they follow one server: nobody knows the time then."""
         agents = self._agents if self._around.plan.has_common_clock else [agent]
-        off_by_ms = self._chance.choice(JUMPS_MS)
+        has_store_clock = self._around.plan.has_store_clock
+        off_by_ms = self._chance.choice(JUMPS_MS if has_store_clock else STEPS_MS)
         for each in agents:
             each.clock.off_by_ms = off_by_ms
-        await self._clock.sleep(self._chance.random() * CUT_SECONDS_MAX)
+        lasts_s = CUT_SECONDS_MAX if has_store_clock else CUT_SECONDS_MAX * STEP_LASTS
+        await self._clock.sleep(self._chance.random() * lasts_s)
         for each in agents:
             each.clock.off_by_ms = 0
 

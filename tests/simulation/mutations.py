@@ -19,6 +19,7 @@ from typing import Any
 
 from agent import chunk_reader, cleaner, digest_checks, entry_objects, fetch_path
 from agent.clock_check import ClockCheck
+from agent.clock_trust import BELIEVED, ClockTrust, ClockVerdict
 from agent.entry_objects import EntryObjects
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
@@ -116,6 +117,19 @@ def s2_a_clock_that_is_set_stays_believed() -> Iterator[None]:
         return self._clock.now_ms() if self._clock.monotonic_s() < self._valid_until_s else None
 
     with patched(ClockCheck, "proposed_time", proposed_time):
+        yield
+
+
+@mutation(
+    FaultName.CLOCK, where=lambda plan: not plan.has_store_clock and plan.retention_ms >= 0 and not plan.ledger_loss
+)
+def s21_a_step_of_the_clock_is_believed_at_once() -> Iterator[None]:
+    """Where the bucket has no clock every agent believes its own, whatever it says."""
+
+    def judge(self: ClockTrust, wall_ms: Milliseconds, uptime_s: float) -> ClockVerdict:
+        return BELIEVED
+
+    with patched(ClockTrust, "judge", judge):
         yield
 
 

@@ -29,6 +29,9 @@ EXPIRATIONS_MS: Final = (3_000, 8_000)
 PRODUCER_EXPIRATION_MS: Final = 20_000
 LATER_SALT: Final = 83
 """Of the stream from which is drawn what came to the worlds later."""
+CLOCKLESS_SALT: Final = 97
+CLOCKLESS_SHARE: Final = 0.3
+"""Of the worlds whose clocks are set at all."""
 MEMBERS_SHARE: Final = 0.25
 """Of the worlds with neither groups, transactions nor probers whose ledger is not lost."""
 MONITORED_SHARE: Final = 0.5
@@ -216,6 +219,8 @@ class Plan:
     ledger_loss: LedgerLoss | None = None
     has_common_clock: bool = False
     """Whether all wall clocks are set at once now and then, as where they follow one server."""
+    has_store_clock: bool = True
+    """Whether the bucket tells the time; without that clocks are set by hours and days, and for longer."""
     has_growth: bool = False
     """Whether the topics that come and go get more partitions while they are there."""
     groups: tuple[GroupPlan, ...] = ()
@@ -264,7 +269,16 @@ def draw(chance: random.Random) -> Plan:
         has_operator=chance.random() < 0.3,
     )
     plan = _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
-    return _with_later(_with_transacting_members(plan, chance), chance)
+    return _without_store_clock(_with_later(_with_transacting_members(plan, chance), chance), chance)
+
+
+def _without_store_clock(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds whose clocks are set have a bucket that tells no time, drawn from a stream of its own."""
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    own = random.Random(copied.getrandbits(64) + CLOCKLESS_SALT)
+    is_drawn = own.random() < CLOCKLESS_SHARE
+    return replace(plan, has_store_clock=not (is_drawn and FaultName.CLOCK in plan.faults))
 
 
 def _with_later(plan: Plan, chance: random.Random) -> Plan:

@@ -56,6 +56,7 @@ class Bucket:
         truth: Truth,
         grace_s: float,
         now_ms: Callable[[], int],
+        has_clock: bool = True,
     ) -> None:
         self._loop = loop
         self._history = history
@@ -63,6 +64,7 @@ class Bucket:
         self._truth = truth
         self._grace_s = grace_s
         self.now_ms = now_ms
+        self.has_clock = has_clock
         self.objects: dict[str, _Stored] = {}
         self.snapshot_kept = ""
         """A recovery needs this one."""
@@ -210,7 +212,7 @@ class SimulatedStore:
         await self._ask(f"delete {len(named)}: {named[0] if named else ''}", lambda: self._bucket.delete(who, named))
 
     async def server_time_ms(self) -> int | None:
-        return await self._ask("time", self._bucket.now_ms)
+        return await self._ask("time", self._bucket.now_ms) if self._bucket.has_clock else None
 
     async def close(self) -> None:
         """Nothing is held open."""

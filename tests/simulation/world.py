@@ -115,6 +115,7 @@ class _World:
             truth=self._ledger.truth,
             grace_s=self.plan.gc_grace_s,
             now_ms=self._wall_ms,
+            has_clock=self.plan.has_store_clock,
         )
         self._bucket = bucket
         self._around = Surroundings(
