@@ -214,8 +214,9 @@ class Lake:
         if old_root is None:
             return True
         writer = session_of_key(before.metadata_key)
-        if writer != session and writer in self._metadata.state.sessions:
-            agent = self._metadata.state.sessions[writer].name
+        sessions = self._metadata.state.sessions
+        if writer is not None and writer != session and writer in sessions:
+            agent = sessions[writer].name
             raise TableUnreadable(
                 f"the agent {agent} writes this table to {old_root}, and this agent's --store is {self.root}: give all "
                 'agents the same --store (docs/RUNBOOK.md, "A bucket or data folder was moved")'
