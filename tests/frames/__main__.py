@@ -7,6 +7,7 @@ Exit status 1 at the first sequence whose answers differ; its seed and its steps
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from tests.agreement.spark import spark_session
 from tests.frames.playing import OPTIONS, Differs, World, tiny_queries
 from tests.services import PenstockFactory
 
-PRINTED_EACH = 50
+PRINTED_EACH = 10
 
 
 def main() -> int:
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--sequences", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1, help="of the first sequence; each has the next one")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
     seeds = range(arguments.seed, arguments.seed + arguments.sequences)
     print(f"seeds {seeds.start} to {seeds.stop - 1}", flush=True)
     started = time.monotonic()
