@@ -5,6 +5,7 @@ Rule: which store a key belongs to follows from the key alone.
 
 from collections.abc import AsyncIterator, Sequence
 
+from storage.keys import check_key
 from storage.object_store import Buffer, ObjectMeta, ObjectsNotDeleted, ObjectStore, StoreError
 
 
@@ -45,6 +46,8 @@ class RoutedStore:
                 yield meta
 
     async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:  # what is no key is the caller's mistake, before anything is deleted
+            check_key(key)
         reasons: dict[str, StoreError] = {}
         for store in (self._below, self._others):
             own = [key for key in keys if self._store(key) is store]
