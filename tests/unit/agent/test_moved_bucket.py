@@ -4,6 +4,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +21,7 @@ from iceberg_export.tables.commit import Change
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, decode
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from storage.local_store import LocalStore
+from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
 from tests.made_commands import TOPIC, create, start
 from tests.made_tables import run_here, setting
@@ -57,7 +59,7 @@ class Place:
         for _ in range(passes):
             await produce(parts, store, self.numbers)
             self.numbers += 1
-            await archiver(parts, store, lake).archive_topic(TOPIC)
+            await archiver(parts, cast("MemoryStore", store), lake).archive_topic(TOPIC)
 
 
 async def metadata_of(parts: Parts, store: ObjectStore) -> TableMetadata:
@@ -157,3 +159,22 @@ async def test_many_snapshots_move_by_one_entry(tmp_path: Path) -> None:
         counts = [sum(row.live_files for row in await reader.manifests(snapshot)) for snapshot in moved.snapshots]
         assert counts == list(range(1, 26))
         assert parts.metadata.state.position > position
+
+
+async def test_a_copy_of_a_bucket_under_another_prefix_names_its_own_objects(tmp_path: Path) -> None:
+    place, bucket, copy = Place(tmp_path), MemoryStore(), MemoryStore()
+    async with running_parts(MemoryLedger(place.core), start("a"), store=bucket) as parts:
+        await parts.writer.submit(create())
+        await place.archive(parts, bucket, lake_of(parts, bucket, "s3://bucket"), 2)
+        ended = parts.writer.session
+    place.core.expire(ended)
+    async for meta in bucket.list(""):
+        await copy.put(meta.key, [await bucket.get(meta.key)])
+    async with running_parts(MemoryLedger(place.core), start("a"), store=copy) as parts:
+        lake = lake_of(parts, copy, "s3://other/prefix")
+        await keeping(parts, lake).keep(TOPIC)
+        await place.archive(parts, copy, lake, 1)
+        reader = TableReader(root="s3://other/prefix", store=copy, cache=TableCache(), run_in_thread=run_here)
+        live = await reader.live_files(await metadata_of(parts, copy))
+        assert sum(one.file.record_count for one in live) == 9
+        assert {one.file.key for one in live} <= {meta.key async for meta in copy.list("lake/")}
