@@ -62,7 +62,6 @@ from coordinator.broker_configs import broker_value
 from coordinator.commands import Endpoint, StartSession
 from coordinator.follower import Follower
 from coordinator.log import Ledger, LedgerIdentity
-from coordinator.rules import RULES_NEWEST
 from coordinator.state import ClusterState
 from coordinator.topic_configs import effective
 from iceberg_export.parquet_reader import ParquetReader
@@ -114,6 +113,7 @@ class Broker:
         self._bucket_watch = BucketWatch(
             store=store, ledger=ledger, identity=identity, position=lambda: self.state.position, clock=clock
         )
+        self._rules_known = follower.rules_known
         self.node_id = node_id_of(settings.name, follower.state.sessions.values())
         self._broker_configs = BrokerConfigs(
             settings.broker_configs, node_id=self.node_id, state=lambda: self._metadata.state
@@ -189,7 +189,7 @@ class Broker:
             node_id=self.node_id,
             endpoints=tuple(endpoints),
             zone=self._settings.zone,
-            rules_version=RULES_NEWEST,
+            rules_version=self._rules_known,
         )
 
     def _wire(self) -> None:

@@ -200,7 +200,7 @@ class MetadataLoop:
 
     async def _reload(self) -> None:
         """Put the state at the ledger's head in the place of the one that cannot go on, and wake everybody."""
-        loaded = await load(self._ledger, self._store)
+        loaded = await load(self._ledger, self._store, self._follower.rules_known)
         if loaded.follower.state.position < self.state.position:
             raise LedgerCorrupt(
                 f"the ledger ends at {loaded.follower.state.position}, but this agent has read it up to "

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from agent.collector import collector_paused
 from coordinator.follower import Applied, Follower
 from coordinator.log import Ledger, LedgerCorrupt, LedgerStart
+from coordinator.rules import RULES_NEWEST
 from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX
 from storage.object_store import ObjectMissing, ObjectStore
 
@@ -24,7 +25,7 @@ class Loaded:
     """The entries above the snapshot, with their outcomes."""
 
 
-async def load(ledger: Ledger, store: ObjectStore) -> Loaded:
+async def load(ledger: Ledger, store: ObjectStore, rules_known: int = RULES_NEWEST) -> Loaded:
     """The state at the ledger's head.
 
     Raises `LedgerUnavailable` and `StoreUnavailable`: try again. Raises `LedgerCorrupt` where snapshot, entries and
@@ -41,7 +42,7 @@ async def load(ledger: Ledger, store: ObjectStore) -> Loaded:
                 snapshot = await store.get(key)
             except ObjectMissing:
                 continue
-        follower = Follower(identity)
+        follower = Follower(identity, rules_known)
         with collector_paused():
             applied = follower.load(start, snapshot)
         return Loaded(start=start, follower=follower, applied=applied)

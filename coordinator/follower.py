@@ -30,8 +30,10 @@ class Applied:
 class Follower:
     """Owns the state of one agent. Create, `load` once, then `receive` whatever the ledger's tail gives."""
 
-    def __init__(self, identity: LedgerIdentity) -> None:
+    def __init__(self, identity: LedgerIdentity, rules_known: int = RULES_NEWEST) -> None:
         self._identity = identity
+        self.rules_known = rules_known
+        """The newest rules that the program knows; another figure than its own stands for an older program."""
         self.state = ClusterState.empty(identity.cluster_id, identity.incarnation)
         self.frozen: Frozen | None = None
         """The state behind the newest append with a `CompareDigest` (safety rule S3), until somebody takes it."""
@@ -96,6 +98,7 @@ class Follower:
                 break
             proposal, outcome = apply(self.state, record)
             self._check_rules()
+            self._check_form(record, proposal)
             if proposal is not None and isinstance(proposal.command, CompareDigest):
                 self.is_asked = True
             applied.append(
@@ -123,7 +126,14 @@ class Follower:
             )
 
     def _check_rules(self) -> None:
-        if self.state.rules_version > RULES_NEWEST:
+        if self.state.rules_version > self.rules_known:
             raise LedgerCorrupt(
-                f"rules {self.state.rules_version} are in force, this program knows {RULES_NEWEST}: upgrade it (S3)"
+                f"rules {self.state.rules_version} are in force, this program knows {self.rules_known}: upgrade it (S3)"
+            )
+
+    def _check_form(self, record: LedgerRecord, proposal: Proposal | None) -> None:
+        if proposal is not None and proposal.form > self.rules_known:
+            raise LedgerCorrupt(
+                f"the entry at position {record.position} has the form of rules {proposal.form}, this program knows "
+                f"{self.rules_known}: upgrade it (S3)"
             )

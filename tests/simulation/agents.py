@@ -26,6 +26,7 @@ from agent.state_loading import load
 from agent.supervisor import Supervisor
 from coordinator.commands import Endpoint
 from coordinator.log import LedgerCorrupt, LedgerError
+from coordinator.rules import RULES_FIRST, RULES_NEWEST
 from protocol.types import Milliseconds
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
 from tests.simulation.history import History
@@ -40,6 +41,8 @@ LEDGER_TIMEOUT_SECONDS = 5.0
 STORE_TIMEOUT_SECONDS = 10.0
 PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
 DRAIN_SECONDS_MAX = 20.0
+COMMITS_SECONDS_MAX = DRAIN_SECONDS_MAX / 8
+"""How long others wait for what a stopping agent took: `Broker.send_clients_away`."""
 RETENTION_CHECK_MS = 2_000
 GROUP_SESSION_MS_MIN = 1_000
 TAIL_INTERVAL_MS = 4_000
@@ -130,6 +133,8 @@ class AgentInWorld:
         self.ledger = SimulatedLedger(around.ledger, self.ledger_link)
         self.store = SimulatedStore(around.bucket, self.store_link, around.chance)
         self.is_cut_from_clients = False
+        self.rules_known = RULES_FIRST if around.plan.has_older_agents else RULES_NEWEST
+        """What its next life knows."""
         self.life: Life | None = None
         self.lives_count = 0
 
@@ -181,6 +186,8 @@ class Life:
         self._callbacks_left = -1
         self._is_draining = asyncio.Event()
         self._started_s = around.loop.time()
+        self._rules_known = agent.rules_known
+        self._drain_began_s: float | None = None
         self.is_dead = False
         self.is_paused = False
         self.broker: Broker | None = None
@@ -223,6 +230,16 @@ class Life:
         """Ask it to stop in order."""
         self._is_draining.set()
 
+    def look_at_drain(self) -> None:
+        """Others lead from now on: what it took has to be in the ledger before, if that did not take long (S8)."""
+        began_s, broker = self._drain_began_s, self.broker
+        if began_s is None or broker is None or self._around.loop.time() - began_s >= COMMITS_SECONDS_MAX:
+            return
+        if broker._produce.bytes_held:
+            self._around.history.violation(
+                f"{self} lets others lead before {broker._produce.bytes_held} bytes that it took are committed (S8)"
+            )
+
     def die(self) -> None:
         self.is_dead = True
         for end in self.ends:
@@ -242,7 +259,10 @@ class Life:
             self._around.history.violation(f"{self} ended by itself: {_told(error)}")
 
     def _may_refuse(self, error: BaseException) -> bool:
-        """Whether it has seen another ledger than that of today, or its bucket (safety rule S9)."""
+        """Whether it has seen another ledger than that of today, or its bucket (safety rule S9); or was left behind by
+        the rules, while it was away (S3)."""
+        if self._rules_known < self._around.ledger.truth.state.rules_version:
+            return _holds(error, LedgerCorrupt) or _holds(error, RuntimeError)
         trusted_s = self._around.ledger.trusted_s
         return _holds(error, LedgerCorrupt) and (trusted_s is None or self._started_s <= trusted_s)
 
@@ -259,7 +279,7 @@ class Life:
         new_bucket_id = ids.new_cluster_id()
         identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
-        loaded = await once_there(lambda: load(ledger, store), clock)
+        loaded = await once_there(lambda: load(ledger, store, self._rules_known), clock)
         supervisor, tasks = Supervisor(clock=clock, ids=ids), asyncio.TaskGroup()
         broker = Broker(
             settings=settings_of(agent.name, around.plan),
@@ -289,10 +309,11 @@ class Life:
 
     async def _drain(self, broker: Broker, clock: Clock) -> None:
         """In the order of `agent.agent.Agent.drain`."""
+        self._drain_began_s = self._around.loop.time()
         try:
             async with clock.timeout(DRAIN_SECONDS_MAX):
                 try:
-                    await broker.send_clients_away(seconds_max=DRAIN_SECONDS_MAX / 4)
+                    await broker.send_clients_away(seconds_max=2 * COMMITS_SECONDS_MAX)
                 except (TimeoutError, OutcomeUnknown):
                     self._around.history.note(self._agent.name, "clients stay")
                 self.broker = None

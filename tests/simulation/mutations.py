@@ -47,6 +47,7 @@ from protocol.types import Milliseconds, ObjectId, Position, ProducerId, Session
 from storage.gc_plan import Fate, ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
 from tests.simulation import group_mutations as _of_groups  # noqa: F401
 from tests.simulation import loss_mutations as _entered  # noqa: F401
+from tests.simulation import rules_mutations as _of_rules  # noqa: F401
 from tests.simulation import transacting_member_mutations as _of_members  # noqa: F401
 from tests.simulation import transaction_mutations as _of_transactions  # noqa: F401
 from tests.simulation import transaction_upkeep_mutations as _of_upkeep  # noqa: F401

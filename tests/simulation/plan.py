@@ -32,6 +32,10 @@ LATER_SALT: Final = 83
 CLOCKLESS_SALT: Final = 97
 CLOCKLESS_SHARE: Final = 0.3
 """Of the worlds whose clocks are set at all."""
+OLDER_SHARE: Final = 0.15
+"""Of the worlds whose ledger is not lost."""
+OLDER_SALT: Final = 89
+"""Of the stream from which is drawn whether agents are upgraded."""
 MEMBERS_SHARE: Final = 0.25
 """Of the worlds with neither groups, transactions nor probers whose ledger is not lost."""
 MONITORED_SHARE: Final = 0.5
@@ -228,6 +232,8 @@ class Plan:
     has_lag_monitors: bool = False
     """Whether others than members ask how far the groups have come."""
     transactions: TransactionPlan | None = None
+    has_older_agents: bool = False
+    """Whether all agents begin as an older program, and are upgraded one after another (safety rule S3)."""
 
     @property
     def is_log_trimmed(self) -> bool:
@@ -269,7 +275,8 @@ def draw(chance: random.Random) -> Plan:
         has_operator=chance.random() < 0.3,
     )
     plan = _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
-    return _without_store_clock(_with_later(_with_transacting_members(plan, chance), chance), chance)
+    plan = _with_later(_with_transacting_members(plan, chance), chance)
+    return _with_older_agents(_without_store_clock(plan, chance), chance)
 
 
 def _without_store_clock(plan: Plan, chance: random.Random) -> Plan:
@@ -279,6 +286,14 @@ def _without_store_clock(plan: Plan, chance: random.Random) -> Plan:
     own = random.Random(copied.getrandbits(64) + CLOCKLESS_SALT)
     is_drawn = own.random() < CLOCKLESS_SHARE
     return replace(plan, has_store_clock=not (is_drawn and FaultName.CLOCK in plan.faults))
+
+
+def _with_older_agents(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds are upgraded, drawn from a stream of its own, so that all others stay as they are."""
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    own = random.Random(copied.getrandbits(64) + OLDER_SALT)
+    return replace(plan, has_older_agents=plan.ledger_loss is None and own.random() < OLDER_SHARE)
 
 
 def _with_later(plan: Plan, chance: random.Random) -> Plan:

@@ -26,6 +26,7 @@ from storage.refs import (
 from tests.simulation.history import History
 from tests.simulation.ledger import LedgerServer
 from tests.simulation.links import LATE_SECONDS_MAX, Link, Unanswered
+from tests.simulation.older_forms import check_snapshot
 from tests.simulation.truth import Truth
 
 T = TypeVar("T")
@@ -79,6 +80,8 @@ class Bucket:
             is_overwritten = key in {CLUSTER_KEY, TAIL_KEY} or topic_of_copy(key) is not None
             if self.objects[key].payload != payload and not is_overwritten:
                 self._history.violation(f"{key} was put twice with other bytes")
+        if key.startswith(SNAPSHOT_PREFIX):
+            check_snapshot(payload, self._history)
         self._history.note("bucket", "put", f"{key} {len(payload)}")
         self.objects[key] = _Stored(payload, self._loop.time())
 

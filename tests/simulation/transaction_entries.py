@@ -384,7 +384,25 @@ class TransactionEntries:
             name = state.topics[command.topic_ids[topic]].name
             self._commits_count += 1
             pending = self._pending[command.group_id].setdefault(command.producer_id, {})
+            self._look_back(command, (name, int(partition)), int(offset), pending)
             pending[name, int(partition)] = self._commits_count, int(offset)
+
+    def _look_back(
+        self,
+        command: CommitTransactionalOffsets,
+        place: Place,
+        offset: int,
+        pending: Mapping[Place, tuple[int, int]],
+    ) -> None:
+        """Who consumes a group alone only goes forward, and begins again where that is committed: a lower offset came
+        by a connection that its client has left (safety rule S7)."""
+        if not command.group_id.startswith("flow-"):
+            return  # members of a group may begin again where another one was
+        _, before = pending.get(place, (0, self.offset(command.group_id, place)))
+        if offset < before:
+            self._fault(
+                command.transactional_id, f"commits {offset} of {place} for {command.group_id} after {before} (S7)"
+            )
 
     # What is compared after every entry.
 

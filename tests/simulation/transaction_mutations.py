@@ -3,6 +3,7 @@
 Rule: as `tests.simulation.mutations`, which has them from here.
 """
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,8 @@ from coordinator.groups import CommittedOffset, GroupState
 from coordinator.state import ClusterState, PartitionState
 from coordinator.transaction_commands import TransactionPartition
 from coordinator.transactions import TransactionalId
+from iceberg_export import parquet_reader
+from protocol.control_records import empty_control_batch
 from protocol.errors import ErrorCode
 from protocol.types import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId
 from tests.simulation.mutation import archives_soon, mutation
@@ -36,6 +39,9 @@ from txn.transaction import (
     VerifyInTransaction,
 )
 from txn.transition_table import Step
+
+PRODUCER_ID_AT = 43
+"""In a record batch: org.apache.kafka.common.record.DefaultRecordBatch.PRODUCER_ID_OFFSET."""
 
 Decide = Callable[[TransactionMetadata | None, Event, ProducerId], Decision]
 
@@ -131,6 +137,19 @@ def s7_stamps_are_not_compared() -> Iterator[None]:
         patched(apply_transactions, "_is_stale", lambda held, session_id, command: False),
         patched(apply_pending_offsets, "_is_stale", lambda held, session_id, command: False),
     ):
+        yield
+
+
+@mutation(where=lambda plan: is_placed(plan, at_commit=False) and archives_soon(plan))
+def s5_gaps_are_bridged_by_markers_of_a_producer() -> Iterator[None]:
+    """Control batches over what the archive left out have a producer's id."""
+
+    def bridged(offset_first: int, offset_end: int) -> bytes:
+        batches = bytearray(empty_control_batch(offset_first, offset_end))
+        struct.pack_into(">q", batches, PRODUCER_ID_AT, 0)
+        return bytes(batches)
+
+    with patched(parquet_reader, "empty_control_batch", bridged):
         yield
 
 

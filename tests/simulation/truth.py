@@ -7,7 +7,7 @@ each position there is one digest, which every agent has there too (S3).
 from collections.abc import Callable, Sequence
 
 from coordinator.apply import apply
-from coordinator.commands import CommitChunks, EndSession, Outcome, Proposal, Refused, ReplaceChunks
+from coordinator.commands import CommitChunks, EndSession, Outcome, Proposal, Refused, ReplaceChunks, StartDrain
 from coordinator.invariants import check
 from coordinator.log import LedgerIdentity, LedgerRecord
 from coordinator.snapshot import digest
@@ -16,6 +16,7 @@ from protocol.types import PartitionIndex, Position, SessionId, TopicId
 from tests.simulation.group_entries import GroupEntries
 from tests.simulation.history import History
 from tests.simulation.log_starts import LogStarts
+from tests.simulation.older_forms import check_entry
 from tests.simulation.producer_entries import ProducerEntries
 from tests.simulation.tails import Tails
 from tests.simulation.transaction_entries import TransactionEntries
@@ -51,12 +52,15 @@ class Truth:
         """Who judges what is written about transactions."""
         self.tails = Tails(history, lambda: self.state)
         """What manifests of the tail may say."""
+        self.on_drain: Callable[[SessionId], None] = lambda session: None
+        """Told whose clients are sent to others from now on."""
         self.producers: ProducerEntries | None = None
         """Who judges whether producers are forgotten; none is while there is nobody."""
 
     def receive(self, records: Sequence[LedgerRecord], now_s: float) -> None:
         """Apply one revision."""
         for record in records:
+            check_entry(record, self.state, self._history)
             if self.log_starts is not None:
                 self.log_starts.before(self.state, record)
             if self.groups is not None:
@@ -131,6 +135,8 @@ class Truth:
             self._history.violation(
                 f"session {record.session} brought in an object of session {command.object_session} (S1)"
             )
+        if isinstance(command, StartDrain):
+            self.on_drain(command.session)
         if record.session in self.ended:
             self._history.violation(f"an entry of session {record.session}, which has ended, counted (S12)")
         is_by_another = isinstance(command, EndSession) and command.session != record.session

@@ -19,9 +19,11 @@ from agent import cleaner, producer_expiry
 from agent.addresses import read_store_url, store_root
 from agent.clock import SystemClock
 from coordinator.log import LedgerCorrupt
+from coordinator.rules import RULES_NEWEST
 from coordinator.topic_configs import TABLE_RETENTION
 from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S, TAIL_CHECK_SECONDS
 from protocol.records import warm_kernels
+from protocol.types import SessionId
 from storage.refs import TAIL_KEY, session_of_key
 from tests.simulation.administrators import Administrator, Deleter, Operator
 from tests.simulation.agents import AgentInWorld, Surroundings, is_of_ended_group, store_url_of
@@ -36,6 +38,7 @@ from tests.simulation.links import LATE_SECONDS_MAX
 from tests.simulation.log_starts import LogStarts
 from tests.simulation.loop import OutOfSteps, SimulatedLoop
 from tests.simulation.lost_ledger import LostLedger
+from tests.simulation.older_agents import upgrade_one_after_another
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, draw
 from tests.simulation.producer_entries import CHECK_SECONDS, ProducerEntries
@@ -53,6 +56,8 @@ STEPS_MAX = 400_000
 START_SECONDS_MAX = 60.0
 RECOVERY_SECONDS_MAX = 90.0
 """From the end of the last fault until everything is acknowledged."""
+UPGRADE_SECONDS_MAX = 300.0
+"""From the end of the last fault until every agent knows the newest rules, and they are in force."""
 SETTLE_SECONDS = 10.0
 TIMEOUT_SECONDS_MAX = 90.0
 """From the last producer's end until the last transaction has timed out."""
@@ -129,6 +134,7 @@ class _World:
             wall_ms=self._wall_ms,
         )
         self._clock = SystemClock()
+        self._ledger.truth.on_drain = self._look_at_drain
         self._agents = [AgentInWorld(number, self._around) for number in range(self.plan.agents)]
         truth = self._ledger.truth
         self._auditor = Auditor(self.history, truth)
@@ -254,6 +260,7 @@ class _World:
             transacting += [tasks.create_task(each.run()) for each in self._transactions.bystanders]
             for_ever_in_groups = [tasks.create_task(program.run()) for program in self._groups.programs]
             faults = self._begin_faults(tasks)
+            upgrade = tasks.create_task(self._upgrade())
             sending = [tasks.create_task(sender.run()) for sender in senders]
             if self._scene is not None:
                 await self._scene(self._clients)
@@ -269,6 +276,10 @@ class _World:
             self.history.note("world", "heals")
             self._faults.heal()
             self._keeping = background.create_task(self._faults.keep_up())
+            async with self._within(UPGRADE_SECONDS_MAX, "the agents were not upgraded, or their rules not raised"):
+                await upgrade
+                while self._ledger.truth.state.rules_version < RULES_NEWEST:
+                    await self._clock.sleep(0.5)
             self._groups.calm()
             self._transactions.calm()
             for sender in senders:
@@ -296,6 +307,15 @@ class _World:
         async with self._within(READING_SECONDS_MAX, "not everything could be read through every agent"):
             await self._read_everything()
             await self._transactions.read_everything()
+
+    def _look_at_drain(self, session: SessionId) -> None:
+        for agent in self._agents:
+            if agent.life is not None and agent.broker is not None and agent.broker.session == session:
+                agent.life.look_at_drain()
+
+    async def _upgrade(self) -> None:
+        if self.plan.has_older_agents:
+            await upgrade_one_after_another(self._agents, self.plan.seconds)
 
     def _begin_faults(self, tasks: asyncio.TaskGroup) -> "list[asyncio.Task[None]]":
         return [tasks.create_task(self._faults.run(name)) for name in self.plan.faults]

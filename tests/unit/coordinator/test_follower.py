@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator import apply as apply_module
+from coordinator.command_codec import decode
 from coordinator.commands import AllocateProducerIds, CompareDigest, Done, RaiseRules, ReportTime
 from coordinator.follower import Follower
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart, SnapshotPointer
-from coordinator.rules import RULES_FIRST
+from coordinator.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.snapshot import digest, encode_snapshot
 from coordinator.snapshot_wire import snapshot_shape
 from coordinator.state import ClusterState
-from protocol.types import Position
+from protocol.types import Position, TopicId
 from tests.made_commands import Cluster, create, start
 
 IDENTITY = LedgerIdentity(cluster_id="cluster", incarnation=1)
@@ -176,3 +178,24 @@ class TestDigestsThatAreAskedFor:
         follower.frozen = None
         follower.receive([replace(cluster.records[-1], position=Position(4))])
         assert follower.frozen is None
+
+
+class TestProgramsOfOtherVersions:
+    def test_s3_an_entry_in_a_form_that_is_not_known_stops_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster = Cluster.started()
+        older = Follower(IDENTITY, RULES_FIRST)
+        older.receive(cluster.records)
+        cluster.do(create("u", topic_id=TopicId(bytes([9] * 16))))
+        proposal = replace(decode(cluster.records[-1].payload), form=RULES_NEWEST)
+        monkeypatch.setattr(apply_module, "decode", lambda payload: proposal)
+        with pytest.raises(LedgerCorrupt, match=f"position 3 has the form of rules {RULES_NEWEST}, this program knows"):
+            older.receive(cluster.records)
+        assert list(older.state.topic_ids) == ["t"]
+
+    def test_s3_what_a_program_knows_is_what_it_serves(self) -> None:
+        cluster = Cluster()
+        cluster.do(start(rules=RULES_NEWEST))
+        cluster.do(RaiseRules(rules_version=RULES_NEWEST))
+        Follower(IDENTITY).receive(cluster.records)
+        with pytest.raises(LedgerCorrupt, match=f"rules {RULES_NEWEST} are in force, this program knows {RULES_FIRST}"):
+            Follower(IDENTITY, RULES_FIRST).receive(cluster.records)

@@ -1,14 +1,25 @@
-"""Entries in the form of the first rules are what the last program wrote that knew no others (safety rule S3)."""
+"""What the last program wrote and computed that knew the first rules alone: this one does the same under them (S3).
+
+`golden/rules_1/logs.zst`: the ledgers of five simulated worlds with every kind of client, and digests of the states on
+the way. That program wrote them, so nothing can write them again.
+"""
+
+from itertools import pairwise
 
 import cramjam
 import msgspec
 import pytest
 
+from coordinator.apply import apply
 from coordinator.command_codec import COMPRESSED, Unwritable, decode, encode
 from coordinator.commands import Proposal
+from coordinator.invariants import check
+from coordinator.log import LedgerRecord
 from coordinator.rules import RULES_FIRST, RULES_NEWEST
-from protocol.types import Milliseconds
-from tests.golden import golden_bytes
+from coordinator.snapshot import digest
+from coordinator.state import ClusterState
+from protocol.types import Milliseconds, Position, SessionId
+from tests.golden import FOLDER, golden_bytes
 from tests.unit.coordinator.test_command_codec import COMMANDS
 
 KEPT = msgspec.msgpack.decode(golden_bytes("rules_1/commands"), type=dict[str, bytes])
@@ -36,3 +47,30 @@ def test_s3_what_older_agents_read_of_newer_ones_never_changes(name: str) -> Non
     """An agent announces newer rules by the one and raises them by the other: those before have to read both."""
     proposal = Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name])
     assert encode(proposal, RULES_NEWEST) == KEPT[name]
+
+
+Entry = tuple[int, int, int, bytes]
+"""Position, session, number and bytes."""
+Log = tuple[str, int, list[Entry], list[tuple[int, bytes]]]
+"""Cluster, incarnation, entries, and digests by position."""
+LOGS = FOLDER / "rules_1" / "logs.zst"
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_s3_a_log_of_the_first_rules_leads_to_the_states_that_it_led_to(number: int) -> None:
+    logs = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(LOGS.read_bytes())), type=list[Log])
+    cluster_id, incarnation, entries, digests = logs[number]
+    expected = dict(digests)
+    state = ClusterState.empty(cluster_id, incarnation)
+    compared: list[int] = []
+    for (position, session, entry_number, payload), following in pairwise([*entries, (0, 0, 0, b"")]):
+        record = LedgerRecord(
+            position=Position(position), session=SessionId(session), number=entry_number, payload=payload
+        )
+        apply(state, record)
+        if position != following[0] and position in expected:
+            assert digest(state) == expected[position], f"another state at position {position}"
+            compared.append(position)
+    assert state.rules_version == RULES_FIRST
+    assert compared == list(expected)
+    assert check(state) == []
