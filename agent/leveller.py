@@ -166,8 +166,9 @@ class Leveller:
             told = {"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
             log.info("files stay as they are: merged, they would lose typed values", extra=told)
             return None
-        except FileUnreadable:
-            self._kept.update(planned.keys)  # there are others to merge
+        except FileUnreadable as error:
+            # The others are merged without it; the message begins with its key.
+            self._kept.update([key for key in planned.keys if str(error).startswith(key)] or planned.keys)
             raise
 
     def _may_be_due(self, topic: TopicState) -> bool:
