@@ -12,7 +12,9 @@ from itertools import islice
 
 from coordinator.command_codec import decode
 from coordinator.log import LedgerCorrupt, LedgerRecord
-from iceberg_export.files import FileUnreadable, damage_contained
+from iceberg_export.checksums import check_whole
+from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained, footer_bytes
+from iceberg_export.thrift_footer import check_footer
 from protocol.errors import InvalidBatch
 from protocol.limits import HTTP_ROWS_DEFAULT, INSPECTED_OBJECT_BYTES_MAX
 from protocol.record_batch import split_batches
@@ -149,6 +151,9 @@ def _describe_parquet(data: bytes) -> View:
 
     try:
         with damage_contained("it"):
+            # Before pyarrow sees the bytes (safety rule S20).
+            if not check_whole(data, None):
+                check_footer(memoryview(data)[-footer_bytes(data) : -FOOTER_TAIL_BYTES], len(data))
             return _parquet_view(pq.ParquetFile(BytesIO(data)), len(data))
     except FileUnreadable as error:
         raise InspectError(f"a damaged Parquet file: {error}") from error
