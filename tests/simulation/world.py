@@ -276,10 +276,7 @@ class _World:
             self.history.note("world", "heals")
             self._faults.heal()
             self._keeping = background.create_task(self._faults.keep_up())
-            async with self._within(UPGRADE_SECONDS_MAX, "the agents were not upgraded, or their rules not raised"):
-                await upgrade
-                while self._ledger.truth.state.rules_version < RULES_NEWEST:
-                    await self._clock.sleep(0.5)
+            await self._until_upgraded(upgrade)
             self._groups.calm()
             self._transactions.calm()
             for sender in senders:
@@ -312,6 +309,12 @@ class _World:
         for agent in self._agents:
             if agent.life is not None and agent.broker is not None and agent.broker.session == session:
                 agent.life.look_at_drain()
+
+    async def _until_upgraded(self, upgrade: "asyncio.Task[None]") -> None:
+        async with self._within(UPGRADE_SECONDS_MAX, "the agents were not upgraded, or their rules not raised"):
+            await upgrade
+            while self._ledger.truth.state.rules_version < RULES_NEWEST:
+                await self._clock.sleep(0.5)
 
     async def _upgrade(self) -> None:
         if self.plan.has_older_agents:
