@@ -148,8 +148,9 @@ def resolve_batch(lake: Lake, options: ReadOptions, losses: Losses) -> list[Offs
     for key, extent in found.items():
         start, end = starts[key], ends[key]
         name = f"{key[0]}-{key[1]}"
-        if start > end and isinstance(options.ending, Offsets) and isinstance(options.starting, Offsets):
-            raise OptionError(f"endingOffsets of {name} are {end}, which is before its startingOffsets, {start}")
+        if start > end and _is_given(options.starting, extent, start) and _is_given(options.ending, extent, end):
+            # KafkaSourceProvider.checkStartOffsetNotGreaterThanEndOffset leaves out what is the earliest or the latest.
+            raise OptionError(f"the ending offset of {name} is {end}, which is before its starting offset, {start}")
         if max(start, end) > extent.end:
             extent.check_whole()
         if start < extent.first < end:
@@ -271,6 +272,20 @@ def _resolve(
                 key: _offset_at(lake, extent, times.get(key, for_all), which, is_missing_error=is_missing_error)
                 for key, extent in found.items()
             }
+        case _:
+            assert_never(bound)
+
+
+def _is_given(bound: Bound, extent: Extent, offset: int) -> bool:
+    """Whether a partition's bound is an offset that was named, or that a time led to, and neither end of the log."""
+    match bound:
+        case Edge():
+            return False
+        case Offsets(by_partition=offsets):
+            return offsets[extent.topic.name, extent.partition] >= 0
+        case Timestamps():
+            # That of a record; where none is as late, the end stands for it.
+            return offset < extent.end
         case _:
             assert_never(bound)
 

@@ -201,6 +201,23 @@ def test_starting_and_ending_times_are_the_first_rows_as_late(bucket: Bucket, ma
         read(bucket, subscribe="orders", startingTimestamp=str(NOON + 404_000))
 
 
+def test_a_read_that_ends_before_it_starts_is_refused_where_both_were_given(bucket: Bucket, made: MadeLake) -> None:
+    """As in the Kafka source, whether offsets or times say so; the ends of the log are not compared."""
+    made_records(bucket, made)
+    one = {"assign": '{"orders": [0]}'}
+    late, early = str(NOON + 404_000), str(NOON + 100_000)
+    for given in (
+        {"startingTimestamp": late, "endingTimestamp": early},
+        {"startingTimestamp": late, "endingOffsets": '{"orders": {"0": 5}}'},
+        {"startingOffsets": '{"orders": {"0": 300}}', "endingTimestamp": early},
+        {"startingOffsets": '{"orders": {"0": 300}}', "endingOffsets": '{"orders": {"0": 5}}'},
+    ):
+        with pytest.raises(OptionError, match=r"ending offset of orders-0 is .* before its starting offset"):
+            read(bucket, offsets={**one, **given})
+    never = {"startingTimestamp": str(NOON * 2), "startingOffsetsByTimestampStrategy": "latest"}
+    assert read(bucket, offsets={**one, **never, "endingTimestamp": early}) == []
+
+
 def test_a_task_whose_intake_was_archived_meanwhile_reads_the_same_rows(bucket: Bucket, made: MadeLake) -> None:
     made_records(bucket, made)
 
