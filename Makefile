@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests sim sim-deep clean
+.PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -71,6 +71,9 @@ frames: setup-test ## 2,000 drawn sequences with frames of format("penstock") an
 
 requests: setup-test ## drawn requests of all APIs at one agent until one breaks a rule; ARGS="--requests 200000 --seed 7" for more
 	@$(BIN)/python -m tests.requests $(ARGS)
+
+damage: setup-test ## damage every kind of stored object under agents, with a report; ARGS="--flips 20 --only parquet" for less
+	@$(BIN)/python -m tests.damage $(ARGS)
 
 sim: setup-test ## simulate clusters from seeds: SEED=7 repeats one, with its trace; SEEDS=1..200 runs many
 	@$(BIN)/python -m tests.simulation $(if $(SEED),$(SEED),$(if $(SEEDS),$(SEEDS),1..200))

@@ -32,7 +32,10 @@ class RawClient:
 
     async def produce(self, topic: str, partition: int, value: bytes) -> int:
         """Produce one record to an agent that acknowledges it; its offset."""
-        batch = make_batch([Record(offset=0, timestamp=1_000, value=value)])
+        return await self.produce_batch(topic, partition, make_batch([Record(offset=0, timestamp=1_000, value=value)]))
+
+    async def produce_batch(self, topic: str, partition: int, batch: bytes) -> int:
+        """Produce a batch to an agent that acknowledges it; its first offset."""
         body = struct.pack(">hhii", -1, -1, 30_000, 1) + _text(topic) + struct.pack(">iii", 1, partition, len(batch))
         answer = await self._ask(PRODUCE, 3, body + batch)
         _, error_code, base_offset = struct.unpack_from(">ihq", answer, 4 + len(_text(topic)) + 4)

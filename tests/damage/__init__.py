@@ -1,0 +1,1 @@
+"""Stored objects are damaged, and an agent goes on over them: no wrong byte, no end, the other topics served."""

@@ -1,0 +1,207 @@
+"""The same for a cluster over etcd and a bucket: intake objects that are objects, and the values of etcd's keys.
+
+Rule: many intake objects are damaged in one life; of etcd's values one in each life, over copies of the member's data
+and of the bucket. Values are changed through etcd's gateway, objects through the store's adapter, as anybody can.
+"""
+
+import asyncio
+import base64
+import json
+import random
+import shutil
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from storage.s3_settings import S3Settings
+from storage.s3_store import S3Store
+from tests.cluster import Cluster, ClusterFactory
+from tests.damage import world
+from tests.damage.damages import Damage, Kind, Mode, Target
+from tests.damage.lives import WHOLE, Plan, Tally, judge, judge_end, judge_start, serve_whole
+from tests.damage.world import Agent
+from tests.etcd_service import Etcd
+from tests.processes import Process
+from tests.raw_client import connected
+from tests.services import PENSTOCK, MinioProcess
+
+GATEWAY_SECONDS_MAX = 30.0
+_BYTES_MAX = 1 << 20
+
+
+def sweep_intake(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -> None:
+    """Flip bits of intake objects in a bucket, cut, remove and swap them, and run an agent over them."""
+    with ExitStack() as stack:
+        service = MinioProcess(folder / "minio")
+        service.wait(stack.enter_context(service.start()))
+        etcd = stack.enter_context(Etcd(folder / "etcd"))
+        cluster = ClusterFactory(etcd=etcd, minio=service.server, folder=folder, stack=stack)()
+        topics = [*plan.topics(Kind.OBJECT), WHOLE[1]]
+        agent = _started(cluster, "build")
+        world.create(agent, topics)
+        asyncio.run(world.fill(agent, topics))
+        agent.process.stop()
+        damages = asyncio.run(_damage_objects(cluster, plan, random_))
+        for damage in damages:
+            tally.tried[damage.target.kind, damage.mode] += 1
+        victims = {topic: damage for damage in damages for topic in damage.victims}
+        agent = _started(cluster, "life")
+        with suppress_silence(tally, damages):
+            asyncio.run(_read_all(agent, topics, victims, tally))
+            asyncio.run(_read_all(agent, topics, victims, tally))
+        judge_end(agent, damages[:1], tally)
+
+
+@contextmanager
+def suppress_silence(tally: Tally, damages: Sequence[Damage]) -> Iterator[None]:
+    """An agent that does not answer is a failure of all."""
+    try:
+        yield
+    except (OSError, asyncio.IncompleteReadError, AssertionError) as error:
+        tally.fail(damages[:1], f"the agent does not answer: {error!r}")
+
+
+def _started(cluster: Cluster, name: str) -> Agent:
+    made = cluster.start(name, options={"archive-interval-s": "3600"})
+    return Agent(process=made.process, bootstrap=made.bootstrap, http=made.http)
+
+
+async def _read_all(agent: Agent, topics: Sequence[str], victims: Mapping[str, Damage], tally: Tally) -> None:
+    async with connected(agent.bootstrap) as client:
+        for topic in topics:
+            judge(topic, await world.read_topic(client, topic, world.RECORDS), world.RECORDS, victims.get(topic), tally)
+
+
+async def _damage_objects(cluster: Cluster, plan: Plan, random_: random.Random) -> list[Damage]:
+    store = S3Store(S3Settings.from_environment(cluster.store, cluster.env, request_timeout_s=30))
+    try:
+        found = {meta.key: await store.get(meta.key) async for meta in store.list("intake/")}
+        keys = {topic: _key_of(found, topic) for topic in plan.topics(Kind.OBJECT)}
+        done: list[Damage] = []
+        pairs = list(zip(plan.modes(), keys.items(), strict=True))
+        swapped: tuple[str, str] | None = None
+        for mode, (topic, key) in pairs:
+            data = found[key]
+            target = Target(kind=Kind.OBJECT, path=Path(key), first=0, end=len(data), topic=topic)
+            if mode is Mode.FLIP:
+                bit = random_.randrange(len(data) * 8)
+                changed = bytearray(data)
+                changed[bit // 8] ^= 1 << bit % 8
+                await store.put(key, [bytes(changed)])
+                done.append(Damage(mode=mode, target=target, place=bit))
+            elif mode is Mode.CUT:
+                place = random_.randrange(len(data))
+                await store.put(key, [data[:place]])
+                done.append(Damage(mode=mode, target=target, place=place))
+            elif mode is Mode.REMOVAL:
+                await store.delete([key])
+                done.append(Damage(mode=mode, target=target))
+            elif swapped is None:
+                swapped = topic, key
+            else:
+                await store.put(key, [found[swapped[1]]])
+                await store.put(swapped[1], [data])
+                done.append(Damage(mode=mode, target=target, others=frozenset({swapped[0]})))
+                swapped = None
+        return done
+    finally:
+        await store.close()
+
+
+def _key_of(found: Mapping[str, bytes], topic: str) -> str:
+    (key,) = (key for key, data in found.items() if world.marker(topic) in data)
+    return key
+
+
+def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -> None:
+    """Flip a bit of a value in etcd, cut it, remove or swap it, and run an agent over it, each in a life of its own."""
+    etcd = Etcd(folder / "etcd")
+    (member,) = etcd.members
+    built, store = folder / "etcd-built", folder / "store"
+
+    def running(name: str) -> Process:
+        command: list[str | Path] = [
+            PENSTOCK,
+            "agent",
+            "--ledger",
+            f"etcd://{member.endpoint}/c",
+            "--store",
+            f"file://{store}",
+        ]
+        options = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "name": name, "archive-interval-s": "3600"}
+        command += [f"--{key}={value}" for key, value in options.items()]
+        return Process(command, folder, name=name)
+
+    with etcd, running("build") as process:
+        agent = world.agent_of(process)
+        assert isinstance(agent, Agent), agent
+        world.create(agent, WHOLE)
+        asyncio.run(world.fill(agent, WHOLE))
+        status, text = world.post(agent, "/api/archive", {"topics": [WHOLE[0]], "wait": True})
+        assert status == 200, text
+        process.stop()
+        member.kill()
+    world.copied(member.data, built)
+    world.copied(store, folder / "store-built")
+    others = [mode for mode in (Mode.CUT, Mode.REMOVAL, Mode.SWAP) for _ in range(plan.others)]
+    for number, mode in enumerate([*[Mode.FLIP] * plan.flips, *others]):
+        for path, pristine in ((member.data, built), (store, folder / "store-built")):
+            shutil.rmtree(path)
+            world.copied(pristine, path)
+        with etcd:
+            damage = _damage_value(member.endpoint, mode, random_)
+            tally.tried[Kind.ETCD, mode] += 1
+            with running(f"life-etcd-{number}") as process:
+                agent = world.agent_of(process)
+                if isinstance(agent, str):
+                    judge_start(damage, agent, tally)
+                    continue
+                with suppress_silence(tally, [damage]):
+                    asyncio.run(serve_whole(agent, damage, tally))
+                judge_end(agent, [damage], tally)
+                process.kill()
+
+
+def _damage_value(endpoint: str, mode: Mode, random_: random.Random) -> Damage:
+    pairs = _pairs(endpoint)
+    key, value = random_.choice(sorted((key, value) for key, value in pairs.items() if value))
+    target = Target(kind=Kind.ETCD, path=Path(repr(key)), first=0, end=len(value))
+    place = -1
+    if mode is Mode.FLIP:
+        place = random_.randrange(len(value) * 8)
+        changed = bytearray(value)
+        changed[place // 8] ^= 1 << place % 8
+        _put(endpoint, key, bytes(changed))
+    elif mode is Mode.CUT:
+        place = random_.randrange(len(value))
+        _put(endpoint, key, value[:place])
+    elif mode is Mode.REMOVAL:
+        _ask(endpoint, "deleterange", {"key": _text(key)})
+    else:
+        other = random_.choice(sorted(pairs.keys() - {key}))
+        _put(endpoint, key, pairs[other])
+        _put(endpoint, other, value)
+    return Damage(mode=mode, target=target, place=place)
+
+
+def _pairs(endpoint: str) -> dict[bytes, bytes]:
+    answer = _ask(endpoint, "range", {"key": _text(b"\0"), "range_end": _text(b"\0")})
+    rows = answer.get("kvs", [])
+    assert isinstance(rows, list)
+    return {base64.b64decode(row["key"]): base64.b64decode(row.get("value", "")) for row in rows}
+
+
+def _put(endpoint: str, key: bytes, value: bytes) -> None:
+    _ask(endpoint, "put", {"key": _text(key), "value": _text(value), "ignore_lease": False})
+
+
+def _ask(endpoint: str, what: str, body: Mapping[str, object]) -> dict[str, object]:
+    request = urllib.request.Request(f"http://{endpoint}/v3/kv/{what}", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=GATEWAY_SECONDS_MAX) as response:
+        found: dict[str, object] = json.loads(response.read())
+    return found
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,326 @@
+"""What happens to damaged folders: one life of an agent over many damages, or a life for each, and what went wrong.
+
+Rule: what must hold, whatever is damaged (safety rule S20): the process does not end, but for a damaged ledger, or it
+refuses to start with a text for people; a consumer gets the right bytes, or an error; topics whose objects are whole
+are served, archived and shown; an audit names what is damaged.
+"""
+
+import asyncio
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.damage import world
+from tests.damage.damages import (
+    OF_CLUSTERS,
+    OF_TOPICS,
+    Damage,
+    Kind,
+    Mode,
+    Target,
+    cut,
+    flip,
+    in_order,
+    remove,
+    swap,
+    targets_of_cluster,
+    targets_of_topic,
+)
+from tests.damage.world import Agent, Read
+from tests.raw_client import connected
+
+WHOLE = ("whole-archived", "whole-waiting")
+"""Topics of which nothing is damaged."""
+MAY_END = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.ETCD})
+"""`LedgerCorrupt` ends an agent: what it serves would be wrong."""
+MAY_REFUSE = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.IDENTITY, Kind.ETCD})
+"""An agent may refuse to start over these, with a text that says what to do."""
+AUDITED = frozenset({Kind.PARQUET, Kind.FOOTER, Kind.INTAKE})
+"""Of the kinds with checksums every flipped bit is found; other flips change what no checksum covers."""
+LIVES_AT_ONCE = 2
+_OTHERS = (Mode.CUT, Mode.REMOVAL, Mode.SWAP)
+_WAITING = frozenset({Kind.INTAKE, Kind.PACK_HEADER})
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Of a whole run."""
+
+    tried: Counter[tuple[Kind, Mode]] = field(default_factory=Counter[tuple[Kind, Mode]])
+    failures: list[tuple[Kind, Mode, str]] = field(default_factory=list[tuple[Kind, Mode, str]])
+    unnamed: Counter[tuple[Kind, Mode]] = field(default_factory=Counter[tuple[Kind, Mode]])
+    """Damages that the audit did not name, where it need not."""
+    refused: Counter[tuple[Kind, Mode]] = field(default_factory=Counter[tuple[Kind, Mode]])
+    """Lives in which the agent did not start, and said why."""
+
+    def fail(self, damages: Iterable[Damage], what: str) -> None:
+        for damage in damages:
+            self.failures.append((damage.target.kind, damage.mode, f"{damage}: {what}"))
+
+    def add(self, other: "Tally") -> None:
+        self.tried += other.tried
+        self.unnamed += other.unnamed
+        self.refused += other.refused
+        self.failures += other.failures
+
+    def as_text(self) -> str:
+        failed = Counter((kind, mode) for kind, mode, _ in self.failures)
+        lines = [f"{'kind':34}{'mode':12}{'tried':>7}{'failed':>8}{'refused':>9}{'not audited':>13}"]
+        for (kind, mode), count in sorted(self.tried.items()):
+            at = (kind, mode)
+            lines.append(f"{kind:34}{mode:12}{count:>7}{failed[at]:>8}{self.refused[at]:>9}{self.unnamed[at]:>13}")
+        return "\n".join([*lines, *(what for _, _, what in self.failures)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How many of each kind: flips, and of truncations, removals and swaps each."""
+
+    flips: int
+    others: int
+
+    def modes(self) -> list[Mode]:
+        """One for each topic of a kind; a swap takes two."""
+        return [
+            *[Mode.FLIP] * self.flips,
+            *[mode for mode in (Mode.CUT, Mode.REMOVAL, Mode.SWAP, Mode.SWAP) for _ in range(self.others)],
+        ]
+
+    def topics(self, kind: Kind) -> list[str]:
+        return [f"{kind.name.lower().replace('_', '-')}.{number}" for number in range(len(self.modes()))]
+
+
+def build(data: Path, folder: Path, plan: Plan, kinds: Collection[Kind]) -> None:
+    """The folder that is damaged: a topic for each damage of `OF_TOPICS`, and those that stay whole."""
+    archived = [topic for kind in _of_topics(kinds) if kind not in _WAITING for topic in plan.topics(kind)]
+    waiting = [topic for kind in _of_topics(kinds) if kind in _WAITING for topic in plan.topics(kind)]
+    world.build(data, folder, archived=[*archived, WHOLE[0]], waiting=[*waiting, WHOLE[1]])
+
+
+def _of_topics(kinds: Collection[Kind]) -> list[Kind]:
+    return [kind for kind in OF_TOPICS if kind in kinds]
+
+
+def damage_topics(data: Path, plan: Plan, kinds: Collection[Kind], random_: random.Random) -> list[Damage]:
+    """Damage an object of each topic."""
+    done: list[Damage] = []
+    for kind in _of_topics(kinds):
+        targets = [targets_of_topic(data, kind, topic, world.marker(topic)) for topic in plan.topics(kind)]
+        swapped: Target | None = None
+        for mode, target in zip(plan.modes(), targets, strict=True):
+            match mode:
+                case Mode.FLIP:
+                    done.append(flip(data, target, random_))
+                case Mode.CUT if kind not in _WAITING:
+                    done.append(cut(data, target, random_))
+                case Mode.REMOVAL if kind not in _WAITING:
+                    done.append(remove(data, target))
+                case Mode.SWAP if kind not in _WAITING:
+                    if swapped is None:
+                        swapped = target
+                    else:
+                        done.append(swap(data, swapped, target))
+                        swapped = None
+                case _:
+                    pass  # of one object in a pack: the pack is cut, removed and swapped as a whole
+    return done
+
+
+def one_life(data: Path, folder: Path, plan: Plan, damages: Sequence[Damage], tally: Tally) -> None:
+    """Run an agent over a folder with many damages, of topics, and note what goes wrong."""
+    for damage in damages:
+        tally.tried[damage.target.kind, damage.mode] += 1
+    victims = {topic: damage for damage in damages for topic in damage.victims}
+    kinds = {damage.target.kind for damage in damages}
+    topics = [*(topic for kind in _of_topics(kinds) for topic in plan.topics(kind)), *WHOLE]
+    with world.running(data, folder, "life") as agent:
+        if isinstance(agent, str):
+            tally.fail(damages[:1], f"the agent does not start: {agent[-500:]}")
+            return
+        try:
+            asyncio.run(_consume(agent, topics, victims, tally))
+            _work(agent, topics, victims, tally)
+            asyncio.run(_consume_again(agent, topics, victims, tally))
+        except (OSError, asyncio.IncompleteReadError, AssertionError) as error:
+            tally.fail(damages[:1], f"the agent does not answer: {error!r}")
+        time.sleep(1)  # for what works in the background, which begins again and again
+        if not agent.process.is_running:
+            tally.fail(damages[:1], f"the process ended: {agent.process.stderr[-1500:]}")
+    told = world.audit(data)
+    for damage in damages:
+        if not _is_named(damage, told):
+            if damage.target.kind in AUDITED and damage.mode is Mode.FLIP:
+                tally.fail([damage], "the audit does not name it")
+            else:
+                tally.unnamed[damage.target.kind, damage.mode] += 1
+
+
+def _is_named(damage: Damage, told: str) -> bool:
+    path = damage.target.path.as_posix().removeprefix("store/")
+    return path in told or (damage.target.topic is not None and damage.target.topic in told)
+
+
+async def _consume(agent: Agent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
+    async with connected(agent.bootstrap) as client:
+        for topic in topics:
+            read = await world.read_topic(client, topic, world.RECORDS)
+            judge(topic, read, world.RECORDS, victims.get(topic), tally)
+        for topic in topics:
+            if not await world.produce(client, topic, world.RECORDS, world.LATER_RECORDS):
+                _fail(topic, "a record is not taken", victims, tally)
+
+
+async def _consume_again(agent: Agent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
+    end = world.RECORDS + world.LATER_RECORDS
+    async with connected(agent.bootstrap) as client:
+        for topic in topics:
+            read = await world.read_topic(client, topic, end)
+            judge(topic, read, end, victims.get(topic), tally)
+            missing = {world.RECORDS, end - 1} - read.offsets
+            if missing and not read.wrong:
+                _fail(topic, f"what was produced later is not served: {read.error}", victims, tally)
+
+
+def judge(topic: str, read: Read, end: int, damage: Damage | None, tally: Tally) -> None:
+    """Note what a consumer of a topic should not have got, or should have."""
+    if read.wrong:
+        what = f"a consumer of {topic} got what was never produced: {read.wrong[0]}"
+        tally.fail([damage] if damage else [_WHOLE_DAMAGE], what)
+    may_lose = damage is not None and damage.target.kind not in _KEPT
+    if not may_lose and read.offsets != set(range(end)):
+        what = f"{topic} is served in part: {len(read.offsets)} of {end}, {read.error}"
+        tally.fail([damage] if damage else [_WHOLE_DAMAGE], what)
+
+
+_KEPT = frozenset({Kind.METADATA, Kind.MANIFEST_LIST, Kind.MANIFEST, Kind.COPY, Kind.HINT})
+"""Objects without which all records of the topic are served."""
+_WHOLE_DAMAGE = Damage(mode=Mode.FLIP, target=Target(kind=Kind.PACK, path=Path("none"), first=0, end=0))
+"""Whose fault it is that a topic fails of which nothing is damaged: somebody's."""
+
+
+def _fail(topic: str, what: str, victims: dict[str, Damage], tally: Tally) -> None:
+    tally.fail([victims.get(topic, _WHOLE_DAMAGE)], f"{topic}: {what}")
+
+
+def _work(agent: Agent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
+    """What agents do beside serving: archive passes with their tables, and answers of the catalog."""
+    status, _ = world.post(agent, "/api/archive", {"topics": list(topics), "wait": True})
+    if not status:
+        tally.fail([_WHOLE_DAMAGE], "a request to archive is not answered")
+    for topic in WHOLE:
+        status, text = world.post(agent, "/api/archive", {"topics": [topic], "wait": True})
+        if status != 200:
+            tally.fail([_WHOLE_DAMAGE], f"{topic} is not archived: {status} {text[:300]}")
+    for topic in topics:
+        status, text = world.get(agent, f"/iceberg/v1/namespaces/lake/tables/{topic}")
+        if not status or (topic not in victims and status != 200):
+            _fail(topic, f"the catalog answers {status} {text[:200]}", victims, tally)
+    status, text = world.get(agent, "/metrics")
+    if status != 200:
+        tally.fail([_WHOLE_DAMAGE], f"/metrics answers {status}")
+
+
+def damage_cluster(data: Path, kind: Kind, mode: Mode, random_: random.Random) -> Damage:
+    """Damage the one object of a kind; what it is swapped with is an object that any cluster has."""
+    target = targets_of_cluster(data, kind)
+    match mode:
+        case Mode.FLIP:
+            return flip(data, target, random_)
+        case Mode.CUT:
+            return cut(data, target, random_)
+        case Mode.REMOVAL:
+            return remove(data, target)
+        case Mode.SWAP:
+            # Both are written again: the target's fate alone is looked at.
+            if kind is Kind.TAIL:
+                return swap(data, target, targets_of_topic(data, Kind.COPY, WHOLE[0], b""))
+            return swap(data, target, targets_of_cluster(data, Kind.TAIL))
+
+
+def own_life(data: Path, folder: Path, damage: Damage, tally: Tally) -> None:
+    """Run an agent over a folder with one damage, of the cluster, and note what goes wrong."""
+    tally.tried[damage.target.kind, damage.mode] += 1
+    with world.running(data, folder, f"life-{data.name}") as agent:
+        if isinstance(agent, str):
+            judge_start(damage, agent, tally)
+            return
+        try:
+            asyncio.run(serve_whole(agent, damage, tally))
+        except (OSError, asyncio.IncompleteReadError, AssertionError) as error:
+            tally.fail([damage], f"the agent does not answer: {error!r}")
+        judge_end(agent, [damage], tally)
+        agent.process.kill()
+
+
+def judge_start(damage: Damage, told: str, tally: Tally) -> None:
+    """Note where an agent should have started, or said why it does not."""
+    kind, mode = damage.target.kind, damage.mode
+    if kind not in MAY_REFUSE:
+        tally.fail([damage], f"the agent does not start: {told[-500:]}")
+    elif "Traceback" in told or not re.search(r"^penstock: .{20,}", told, re.MULTILINE):
+        tally.fail([damage], f"the agent does not start, and does not say why: {told[-500:]}")
+    else:
+        tally.refused[kind, mode] += 1
+
+
+def judge_end(agent: Agent, damages: Sequence[Damage], tally: Tally) -> None:
+    """Note where an agent's process is over."""
+    if agent.process.is_running:
+        return
+    told = agent.process.stderr
+    if not all(damage.target.kind in MAY_END for damage in damages) or "corrupt" not in told.lower():
+        tally.fail(damages, f"the process ended: {told[-1500:]}")
+
+
+async def serve_whole(agent: Agent, damage: Damage, tally: Tally) -> None:
+    """Read and write the topics of which nothing is damaged."""
+    async with connected(agent.bootstrap) as client:
+        for topic in WHOLE:
+            read = await world.read_topic(client, topic, world.RECORDS)
+            may_lose = damage.target.kind is Kind.PACK and topic == WHOLE[1]
+            if read.wrong:
+                tally.fail([damage], f"a consumer of {topic} got what was never produced: {read.wrong[0]}")
+            elif not may_lose and read.offsets != set(range(world.RECORDS)):
+                what = f"{topic} is served in part: {len(read.offsets)} of {world.RECORDS}, {read.error}"
+                tally.fail([damage], what)
+            if not await world.produce(client, topic, world.RECORDS, world.LATER_RECORDS):
+                tally.fail([damage], f"{topic}: a record is not taken")
+
+
+def sweep(folder: Path, plan: Plan, seed: int, tally: Tally, kinds: Collection[Kind]) -> None:
+    """Build a folder, damage copies of it, and run agents over them."""
+    random_ = random.Random(seed)
+    if any(kind in OF_TOPICS for kind in kinds):
+        data = folder / "data"
+        build(data, folder, plan, kinds)
+        one_life(data, folder, plan, in_order(damage_topics(data, plan, kinds, random_)), tally)
+    if any(kind in OF_CLUSTERS for kind in kinds):
+        small = folder / "small"
+        world.build(small, folder, archived=WHOLE[:1], waiting=WHOLE[1:])
+        _own_lives(folder, small, plan, [kind for kind in OF_CLUSTERS if kind in kinds], random_, tally)
+
+
+def _own_lives(
+    folder: Path, small: Path, plan: Plan, kinds: Sequence[Kind], random_: random.Random, tally: Tally
+) -> None:
+    modes = [*[Mode.FLIP] * plan.flips, *[mode for mode in _OTHERS for _ in range(plan.others)]]
+    lives: list[tuple[Path, Damage]] = []
+    for kind in kinds:
+        for number, mode in enumerate(modes):
+            data = world.copied(small, folder / f"{kind.name.lower()}-{number}")
+            lives.append((data, damage_cluster(data, kind, mode, random_)))
+
+    def live(life: tuple[Path, Damage]) -> Tally:
+        single = Tally()
+        own_life(life[0], folder, life[1], single)
+        world.dropped(life[0])
+        return single
+
+    with ThreadPoolExecutor(LIVES_AT_ONCE) as threads:
+        for single in threads.map(live, lives):
+            tally.add(single)
