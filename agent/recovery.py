@@ -56,7 +56,9 @@ from storage.refs import (
     INTAKE_PREFIX,
     LAKE_PREFIX,
     REACHED_PREFIX,
+    SHORTENED_MARK,
     SNAPSHOT_PREFIX,
+    name_in_folder,
     number_of_intake_key,
     position_of_key,
     session_of_key,
@@ -414,8 +416,8 @@ async def _list(store: ObjectStore) -> _Bucket:
         if session is not None:
             bucket.sizes[meta.key] = meta.size_bytes
             bucket.sessions.add(session)
-        if topic_id is not None:
-            bucket.topic_names[topic_id] = meta.key.split("/")[1].removesuffix(f"-{topic_id.hex()}")
+        if topic_id is not None and not (name := name_in_folder(meta.key)).endswith(SHORTENED_MARK):
+            bucket.topic_names[topic_id] = name
     for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX):
         bucket.positions += [position_of_key(meta.key) or 0 async for meta in store.list(prefix)]
     return bucket

@@ -43,8 +43,17 @@ async def load(ledger: Ledger, store: ObjectStore, rules_known: int = RULES_NEWE
             except ObjectMissing:
                 continue
         follower = Follower(identity, rules_known)
-        with collector_paused():
-            applied = follower.load(start, snapshot)
+        try:
+            with collector_paused():
+                applied = follower.load(start, snapshot)
+        except LedgerCorrupt as error:
+            if snapshot is None:
+                raise
+            raise LedgerCorrupt(
+                f"{error}; the ledger's snapshot is {key!r}: where that object is damaged, put back a copy of it if "
+                "there is one, else `penstock recover` begins again from the newest snapshot that can be read "
+                '(docs/RUNBOOK.md, "etcd was wiped or restored from a backup"); nothing was changed'
+            ) from error
         return Loaded(start=start, follower=follower, applied=applied)
     raise LedgerCorrupt(
         f"the ledger's snapshot {key!r} is not in the bucket: was something deleted from it, or is the ledger an older "

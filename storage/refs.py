@@ -16,6 +16,9 @@ SNAPSHOT_PREFIX = "ledger/snapshots/"
 REACHED_PREFIX = "ledger/reached/"
 VERSION_HINT = "version-hint.text"
 """Names the newest copy of a table's metadata to readers without a catalog (Iceberg's `HadoopTableOperations`)."""
+SHORTENED_MARK = "!"
+"""No topic's name has it, so a shortened name is never taken for a whole one. It is one of the characters that Amazon
+S3 calls safe in keys ("Naming Amazon S3 objects")."""
 METADATA_SUFFIX = ".metadata.json"
 MANIFEST_LIST_SUFFIX = ".snap.avro"
 MANIFEST_SUFFIX = ".manifest.avro"
@@ -49,10 +52,10 @@ def short_name(topic_name: str) -> str:
     """A topic's name as its folder has it: the beginning of one with which the folder's name would be too long.
 
     Kafka shortens the names of its folders too, where it appends to them (`LocalLog.logDirNameWithSuffixCappedLength`,
-    4.3). Names that fit stay whole, as tables that are there have them.
+    4.3). Names that fit stay whole, as tables that are there have them. `SHORTENED_MARK` ends one that is shortened.
     """
     is_short = len(topic_name) + 1 + _TOPIC_ID_DIGITS <= FOLDER_NAME_BYTES_MAX  # names of topics are ASCII
-    return topic_name if is_short else topic_name[:SHORT_TOPIC_NAME_BYTES]
+    return topic_name if is_short else f"{topic_name[:SHORT_TOPIC_NAME_BYTES]}{SHORTENED_MARK}"
 
 
 def name_in_folder(key: str) -> str:

@@ -10,6 +10,7 @@ from tests.damage.lives import Plan, Tally, sweep
 SEED = 7
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.xdist_group("damage")
 def test_damaged_objects_of_topics_end_nothing_and_are_never_served(tmp_path: Path) -> None:
     tally = Tally()
@@ -18,6 +19,7 @@ def test_damaged_objects_of_topics_end_nothing_and_are_never_served(tmp_path: Pa
     assert len(tally.tried) > len(OF_TOPICS)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.xdist_group("damage")
 def test_damaged_objects_of_a_cluster_are_said_or_done_without(tmp_path: Path) -> None:
     """A life each, so few: the test of every flip is `make damage`."""

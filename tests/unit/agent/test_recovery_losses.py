@@ -19,7 +19,7 @@ from coordinator.state import ClusterState
 from protocol.limits import RECOVERY_READS_MAX
 from protocol.record_batch import walk_batches
 from protocol.types import ObjectNumber, SessionId, TopicId
-from storage.refs import SNAPSHOT_PREFIX, ObjectKind, intake_key, parquet_key
+from storage.refs import SNAPSHOT_PREFIX, ObjectKind, intake_key, parquet_key, short_name
 from tests.made_commands import TOPIC, create
 from tests.unit.agent.ledger_parts import BEGAN_MS, ManualClock, running_parts
 from tests.unit.agent.recovery_parts import (
@@ -166,6 +166,21 @@ async def test_s5_gaps_of_objects_that_are_lost_are_bridged_and_offsets_stay() -
     report = await recover(following, store)
     assert (report.is_carried_out, report.missing, report.damaged) == (True, [], [])
     assert log_end(await state_of(following, store)) == 15
+
+
+async def test_a_name_that_its_folder_shortens_is_lost() -> None:
+    store = TimedStore()
+    ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
+    await check_bucket(store, await ledger.identity())
+    async with running_parts(ledger, store=store) as parts:
+        await snapshot(parts)
+        session = parts.writer.session
+        ledger.core.expire(session)
+    key = parquet_key(short_name("n" * 249), OTHER, session, ObjectNumber(0))
+    await store.put(key, [b"a file that the snapshot does not know"])
+    await put_intake(store, session, 0, (-1, -1), topic_id=OTHER)
+    report = await recover(wiped(), store)
+    assert [(topic.topic, topic.is_name_lost) for topic in report.topics] == [(f"recovered-{OTHER.hex()}", True)]
 
 
 async def test_a_topic_gets_a_further_name_where_both_are_taken() -> None:

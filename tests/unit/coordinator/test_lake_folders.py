@@ -21,7 +21,7 @@ from tests.made_commands import TOPIC, Batch, Cluster, create, start
 from tests.made_table_commits import table_commit
 
 LONG = "n" * 249
-SHORT = "n" * 150
+SHORT = "n" * 150 + "!"
 SESSION = SessionId(1)
 
 
