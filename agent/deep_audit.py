@@ -122,6 +122,10 @@ class DeepAudit:
 
     async def _read_file(self, object_id: ObjectId, stored: ObjectState) -> None:
         size = stored.object_bytes
+        # A range beyond the end of an object is StoreUnavailable, as if it might come: a cut file would end the audit.
+        found = (await self.store.head(stored.key)).size_bytes
+        if found != size:
+            raise FileUnreadable(f"it has {found} bytes, the state says {size}")
         if size < FOOTER_TAIL_BYTES:
             raise FileUnreadable(f"it has {size} bytes: no Parquet file")
         tail = await self._get(stored.key, size - FOOTER_TAIL_BYTES, FOOTER_TAIL_BYTES)

@@ -8,7 +8,6 @@ are served, archived and shown; an audit names what is damaged.
 import asyncio
 import random
 import re
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +42,7 @@ MAY_REFUSE = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.IDENTITY, Kind.ETCD})
 AUDITED = frozenset({Kind.PARQUET, Kind.FOOTER, Kind.INTAKE})
 """Of the kinds with checksums every flipped bit is found; other flips change what no checksum covers."""
 LIVES_AT_ONCE = 2
+BACKGROUND_POLLS = 30
 _OTHERS = (Mode.CUT, Mode.REMOVAL, Mode.SWAP)
 _WAITING = frozenset({Kind.INTAKE, Kind.PACK_HEADER})
 
@@ -148,7 +148,8 @@ def one_life(data: Path, folder: Path, plan: Plan, damages: Sequence[Damage], ta
             asyncio.run(_consume_again(agent, topics, victims, tally))
         except (OSError, asyncio.IncompleteReadError, AssertionError) as error:
             tally.fail(damages[:1], f"the agent does not answer: {error!r}")
-        time.sleep(1)  # for what works in the background, which begins again and again
+        for _ in range(BACKGROUND_POLLS):  # what works in the background begins again and again
+            world.get(agent, "/metrics")
         if not agent.process.is_running:
             tally.fail(damages[:1], f"the process ended: {agent.process.stderr[-1500:]}")
     told = world.audit(data)

@@ -71,6 +71,16 @@ async def test_a_damaged_file_is_named_with_the_offsets_that_lie_in_it() -> None
         assert ("damaged", first) in damaged(await audited(paths))
 
 
+async def test_a_file_that_is_cut_ends_no_audit() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        first, second = [await archived_file(paths, 0) for _ in range(2)]
+        whole = await paths.memory.get(first)
+        await flip(paths, second, 4)
+        for byte_count in (0, 7, len(whole) - 1):
+            await paths.memory.put(first, [whole[:byte_count]])
+            assert damaged(await audited(paths)) == [("damaged", first), ("damaged", second)]
+
+
 async def test_every_bit_of_an_intake_object_is_looked_at() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(batch(2, size=10))
