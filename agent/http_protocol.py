@@ -47,7 +47,8 @@ class BoundedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP. The answer of a request that this cuts off is not sent any more: h11 would raise."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        # Before the first request uvicorn has no cycle, whatever its annotation says.
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):

@@ -9,10 +9,10 @@ raises, unless it is the field's default. Bytes of a form that is not known are 
 of a `WireStruct`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, get_args
+from typing import ClassVar, cast, get_args
 
 from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
@@ -66,7 +66,8 @@ def form_needed(value: object) -> int:
                     needed = max(needed, form_needed(found))
         return needed
     if isinstance(value, list | tuple):
-        return max((form_needed(item) for item in _items(value)), default=RULES_FIRST)
+        items = cast("Sequence[object]", value)
+        return max((form_needed(item) for item in items), default=RULES_FIRST)
     return RULES_FIRST
 
 
@@ -88,7 +89,7 @@ def in_form(value: object, rules_version: int) -> object:
         ]
         return parts if tag is None else [tag, *parts]
     if isinstance(value, list | tuple):
-        return [in_form(item, rules_version) for item in _items(value)]
+        return [in_form(item, rules_version) for item in cast("Sequence[object]", value)]
     return value
 
 
@@ -109,10 +110,6 @@ def parts_in_form(value: WireStruct, rules_version: int) -> Iterator[tuple[str, 
 def annotations_in_form(kind: type[WireStruct], rules_version: int) -> list[tuple[str, str]]:
     """The names and types of a struct's fields in the form of a version."""
     return [(field.name, field.type_name) for field in _fields(kind) if field.since <= rules_version]
-
-
-def _items(value: list[object] | tuple[object, ...]) -> list[object] | tuple[object, ...]:
-    return value
 
 
 @cache

@@ -11,11 +11,11 @@ Specification: Apache Parquet's parquet.thrift; Apache Thrift's compact protocol
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from protocol.limits import THRIFT_DEPTH_MAX, THRIFT_VARINT_BYTES_MAX
+
 Value: TypeAlias = "int | bytes | Sequence[Value] | Mapping[int, Value]"
 Struct: TypeAlias = Mapping[int, Value]
 
-_DEPTH_MAX: Final = 24
-_VARINT_BYTES_MAX: Final = 10
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _BYTE_ARRAY: Final = 6
 _FIXED: Final = 7
@@ -56,7 +56,7 @@ class _Reader:
 
     def _varint(self) -> int:
         value = 0
-        for number in range(_VARINT_BYTES_MAX):
+        for number in range(THRIFT_VARINT_BYTES_MAX):
             (byte,) = self._take(1)
             value |= (byte & 0x7F) << 7 * number
             if byte < 0x80:
@@ -69,7 +69,7 @@ class _Reader:
 
     def struct(self, depth: int = 0) -> Struct:
         """Fields by their ids."""
-        if depth > _DEPTH_MAX:
+        if depth > THRIFT_DEPTH_MAX:
             raise FooterWrong("it is nested too deep")
         fields: dict[int, Value] = {}
         field_id = 0
@@ -134,7 +134,7 @@ def _walk(
     leaves: list[_Leaf],
 ) -> int:
     """Take an element of the schema and what is below it; returns the number of the one behind."""
-    if len(path) > _DEPTH_MAX:
+    if len(path) > THRIFT_DEPTH_MAX:
         raise FooterWrong("its schema is nested too deep")
     element = elements[number]
     if number:

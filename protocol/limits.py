@@ -474,6 +474,10 @@ VERSION_HINT_BYTES_MAX = 20
 """What is looked at of a hint: more is no number of ours."""
 TABLE_COPIES_KEPT = 3
 """Copies of a table's metadata for readers without a catalog: the newest, and those that somebody may be reading."""
+THRIFT_DEPTH_MAX = 24
+"""Structs and lists of a Parquet footer within each other: parquet.thrift needs 7."""
+THRIFT_VARINT_BYTES_MAX = 10
+"""64 bits, 7 in each byte."""
 ARCHIVE_FILE_MEMORY_BYTES_MAX = 32 * MIB
 """A Parquet file in the making that grows beyond this goes on in a temporary file."""
 ARCHIVE_READS_IN_FLIGHT_MAX = 4
