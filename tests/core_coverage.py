@@ -34,8 +34,9 @@ EXPORT_PROPERTIES = tuple(
     for name in ("test_archive_round_trip.py", "test_left_out_values.py", "test_typed_columns.py")
 )
 """Properties of the export alone: they take long under the tracer, and reach nothing of the core that others do not."""
-DATA_FOLDER = "PENSTOCK_COVERAGE_DATA"
-"""Environment variable: the folder that the first process of a run makes, and its workers write to."""
+DATA_FOLDER = "CORE_COVERAGE_DATA"
+"""Environment variable: the folder that the first process of a run makes, and its workers write to. Its name is no
+option of the broker (`PENSTOCK_...`), which agents that tests start would refuse."""
 
 
 def is_core_test(path: Path) -> bool:
