@@ -40,9 +40,10 @@ from coordinator.recovery import (
     sessions_ended_unseen,
 )
 from coordinator.snapshot import decode_snapshot, encode_with_digest
-from coordinator.state import ClusterState
+from coordinator.state import NO_TIME, ClusterState
 from coordinator.time_reset import reset_time
 from protocol.limits import (
+    CLOCK_STEP_MS_MAX,
     LEDGER_SESSION_SECONDS,
     RECOVERY_OBJECTS_AHEAD_MAX,
     RECOVERY_READ_RETRY_S,
@@ -250,13 +251,9 @@ class _Reading:
         bridge = recovery.forget_lost(set(report.missing), report.incarnation) if report.missing else None
         report.objects_known = len(state.objects) - (bridge is not None)
         strangers = {session_of_key(key) for key in bucket.sizes if not is_key_known(state, key)}
+        ledger_ms = state.time_ms
         await self._commit_intake(recovery, bucket)
-        now_ms = await self._now_ms()
-        report.seconds_ahead = (state.time_ms - now_ms) // 1000
-        if permissions.is_time_reset:
-            reset_time(state, now_ms)
-        else:
-            recovery.advance_time(now_ms)
+        await self._set_time(recovery, ledger_ms, is_reset=permissions.is_time_reset)
         recovery.end_sessions({session for session in strangers if session is not None})
         recovery.finish(report.incarnation)
         report.sessions_ended = recovery.sessions_ended_count
@@ -277,10 +274,24 @@ class _Reading:
         told += [_incarnation_of(position) for position in (*bucket.positions, *bucket.sessions)]
         return max(told) + 1
 
-    async def _now_ms(self) -> Milliseconds:
-        """The time of the store, which no machine of ours can set wrong; this machine's where the store has none."""
-        store_ms = await self._store.server_time_ms()
-        return self._clock.now_ms() if store_ms is None else Milliseconds(store_ms)
+    async def _set_time(self, recovery: Recovery, ledger_ms: Milliseconds, *, is_reset: bool) -> None:
+        """Let the state's time be that of the store, which no machine of ours can set wrong.
+
+        Where the store has none, this machine's clock is not believed far ahead of `ledger_ms`, the time before the
+        intake was looked at, or an agent that starts afterwards would find the two in step, and drop records (safety
+        rule S21). A reset is a person's word for it.
+        """
+        state, store_ms = recovery.state, await self._store.server_time_ms()
+        now_ms = self._clock.now_ms() if store_ms is None else Milliseconds(store_ms)
+        newest_ms = max(now_ms, state.time_ms)
+        self._report.seconds_ahead = (state.time_ms - now_ms) // 1000
+        if is_reset:
+            reset_time(state, now_ms)
+        elif store_ms is not None or ledger_ms == NO_TIME or newest_ms - ledger_ms <= CLOCK_STEP_MS_MAX:
+            recovery.advance_time(now_ms)
+        else:
+            # Later than every session ended before, by which another recovery tells those apart that end now.
+            reset_time(state, Milliseconds(ledger_ms + 1))
 
     async def _newest_state(self, identity: LedgerIdentity) -> ClusterState:
         """The state of the newest snapshot that can be read, the beginning where there is none; and what the ledger

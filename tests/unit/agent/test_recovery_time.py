@@ -1,5 +1,7 @@
 """`penstock recover --time` heals a ledger whose time a wrong clock had moved ahead (safety rule S21)."""
 
+from itertools import chain, repeat
+
 import pytest
 
 from agent.clock_trust import ClockTrust
@@ -8,7 +10,7 @@ from coordinator.memory_log import MemoryLedger
 from protocol.types import Milliseconds
 from storage.memory_store import MemoryStore
 from tests.unit.agent.ledger_parts import BEGAN_MS, DAY_MS, ManualClock, running_parts
-from tests.unit.agent.recovery_parts import lived_whole, log_end, recover, state_of
+from tests.unit.agent.recovery_parts import lived, lived_whole, log_end, recover, state_of
 
 AHEAD_S = 30 * DAY_MS / 1000
 TIME_RESET = Permissions(is_time_reset=True)
@@ -72,3 +74,39 @@ async def test_s9_sessions_that_ended_before_are_not_taken_for_those_that_the_re
     again = await recover(ledger, store, Permissions(is_forced=True))
     assert (again.objects_committed, again.damaged) == (0, [])
     assert log_end(await state_of(ledger, store)) == log_end(first)
+
+
+@pytest.mark.parametrize("days", [2, 30])
+async def test_s21_a_recovery_does_not_make_a_clock_believed_that_is_far_ahead(days: int) -> None:
+    store = MemoryStore()
+    ledger = await lived_whole(store)
+    before = await state_of(ledger, store)
+    clock = ManualClock()
+    clock.seconds = days * DAY_MS / 1000
+    report = await recover(ledger, store, Permissions(is_forced=True), clock)
+    assert report.is_carried_out
+    assert report.seconds_ahead == pytest.approx(-days * DAY_MS / 1000, abs=60)
+    state = await state_of(ledger, store)
+    assert before.time_ms < state.time_ms < before.time_ms + DAY_MS / 24
+    trust = ClockTrust(ledger_ms=lambda: state.time_ms, is_accepted=False)
+    assert not trust.judge(clock.now_ms(), clock.uptime_s()).is_believed
+    again = await recover(ledger, store, Permissions(is_forced=True))
+    assert (again.objects_committed, again.damaged) == (0, [])
+
+
+async def test_s21_nor_do_objects_that_were_put_by_such_a_clock() -> None:
+    times = chain([BEGAN_MS] * 3, repeat(BEGAN_MS + 30 * DAY_MS))  # cluster.json, an object, the snapshot; two objects
+    store = MemoryStore(now_ms=lambda: next(times))
+    ledger = await lived(store)
+    clock = ManualClock()
+    clock.seconds = 30 * DAY_MS / 1000
+    report = await recover(ledger, store, clock=clock)
+    assert (report.is_carried_out, report.objects_committed) == (True, 2)
+    assert (await state_of(ledger, store)).time_ms < BEGAN_MS + DAY_MS
+
+
+async def test_s21_a_store_s_own_clock_is_believed() -> None:
+    store = MemoryStore(now_ms=lambda: BEGAN_MS + 30 * DAY_MS, has_clock=True)
+    ledger = await lived(store)
+    await recover(ledger, store)
+    assert (await state_of(ledger, store)).time_ms == BEGAN_MS + 30 * DAY_MS
