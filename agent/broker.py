@@ -254,6 +254,7 @@ class Broker:
             clock=clock,
             ids=self._ids,
             checked_time=self._clock_check.proposed_time,
+            is_clock_ahead=lambda: self._clock_check.verdict.ahead_ms > 0,
         )
         self._wire_roles()
         self._metrics.watch_state(lambda: state_figures(self.state, self._clock_check.proposed_time()))

@@ -62,6 +62,14 @@ async def check_records(services: Services, topic: TopicState, records: memoryvi
             ErrorCode.invalid_record, "A Produce request must have at least one record batch per partition."
         )
     rules = services.record_rules.rules(topic)
+    if rules.uses_append_time and services.is_clock_ahead():
+        # S21: no entry tells a time now, so apply would stamp them with the ledger's last one, which may be days old.
+        # What is stamped stays so (S14), and retention would drop them as soon as the clock is believed.
+        raise InvalidBatch(
+            ErrorCode.not_leader_or_follower,
+            "this broker's clock is not believed, and the topic has message.timestamp.type=LogAppendTime: try again "
+            'later (docs/RUNBOOK.md, "The clock is wrong, or was set")',
+        )
     arrival = arrival_now(services)
     unpacked_bytes_max = _inline_unpacked_bytes_max(records)
     if unpacked_bytes_max is not None:

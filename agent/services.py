@@ -67,6 +67,8 @@ class Services:
     ids: Ids
     checked_time: Callable[[], Milliseconds | None]
     """The wall clock's time, None while it is not to be believed (safety rule S2)."""
+    is_clock_ahead: Callable[[], bool]
+    """Whether it is not believed because it is far ahead of what the ledger knows (safety rule S21)."""
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
 

@@ -265,4 +265,5 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         clock=clock,
         ids=SystemIds(),
         checked_time=parts.proposed_time,
+        is_clock_ahead=lambda: False,
     )

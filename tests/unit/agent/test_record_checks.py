@@ -217,3 +217,25 @@ def test_s2_a_record_is_refused_only_if_it_is_off_by_both_of_two_times(timestamp
     else:
         with pytest.raises(InvalidBatch, match="are not within 1500 and 2010"):
             check_batches(batch, RULES, arrival)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_type", "is_ahead", "is_taken"),
+    [
+        ("LogAppendTime", True, False),
+        ("LogAppendTime", False, True),
+        ("CreateTime", True, True),
+    ],
+)
+async def test_s21_nothing_is_stamped_with_an_old_time_while_the_clock_is_not_believed(
+    timestamp_type: str, *, is_ahead: bool, is_taken: bool
+) -> None:
+    async with data_paths(timestamp_type=timestamp_type) as paths, asyncio.TaskGroup() as tasks:
+        services = replace(services_of(paths, paths.parts.clock, tasks), is_clock_ahead=lambda: is_ahead)
+        batch, topic = make_batch([Record(offset=0, timestamp=BEGAN_MS)]), paths.parts.metadata.state.topics[TOPIC]
+        if is_taken:
+            assert (await check_records(services, topic, memoryview(batch))).headers
+            return
+        with pytest.raises(InvalidBatch) as refused:
+            await check_records(services, topic, memoryview(batch))
+        assert refused.value.error_code is ErrorCode.not_leader_or_follower
