@@ -17,7 +17,7 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     /schema-registry/...  `agent.registry_api`
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -70,10 +70,10 @@ class ApiError(Exception):
         self.remedy = remedy
 
 
-def build_app(agent: "Agent", catalog: CatalogParts | None = None, *, own_host: str = "") -> Starlette:
+def build_app(agent: "Agent", catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()) -> Starlette:
     """The application; it keeps no state of its own but what the catalog has in memory.
 
-    own_host: the host that the port listens on, by which it may be asked from this machine.
+    own_names: names of this machine, in lower case, by which it may be asked from itself.
     """
     tokens = HttpTokens() if catalog is None else catalog.tokens
     api = _Api(agent, tokens)
@@ -108,7 +108,7 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None, *, own_host: 
         StoreError: _on_unavailable,
         LedgerError: _on_unavailable,
     }
-    guard = Middleware(HostGuard, tokens=tokens, own_host=own_host)
+    guard = Middleware(HostGuard, tokens=tokens, own_names=own_names)
     return Starlette(routes=routes, exception_handlers=dict(handlers), middleware=[guard])
 
 

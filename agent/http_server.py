@@ -139,7 +139,7 @@ class HttpServer:
     async def run(self) -> None:
         """Serve until `stop` or a cancellation."""
         assert self._socket is not None, "bind first"
-        self._server = _quiet_server(self._agent, self._catalog, self._address.host, self._serving)
+        self._server = _quiet_server(self._agent, self._catalog, _own_names(self._address.host), self._serving)
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
@@ -159,8 +159,14 @@ class HttpServer:
             self._server.should_exit = True
 
 
+def _own_names(host: str) -> frozenset[str]:
+    """The host of --http and this machine's own name: /etc/hosts of Debian, among others, leads it to loopback."""
+    machine = socket.gethostname().lower()
+    return frozenset({host.lower(), machine, machine.partition(".")[0]} - {""})
+
+
 def _quiet_server(
-    agent: Agent, catalog: CatalogParts | None, own_host: str, serving: asyncio.Event
+    agent: Agent, catalog: CatalogParts | None, own_names: frozenset[str], serving: asyncio.Event
 ) -> "uvicorn.Server":
     import uvicorn
 
@@ -177,7 +183,7 @@ def _quiet_server(
             serving.set()
 
     config = uvicorn.Config(
-        build_app(agent, catalog, own_host=own_host),
+        build_app(agent, catalog, own_names=own_names),
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -31,27 +31,28 @@ OTHER_MACHINE = "10.1.2.3"
 
 
 @pytest.mark.parametrize(
-    ("peer", "host", "own_host", "status"),
+    ("peer", "host", "own_name", "status"),
     [
         ("127.0.0.1", "evil.example", "127.0.0.1", 403),
         ("::ffff:127.0.0.1", "evil.example", "", 403),
         ("127.0.0.1", "broker.lan:9644", "broker.lan", 200),
-        ("127.0.0.1", "BROKER.lan", "broker.LAN", 200),
+        ("127.0.0.1", "BROKER.lan", "broker.lan", 200),
         ("127.0.0.1", "evil.example:9644", "broker.lan", 403),
         (OTHER_MACHINE, "penstock.svc:9644", "0.0.0.0", 200),
         (OTHER_MACHINE, "10.0.0.5:9644", "0.0.0.0", 200),
+        ("127.0.0.6", "10.0.0.5:9644", "0.0.0.0", 200),
     ],
 )
 async def test_by_loopback_the_port_is_asked_by_names_of_this_machine(
-    peer: str, host: str, own_host: str, status: int
+    peer: str, host: str, own_name: str, status: int
 ) -> None:
-    app = build_app(SmallAgent(), own_host=own_host)
-    assert (await AsgiClient(app=app, peer=peer, host=host)("GET", "/live")).status == status
+    app = build_app(SmallAgent(), own_names={own_name})
+    assert (await AsgiClient(app=app, peer=peer, host=host)("GET", "/metrics")).status == status
 
 
 async def test_a_token_makes_up_for_the_name() -> None:
     """A proxy on this machine may pass on the name that it was asked by."""
     named = client(tokens=HttpTokens.of(TOKEN))
     named.host = "lake.example"
-    assert (await named("GET", "/live")).status == 403
-    assert (await named("GET", "/live", headers={"authorization": f"Bearer {TOKEN}"})).status == 200
+    assert (await named("GET", "/metrics")).status == 403
+    assert (await named("GET", "/metrics", headers={"authorization": f"Bearer {TOKEN}"})).status == 200

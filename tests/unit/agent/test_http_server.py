@@ -85,14 +85,22 @@ async def test_a_process_that_answers_is_live(client: Client) -> None:
     assert await client.get("/live") == (200, b"live\n")
 
 
-PATHS = ["/live", "/ready", "/metrics", "/api/status", "/api/topics", "/api/inspect/objects", "/none"]
+PATHS = ["/metrics", "/api/status", "/api/topics", "/api/inspect/objects", "/none"]
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:9644", "localhost.evil.example", "10.0.0.7:9644", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:9644", "localhost.evil.example", "10.0.0.7.evil.example", ""]
+)
 async def test_a_page_whose_name_leads_to_this_machine_reads_nothing(client: Client, path: str, host: str) -> None:
     client.host = host
     assert error_of(await client.get(path))[:2] == (403, "foreign_host")
+
+
+@pytest.mark.parametrize("path", ["/live", "/ready"])
+async def test_health_is_answered_by_any_name(client: Client, path: str) -> None:
+    client.host = "penstock.default.svc:9644"
+    assert (await client.get(path))[0] == 200
 
 
 async def test_nor_does_it_change_anything(agent: SmallAgent, client: Client) -> None:
@@ -108,10 +116,23 @@ async def test_catalog_and_registry_say_so_in_their_own_words(client: Client, pa
     assert (status, b"foreign_host" in body) == (403 if "registry" in path else 404, False)
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9644", "127.0.0.1", "127.8.8.8:1", "[::1]:9644"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:9644", "127.0.0.1", "127.8.8.8:1", "[::1]:9644", "localhost.:9644"]
+)
 async def test_this_machine_is_asked_by_its_own_names(client: Client, host: str) -> None:
     client.host = host
     assert (await client.get("/api/status"))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/status"])
+async def test_a_sidecar_passes_on_the_address_of_its_pod(client: Client, path: str) -> None:
+    for client.host in ("10.0.0.7:9644", "[fd00::7]:9644"):
+        assert (await client.get(path))[0] == 200
+
+
+async def test_a_machine_is_asked_by_its_own_name_which_leads_to_loopback(client: Client) -> None:
+    client.host = f"{socket.gethostname()}:9644"
+    assert (await client.get("/metrics"))[0] == 200
 
 
 async def test_a_client_of_old_that_names_no_host_is_answered(client: Client) -> None:
