@@ -6,7 +6,7 @@ what is missing. Of an archive file of before, which has no checksums, it is che
 those that the index says; of a table's metadata, which has none either, that it can be decoded.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -16,7 +16,7 @@ from agent.cpu import run_in_thread
 from coordinator.chunk_index import ChunkRef
 from coordinator.log import LedgerCorrupt
 from coordinator.snapshot import decode_snapshot
-from coordinator.state import ClusterState, ObjectState
+from coordinator.state import ClusterState, ObjectState, TopicState
 from iceberg_export.checksums import FileChecksums, check_key, checked_footer, tail_bytes
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained
 from iceberg_export.parquet_reader import check_place, check_rows, decode_row_group, parse_footer
@@ -37,7 +37,7 @@ from storage.chunk_format import (
     describe_object,
 )
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
-from storage.refs import METADATA_SUFFIX, SNAPSHOT_PREFIX, TAIL_KEY, ObjectKind, intake_key
+from storage.refs import METADATA_SUFFIX, SNAPSHOT_PREFIX, TAIL_KEY, ObjectKind, intake_key, topic_of_parquet_key
 
 _DAMAGE = (ObjectDamaged, ChunkFormatError, TableUnreadable, Undecodable, LedgerCorrupt, TailUnreadable)
 
@@ -145,7 +145,9 @@ class DeepAudit:
         """A file of before."""
         footer = await run_in_thread(parse_footer, tail, key=stored.key, file_bytes=stored.object_bytes)
         by_group: dict[int, list[_Row]] = {}
-        for row in self._rows(object_id):
+        topic_id = topic_of_parquet_key(stored.key)
+        topic = None if topic_id is None else self.state.topics.get(topic_id)
+        for row in self._rows(object_id, () if topic is None else (topic,)):
             if row.chunk.row_count:
                 check_place(footer, row.chunk)
                 by_group.setdefault(row.chunk.row_group, []).append(row)
@@ -161,17 +163,17 @@ class DeepAudit:
                         "rows that the index says"
                     )
 
-    def _rows(self, object_id: ObjectId) -> Iterator[_Row]:
-        """What of the index lies in an object."""
-        for topic in self.state.topics.values():
+    def _rows(self, object_id: ObjectId, topics: Iterable[TopicState]) -> Iterator[_Row]:
+        """What of the index of `topics` lies in an object. A file's rows are of one topic, so an audit of many files
+        does not look through all topics for each."""
+        for topic in topics:
             for number, partition in enumerate(topic.partitions):
-                for row, each in enumerate(partition.index.object_ids()):
-                    if each == object_id:
-                        yield _Row(topic.name, number, partition.index.row(row))
+                for row in partition.index.rows_of_object(object_id):
+                    yield _Row(topic.name, number, partition.index.row(row))
 
     def _affected(self, object_id: ObjectId) -> str:
         spans: dict[tuple[str, int], tuple[int, int]] = {}
-        for topic, partition, chunk in self._rows(object_id):
+        for topic, partition, chunk in self._rows(object_id, self.state.topics.values()):
             first, end = spans.get((topic, partition), (chunk.offset_first, chunk.offset_end))
             spans[topic, partition] = min(first, chunk.offset_first), max(end, chunk.offset_end)
         if not spans:

@@ -196,6 +196,11 @@ class ChunkIndex:
         object_ids: list[int] = self._column("object_id")[row_first:row_end].tolist()
         return object_ids
 
+    def rows_of_object(self, object_id: int) -> list[int]:
+        """The numbers of the rows that lie in an object, ascending."""
+        rows: list[int] = np.flatnonzero(self._column("object_id") == object_id).tolist()
+        return rows
+
     def archived_objects(self) -> list[int]:
         """The Parquet files that hold rows of this log, each once, ascending."""
         rows = np.frombuffer(self._rows, _ROW_TYPE)

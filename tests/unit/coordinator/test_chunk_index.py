@@ -81,6 +81,12 @@ class TestReading:
         index.replace(2, 3, [archived(20, 30)._replace(object_id=ObjectId(7), row_count=0)])
         assert index.archived_objects() == [99]
 
+    def test_the_rows_of_an_object_are_found_by_its_id(self) -> None:
+        index = index_of(10, 20, 30, 40)
+        index.replace(1, 3, [archived(10, 20), archived(20, 30)])
+        assert index.rows_of_object(99) == [1, 2]
+        assert index.rows_of_object(98) == []
+
     def test_an_empty_index_covers_nothing(self) -> None:
         index = ChunkIndex(Offset(5))
         assert (len(index), index.end, index.locate(5), index.stored_bytes) == (0, 5, None, 0)
