@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep clean
+.PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -80,6 +80,13 @@ sim: setup-test ## simulate clusters from seeds: SEED=7 repeats one, with its tr
 
 sim-deep: setup-test ## the same with 2,500 seeds, on two cores
 	@$(BIN)/python -m tests.simulation --deep
+
+nightly: setup-test ## hours: the slow tests, thousands of simulated worlds, and every sweep at its full length
+	@$(MAKE) test-all
+	@$(MAKE) sim-deep
+	@$(MAKE) damage ARGS="--flips 200"
+	@$(MAKE) requests ARGS="--requests 200000"
+	@$(MAKE) frames
 
 clean: ## remove .venv and what tools left in the tree; the cache folder stays
 	@rm -rf $(UV_PROJECT_ENVIRONMENT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov dist
