@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-FIRST_MS: Final = 1_700_000_000_000
+FIRST_MS: Final = 4_000_000_000_000
+"""In the future: the broker's clock stamps transactions' markers, and no time that is asked for leads to one."""
 BEFORE_MS: Final = FIRST_MS - 1000
 TIMES_MS: Final = 60
 """Records' timestamps lie within so many milliseconds, in no order."""

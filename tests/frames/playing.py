@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import Lake
 from tests.archiving import archive_by_http
-from tests.flights import create_topic
 from tests.frames.drawing import (
     ABORTED,
     HEADERS,
@@ -103,6 +103,7 @@ class World:
     tally: Tally = field(default_factory=Tally)
     plain: Producer = field(init=False)
     transactional: Producer = field(init=False)
+    admin: AdminClient = field(init=False)
     lake: Lake = field(init=False)
 
     def __post_init__(self) -> None:
@@ -110,11 +111,17 @@ class World:
         self.plain = Producer(settings)
         self.transactional = Producer({**settings, "transactional.id": "frames"})
         self.transactional.init_transactions(SECONDS_MAX)
+        self.admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
         self.lake = Lake(open_bucket(self.store, {}))
 
     @property
     def store(self) -> str:
         return f"file://{self.broker.data / 'store'}"
+
+    def create(self, topic: str, partitions: int) -> None:
+        """A topic whose records may be of any time."""
+        config = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+        self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(SECONDS_MAX)
 
     def play(self, seed: int) -> None:
         """Play the sequence of a seed. Raises `Differs`, with the seed and all steps up to there."""
@@ -154,7 +161,7 @@ class _Sequence:
     def play(self, step: Step) -> None:
         match step:
             case Create(topic=topic, partitions=partitions):
-                create_topic(self.world.broker.bootstrap, topic, partitions)
+                self.world.create(topic, partitions)
                 self.ends[topic] = [0] * partitions
             case Produce(topic=topic, how=how, times=times):
                 self._produce(topic, how, times)
@@ -178,8 +185,7 @@ class _Sequence:
     def end(self) -> None:
         """Nothing of it is left to the next one."""
         self.world.session.catalog.clearCache()
-        admin = AdminClient({"bootstrap.servers": self.world.broker.bootstrap})
-        for deleted in admin.delete_topics(list(self.ends)).values():
+        for deleted in self.world.admin.delete_topics(list(self.ends)).values():
             deleted.result(SECONDS_MAX)
 
     def _made(self, step: Load | Where | Select | Combine | Query, source: str) -> "DataFrame":
