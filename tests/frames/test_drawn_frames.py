@@ -31,7 +31,11 @@ def test_the_sequences_of_a_seed_are_the_same_and_hold_every_kind_of_step() -> N
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(1, 9), pytest.param(range(9, 100), marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+    "seeds",
+    [
+        pytest.param(range(1, 5), marks=pytest.mark.timeout(600)),
+        pytest.param(range(5, 100), marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+    ],
 )
 def test_frames_answer_as_those_of_the_kafka_source(
     spark: "SparkSession", penstock: PenstockFactory, tmp_path: Path, seeds: range
