@@ -105,7 +105,6 @@ class Archiver:
 
     async def _background_pass(self, topic: TopicState) -> None:
         """A pass; one that has to be planned again waits, so that what fails each time does so seldom."""
-        self._failure = ""
         try:
             await self._pass(topic.topic_id)
         except Exception:
@@ -159,6 +158,7 @@ class Archiver:
     async def _pass(self, topic_id: TopicId) -> ArchivedPass | None:
         """One pass; None where there was nothing to do, or the index moved on and the next pass plans again."""
         async with self._one_at_a_time, self._lake.turn(topic_id):
+            self._failure = ""  # under the lock: a pass on demand for another topic may have failed meanwhile
             intake = topic_intake(self._metadata.state, topic_id)
             planned = None if intake is None else plan_pass(intake)
             if planned is None:
