@@ -17,7 +17,7 @@ from agent.catalog_followers import CatalogFollower, catalog_followers
 from agent.catalog_parts import catalog_parts
 from agent.clock import Clock
 from agent.disk_reserve import REMEDY as DISK_REMEDY
-from agent.disk_reserve import DiskReserve
+from agent.disk_reserve import DiskReserves
 from agent.http_server import HttpServer
 from agent.ids import Ids
 from agent.lake_rewrites import LakeRewrites
@@ -58,7 +58,7 @@ class Agent:
         ids: Ids,
         metrics: Metrics,
         damages: StoreDamages | None = None,
-        reserve: DiskReserve | None = None,
+        reserves: DiskReserves | None = None,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -82,7 +82,7 @@ class Agent:
         self.store = store
         self.metrics = metrics
         self._damages = damages or StoreDamages()
-        self._reserve = reserve
+        self._reserves = reserves
         self._followers: Mapping[str, CatalogFollower] = {}
         """By the names of their tasks, which end before the session does."""
         self.is_ready = False
@@ -197,7 +197,7 @@ class Agent:
         }
 
     def notices(self) -> Sequence[str]:
-        if self._reserve is not None and self._reserve.is_full:
+        if self._reserves is not None and self._reserves.is_full:
             return (f"the disk is full, no records are taken: {DISK_REMEDY}",)
         return ()
 

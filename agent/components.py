@@ -32,7 +32,7 @@ from agent.clock import Clock, SystemClock
 from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
 from agent.collector import collect_rarely, pass_over_what_lives
 from agent.conditional_puts import check_before_claim
-from agent.disk_reserve import DiskReserve
+from agent.disk_reserve import DiskReserves
 from agent.ids import Ids, SystemIds
 from agent.ledger_access import LedgerAccess
 from agent.ledger_outages import OutageTellingLedger
@@ -87,14 +87,13 @@ async def _serve(
 ) -> None:
     outages, damages = StoreOutages(clock=clock), StoreDamages()
     metrics.store_damaged_parts.set_function(lambda: len(damages.found))
-    reserve = _disk_reserve(settings, clock)
-    if reserve is not None:
-        metrics.disk_full.set_function(lambda: reserve.is_full)
+    reserves = _ledger_reserve(settings, clock)
+    metrics.disk_full.set_function(lambda: reserves.is_full)
     async with (
         open_ledger(settings, clock, ids) as opened,
-        open_store(settings, clock, ids, metrics, observer=outages, damages=damages, reserve=reserve) as store,
+        open_store(settings, clock, ids, metrics, observer=outages, damages=damages, reserves=reserves) as store,
         _in_background(outages.run),
-        _in_background(_nothing if reserve is None else reserve.run),
+        _in_background(reserves.run),
     ):
         ledger = OutageTellingLedger(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
         metrics.ledger_outage_seconds.set_function(lambda: ledger.outage_seconds)
@@ -119,7 +118,7 @@ async def _serve(
             ids=ids,
             metrics=metrics,
             damages=damages,
-            reserve=reserve,
+            reserves=reserves,
         )
         try:
             async with agent:
@@ -136,24 +135,19 @@ async def _serve(
             raise
 
 
-def _disk_reserve(settings: Settings, clock: Clock) -> DiskReserve | None:
-    """The reserve beside an embedded ledger, made before the ledger is opened, which may need it."""
+def _ledger_reserve(settings: Settings, clock: Clock) -> DiskReserves:
+    """The reserves, that beside an embedded ledger made before the ledger is opened, which may need it."""
+    reserves = DiskReserves(clock=clock)
     url = read_ledger_url(settings.ledger_url)
-    if not isinstance(url, SqliteUrl):
-        return None
-    reserve = DiskReserve(Path(url.path).parent, clock=clock)
-    reserve.begin()
-    return reserve
+    if isinstance(url, SqliteUrl):
+        reserves.of(Path(url.path).parent).begin()
+    return reserves
 
 
 def _is_ledger_lost(error: LedgerCorrupt | BaseExceptionGroup) -> bool:
     """Whether the ledger contradicts itself or what was seen of it; a bucket of others is left alone."""
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
     return group.subgroup(LedgerCorrupt) is not None and group.subgroup(AnotherBucket) is None
-
-
-async def _nothing() -> None:
-    pass
 
 
 @asynccontextmanager
@@ -273,10 +267,10 @@ async def open_store(
     policy: RetryPolicy | None = None,
     observer: TryObserver | None = None,
     damages: StoreDamages | None = None,
-    reserve: DiskReserve | None = None,
+    reserves: DiskReserves | None = None,
 ) -> AsyncIterator[ObjectStore]:
     """The bucket that the settings name, metered and retried (`policy`: how long; `observer` is told of each try).
-    `damages` takes what an embedded store finds in its files; `reserve` is kept of its disk. Raises `StoreError`s.
+    `damages` takes what an embedded store finds in its files; `reserves` get room on its disk. Raises `StoreError`s.
     """
     damages = StoreDamages() if damages is None else damages
     url = read_store_url(settings.store_url)
@@ -285,9 +279,11 @@ async def open_store(
         case FileUrl(path=path):
             from agent.full_disk import RecordsRefused, WatchedFiles
             from storage.local_files import Files
-            from storage.local_store import PACKS_FOLDER, LocalStore
+            from storage.local_store import INCOMPLETE_FOLDER, PACKS_FOLDER, LocalStore
             from storage.pack_store import PackStore
 
+            # In the folder of what a start removes: a start on a full disk has this room.
+            reserve = None if reserves is None else reserves.of(Path(path) / INCOMPLETE_FOLDER)
             calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
             files = LocalStore(Path(path), is_durable=settings.is_durable, files=calls)
             packs = PackStore(
@@ -299,9 +295,10 @@ async def open_store(
                 on_damage=damages.report,
             )
             adapter = RoutedStore(INTAKE_PREFIX, packs, files)
-            if reserve is not None:
+            if reserves is not None and reserve is not None:
                 reserve.when_full(packs.release_room)
-                adapter = RecordsRefused(adapter, lambda: reserve.is_full, sleep=clock.sleep)
+                reserve.begin()
+                adapter = RecordsRefused(adapter, lambda: reserves.is_full, sleep=clock.sleep)
         case S3Url():
             from storage.s3_settings import S3Settings
             from storage.s3_store import S3Store

@@ -1,13 +1,13 @@
-"""Room on the disk that is kept for the ledger, so that a full disk can be emptied again.
+"""Room on the disk that is kept for ledger and snapshots, so that a full disk can be emptied again.
 
-The data folder of an embedded ledger holds a file of `DISK_RESERVE_BYTES`. Where the disk is full that file is removed:
-then the ledger can write the entries, and the bucket the snapshots, that free room. Records are refused until there is
-so much room again that the file can be made again. Nothing acknowledged depends on it.
+The folder of an embedded ledger holds a file of `DISK_RESERVE_BYTES`, and so does that of an embedded store where it is
+another file system. Where the disk is full that file is removed: then the ledger can write the entries, and the store
+the snapshots, that free room. Records are refused until there is so much room again that the file can be made again.
+Nothing acknowledged depends on it.
 """
 
 import asyncio
 import errno
-import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,8 +16,6 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.outages import Outage, OutageWords
 from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR
-
-log = logging.getLogger(__name__)
 
 RESERVE_FILE = "reserve"
 FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -30,10 +28,20 @@ WORDS = OutageWords(
     ),
     answers="there is room on the disk again: records are taken",
 )
+UNSEEN_WORDS = OutageWords(
+    fails="the free space of a data folder cannot be read, so a full disk is noticed by writes alone: check the disk",
+    answers="the free space of the data folder can be read again",
+)
 
 
 class Disk:
     """The operating system's calls. They raise `OSError`."""
+
+    def file_system(self, folder: Path) -> int:
+        """The number of the file system that `folder` lies on, or will lie on where it is not there yet."""
+        while not folder.exists():
+            folder = folder.parent
+        return os.stat(folder).st_dev
 
     def free_bytes(self, folder: Path) -> int:
         found = os.statvfs(folder)
@@ -66,6 +74,8 @@ class DiskReserve:
         self._disk = Disk() if disk is None else disk
         self._bytes = DISK_RESERVE_BYTES
         self._outage = Outage(WORDS, monotonic_s=clock.monotonic_s)
+        self._unseen = Outage(UNSEEN_WORDS, monotonic_s=clock.monotonic_s)
+        self._unseen_reason: str | None = None
         self._when_full: list[Callable[[], None]] = []
         self.is_full = False
         """Whether records are refused for want of room."""
@@ -99,6 +109,7 @@ class DiskReserve:
             self._report()
 
     def _look(self) -> None:
+        self._unseen_reason = None
         try:
             free_bytes = self._disk.free_bytes(self._folder)
             if not self.is_full and self._path.exists() and free_bytes >= self._bytes // 4:
@@ -106,7 +117,7 @@ class DiskReserve:
             # Twice the reserve, so that a little room that comes and goes does not switch with it.
             is_room = free_bytes >= 2 * self._bytes and self._make()
         except OSError as error:
-            log.warning("the data folder cannot be looked at", extra={"reason": str(error)})
+            self._unseen_reason = str(error)
             return
         if is_room:
             self.is_full = False
@@ -125,12 +136,46 @@ class DiskReserve:
         return True
 
     def _report(self) -> None:
+        if self._unseen_reason is None:
+            self._unseen.answered("look")
+        else:
+            self._unseen.failed("look", self._unseen_reason, key=str(self._folder))
         if not self.is_full:
             self._outage.answered("write")
             return
         self._outage.failed("write", "no room is left", key=str(self._folder))
         for release in self._when_full:
             release()
+
+
+class DiskReserves:
+    """One reserve for each file system that the ledger or the store lies on."""
+
+    def __init__(self, *, clock: Clock, disk: Disk | None = None) -> None:
+        self._clock = clock
+        self._disk = Disk() if disk is None else disk
+        self._by_file_system: dict[int, DiskReserve] = {}
+
+    def of(self, folder: Path) -> DiskReserve:
+        """The reserve of the file system that `folder` lies on: in `folder` where it is the first. Raises `OSError`.
+
+        It is not begun yet: a folder that has to be durable is made by its owner first.
+        """
+        file_system = self._disk.file_system(folder)
+        if file_system not in self._by_file_system:
+            self._by_file_system[file_system] = DiskReserve(folder, clock=self._clock, disk=self._disk)
+        return self._by_file_system[file_system]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether records are refused for want of room on any of them."""
+        return any(reserve.is_full for reserve in self._by_file_system.values())
+
+    async def run(self) -> None:
+        """Check all of them again and again, indefinitely. A disk that hangs holds up none of the others."""
+        async with asyncio.TaskGroup() as tasks:
+            for reserve in self._by_file_system.values():
+                tasks.create_task(reserve.run())
 
 
 def _allocate(descriptor: int, byte_count: int) -> None:

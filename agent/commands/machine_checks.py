@@ -111,7 +111,7 @@ def _port_taken(
 
 
 def _folders(settings: Settings) -> Iterator[Finding]:
-    """The folders that embedded ledger and store lie in; the first one's disk is tried too."""
+    """The folders that embedded ledger and store lie in, and each file system that they lie on."""
     folders: dict[Path, str] = {}
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
     if isinstance(ledger, SqliteUrl):
@@ -120,13 +120,16 @@ def _folders(settings: Settings) -> Iterator[Finding]:
     if isinstance(store, FileUrl):
         folders[Path(store.path)] = "store dir"
     tried: set[Path] = set()
+    file_systems: set[int] = set()
     for path, name in folders.items():
         if _existing(path) in tried:
             continue
         finding, milliseconds = _folder(path, name, "--data-dir" if name == "data dir" else "")
         yield finding
-        if not tried and finding.verdict is Verdict.FINE:
-            yield _free_space(_existing(path))
+        file_system = _existing(path).stat().st_dev
+        if file_system not in file_systems and finding.verdict is Verdict.FINE:
+            file_systems.add(file_system)
+            yield _free_space(_existing(path), name)
             yield _fsync_finding(milliseconds, is_durable=settings.is_durable)
         tried.add(_existing(path))
 
@@ -144,13 +147,13 @@ def _folder(path: Path, name: str, option: str) -> tuple[Finding, float]:
     return Finding(name=name, verdict=Verdict.FINE, text=f"{path} can be written"), milliseconds
 
 
-def _free_space(folder: Path) -> Finding:
+def _free_space(folder: Path, name: str) -> Finding:
     free_bytes = shutil.disk_usage(folder).free
     return Finding(
         name="free space",
         verdict=Verdict.FINE if free_bytes >= FREE_BYTES_WANTED else Verdict.DOUBTFUL,
-        text=bytes_text(free_bytes),
-        remedy="" if free_bytes >= FREE_BYTES_WANTED else "records need room: free some, or move --data-dir",
+        text=f"{bytes_text(free_bytes)} for the {name}",
+        remedy="" if free_bytes >= FREE_BYTES_WANTED else f"records need room: free some, or move the {name}",
     )
 
 

@@ -1,12 +1,18 @@
 """A full disk: what is kept for the ledger is given up, records are refused, and both come back with the room."""
 
+import asyncio
 import errno
 from pathlib import Path
 
 import pytest
 
-from agent.disk_reserve import RESERVE_FILE, Disk, DiskReserve
+from agent.clock import SystemClock
+from agent.components import open_store
+from agent.disk_reserve import RESERVE_FILE, Disk, DiskReserve, DiskReserves
 from agent.full_disk import RecordsRefused, WatchedFiles
+from agent.ids import SystemIds
+from agent.metrics import Metrics
+from agent.settings import Command, load_settings
 from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR, MIB
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreFull, StoreUnavailable
@@ -139,13 +145,111 @@ def test_it_is_said_once_at_the_beginning_and_at_the_end_and_what_can_be_made_ag
     ]
 
 
-def test_a_folder_that_cannot_be_looked_at_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_looked_at_changes_nothing_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     disk = SmallDisk(64 * MIB)
     reserve = reserve_on(tmp_path, disk)
     disk.code = errno.EIO
-    reserve.check()
+    for _ in range(3):
+        reserve.check()
     assert not reserve.is_full
-    assert "cannot be looked at" in caplog.text
+    disk.code = 0
+    reserve.check()
+    assert [record.message.partition(",")[0] for record in caplog.records] == [
+        "the free space of a data folder cannot be read",
+        "the free space of the data folder can be read again",
+    ]
+
+
+class TwoDisks(Disk):
+    """The folders `ledger` and `store` lie on a disk each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.disks = {folder / name: SmallDisk(64 * MIB) for name in ("ledger", "store")}
+
+    def _disk(self, path: Path) -> SmallDisk:
+        return next(disk for folder, disk in self.disks.items() if path.is_relative_to(folder))
+
+    def file_system(self, folder: Path) -> int:
+        return id(self._disk(folder))
+
+    def free_bytes(self, folder: Path) -> int:
+        return self._disk(folder).free_bytes(folder)
+
+    def size_bytes(self, folder: Path) -> int:
+        return self._disk(folder).size
+
+    def make_file(self, path: Path, byte_count: int, room_bytes: int) -> None:
+        self._disk(path).make_file(path, byte_count, room_bytes)
+
+    def remove_file(self, path: Path) -> None:
+        self._disk(path).remove_file(path)
+
+
+def test_a_store_on_another_disk_has_a_reserve_of_its_own_and_the_ledger_keeps_its(tmp_path: Path) -> None:
+    disk = TwoDisks(tmp_path)
+    ledger_disk, store_disk = disk.disks.values()
+    reserves = DiskReserves(clock=ManualClock(), disk=disk)
+    ledger, store = reserves.of(tmp_path / "ledger"), reserves.of(tmp_path / "store" / ".incomplete")
+    assert ledger is not store
+    for reserve in (ledger, store):
+        reserve.begin()
+    kept = ledger_disk.file_bytes
+    assert not reserves.is_full
+    store_disk.used = store_disk.size - kept
+    store.find_full()
+    for _ in range(3):  # seconds
+        for reserve in (ledger, store):
+            reserve.check()
+        assert (ledger_disk.file_bytes, store_disk.file_bytes) == (kept, 0)
+        assert (ledger.is_full, store.is_full, reserves.is_full) == (False, True, True)
+    store_disk.used = 0
+    store.check()
+    assert (store_disk.file_bytes, reserves.is_full) == (kept, False)
+
+
+def test_a_store_on_the_disk_of_the_ledger_shares_its_reserve(tmp_path: Path) -> None:
+    reserves = DiskReserves(clock=ManualClock())
+    ledger = reserves.of(tmp_path / "not" / "there" / "yet")
+    assert reserves.of(tmp_path / "store") is ledger
+    ledger.begin()
+    assert (tmp_path / "not" / "there" / "yet" / RESERVE_FILE).exists()
+
+
+class ClockOfSixSleeps(ManualClock):
+    """Two reserves check three times each; a seventh sleep does not end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_over = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        if len(self.slept) == 6:
+            self.is_over.set()
+            await asyncio.Event().wait()
+        await super().sleep(seconds)
+
+
+async def test_a_full_disk_of_the_store_is_seen_and_logged_once_by_a_running_check(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reserve of the ledger's disk was given up and made again each second instead, with a warning each time."""
+    caplog.set_level("INFO")
+    disk, clock = TwoDisks(tmp_path), ClockOfSixSleeps()
+    reserves = DiskReserves(clock=clock, disk=disk)
+    for name in ("ledger", "store"):
+        reserves.of(tmp_path / name).begin()
+    disk.disks[tmp_path / "store"].used = 64 * MIB
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(reserves.run())
+        await clock.is_over.wait()
+        assert reserves.is_full
+        running.cancel()
+    assert [(record.levelname, vars(record)["key"]) for record in caplog.records] == [
+        ("WARNING", str(tmp_path / "store"))
+    ]
 
 
 async def test_while_the_disk_is_full_records_are_refused_and_everything_else_goes_on() -> None:
@@ -207,3 +311,19 @@ def test_files_say_when_they_find_no_room_and_nothing_else(tmp_path: Path) -> No
         files.write(full, [b"x"])
     files.close(full)
     assert len(found) == 1
+
+
+async def test_the_reserve_of_a_store_on_another_disk_is_no_object_and_is_made_again_at_a_start(tmp_path: Path) -> None:
+    disk = TwoDisks(tmp_path)
+    settings = load_settings(
+        Command.RUN,
+        {"data-dir": str(tmp_path / "ledger"), "store": f"file://{tmp_path}/store"},
+        environment={},
+    )
+    path = tmp_path / "store" / ".incomplete" / RESERVE_FILE
+    for _ in range(2):
+        reserves = DiskReserves(clock=ManualClock(), disk=disk)
+        reserves.of(settings.data_dir).begin()
+        async with open_store(settings, SystemClock(), SystemIds(), Metrics(), reserves=reserves) as store:
+            assert path.exists()
+            assert [meta.key async for meta in store.list("")] == []
