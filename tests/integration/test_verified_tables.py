@@ -1,14 +1,11 @@
 """What a verification by Spark finds in a broker's tables: nothing by right, and each thing that somebody changed."""
 
-import io
 import json
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -21,6 +18,7 @@ from iceberg_export.jobs.report import TableReport, exit_status
 from iceberg_export.jobs.verify import Verification
 from iceberg_export.tail_format import decode_manifest
 from storage.refs import TAIL_KEY
+from tests.rewritten_files import rewrite
 from tests.services import Penstock, PenstockFactory
 
 OPTIONS = {"archive-interval-s": "3600", "tail-interval-ms": "100"}
@@ -83,12 +81,6 @@ def verified(spark: SparkSession, broker: Penstock, *, is_asking: bool = True) -
     return verification_.table(name)
 
 
-def rewrite(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Give a data file other rows, as by somebody's hand."""
-    table = pq.read_table(io.BytesIO(file.read_bytes()))
-    pq.write_table(change(table).replace_schema_metadata(table.schema.metadata), file)
-
-
 def told(report: TableReport) -> str:
     return "\n".join(finding.line() for finding in report.findings)
 
@@ -145,6 +137,8 @@ def test_records_in_two_files_and_a_file_that_is_gone(spark: SparkSession, broke
     keys = [file.relative_to(broker.data / "store") for file in (first, second)]
     good = second.read_bytes()
     second.write_bytes(first.read_bytes())
+    assert f"was written as {keys[0]}" in told(verified(spark, broker))
+    rewrite(second, lambda table: table)
     found = verified(spark, broker)
     assert "partition 0, offset 0: offsets 0 to " in told(found)
     assert f"are in another file, too: {keys[0]}" in told(found)

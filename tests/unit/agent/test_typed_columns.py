@@ -1,6 +1,7 @@
 """Which typed columns passes give to a topic's table: by its config, and by what the registry holds."""
 
 import json
+import logging
 from typing import Any
 
 import pyarrow as pa
@@ -219,7 +220,7 @@ async def test_who_reads_raw_columns_reads_none_of_the_others() -> None:
         assert place.byte_first + place.byte_count <= first
 
 
-async def test_a_file_whose_columns_were_overtaken_is_made_again() -> None:
+async def test_a_file_whose_columns_were_overtaken_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
         await parts.writer.submit(create(penstock_table_columns="value"))
@@ -239,8 +240,10 @@ async def test_a_file_whose_columns_were_overtaken_is_made_again() -> None:
         await overtaken.archive_topic(TOPIC)
         await produce(parts, store, 1, values=[framed(wide, avro_bytes(wider, {"id": 2, "n": 3}))])
         other.columns = stale  # type: ignore[method-assign]
-        await overtaken.archive_topic(TOPIC)
-        assert "typed columns of version 2, and the file was made for none" in overtaken._failure
+        with caplog.at_level(logging.INFO, "agent.archiver"):
+            await overtaken.archive_topic(TOPIC)
+        (reason,) = [vars(line)["reason"] for line in caplog.records if "reason" in vars(line)]
+        assert "typed columns of version 2, and the file was made for none" in reason
         assert [row["value_id"] for row in await rows_of(parts, store)] == [1, 2]
 
 
