@@ -166,9 +166,9 @@ class WhereMissing(Enum):
     CREATED = "created"
     """That of a new cluster is made."""
     REFUSED = "refused"
-    """`LedgerMissing` is raised; nothing is made."""
+    """`LedgerMissing` is raised; nothing is made. One that is there is opened for reading."""
     STOOD_IN = "stood in"
-    """An empty one in memory stands in its place; nothing is made."""
+    """An empty one in memory stands in its place; nothing is made. One that is there is opened for reading."""
 
 
 @asynccontextmanager

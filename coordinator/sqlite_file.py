@@ -34,6 +34,8 @@ from coordinator.log import (
     position_first,
 )
 from coordinator.sqlite_schema import (
+    FORMATS_READ,
+    FORMATS_WRITTEN,
     NO_CHECKSUM,
     REMEDY,
     checked_row,
@@ -41,6 +43,7 @@ from coordinator.sqlite_schema import (
     create_if_empty,
     entry_checksum,
     mapped_errors,
+    only_read,
     read_identity,
     upgrade,
 )
@@ -49,7 +52,10 @@ from protocol.types import Position, SessionId
 
 
 class LedgerFile:
-    """The open file. `connection_type` lets a test put a failing connection in the place of SQLite's own."""
+    """The open file, for reading only where `new_cluster_id` is None: nothing in it changes, not even its format.
+
+    `connection_type` lets a test put a failing connection in the place of SQLite's own.
+    """
 
     identity: LedgerIdentity
 
@@ -69,13 +75,16 @@ class LedgerFile:
         self._head = Head(position=Position(0), appends_count=0)
         self._is_fenced = False
         self._is_stale = False  # what is remembered may differ from the file
+        self._formats = FORMATS_READ if new_cluster_id is None else FORMATS_WRITTEN
         with mapped_errors(path):
             self._connection = connect(path, is_durable=is_durable, connection_type=connection_type)
         try:
             with mapped_errors(path):
-                if new_cluster_id is not None:
+                if new_cluster_id is None:
+                    only_read(self._connection)
+                else:
                     create_if_empty(self._connection, path, new_cluster_id)
-                upgrade(self._connection)
+                    upgrade(self._connection)
                 self._read_again()
         except BaseException:
             self._connection.close()
@@ -283,7 +292,7 @@ class LedgerFile:
 
     def _read_again(self) -> None:
         """Remember what the file says. At most one append can be unknown: a revision above the head remembered."""
-        self.identity = read_identity(self._connection, self._path)
+        self.identity = read_identity(self._connection, self._path, formats=self._formats)
         self._is_fenced = bool(self._connection.execute("SELECT is_fenced FROM meta").fetchone()[0])
         rows = self._connection.execute("SELECT position_last, position, appends_count, trimmed FROM head").fetchall()
         if len(rows) != 1:

@@ -109,8 +109,8 @@ class SqliteLedger:
         is_durable: bool = True,
         connection_type: type[sqlite3.Connection] = sqlite3.Connection,
     ) -> Self:
-        """Open the ledger at `path`; where there is none, create that of the cluster `new_cluster_id`, or raise
-        `LedgerMissing` without one, and make no file.
+        """Open the ledger at `path`; where there is none, create that of the cluster `new_cluster_id`. Without one it
+        is opened for reading only: `LedgerMissing` is raised where there is none, and an older file keeps its format.
 
         The folder must exist to create one. Not durable means that a loss of power (not of the process) may lose the
         newest appends. Raises `SessionHeld` while another process has it open, `LedgerCorrupt` where the file is

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sqlite3
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Container, Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ APPLICATION_ID: Final = 0x50454E53
 """`PENS`: tells the file from any other SQLite database."""
 FORMAT_VERSION: Final = 2
 FORMAT_WITHOUT_CHECKSUMS: Final = 1
+FORMATS_WRITTEN: Final = frozenset({FORMAT_VERSION})
+FORMATS_READ: Final = frozenset({FORMAT_WITHOUT_CHECKSUMS, FORMAT_VERSION})
 NO_CHECKSUM: Final = -1
 """The entry was written before entries had one."""
 INCARNATION_FIRST: Final = 1
@@ -40,6 +42,9 @@ _TABLES: Final = (
     " appends_count = appends_count + (position < new.position), position = new.position; END",
     "CREATE TABLE snapshot (position INTEGER NOT NULL, object_key TEXT NOT NULL, appends_count INTEGER NOT NULL,"
     " digest BLOB NOT NULL)",
+)
+_ENTRIES_WITHOUT_CHECKSUMS: Final = (
+    "CREATE TEMP VIEW entries AS SELECT position, number, session, payload, -1 AS checksum FROM main.entries"
 )
 _PRIMARY_CODE_MASK: Final = 0xFF
 _CORRUPT_CODES: Final = frozenset(
@@ -89,7 +94,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
     The values stay `NO_CHECKSUM` until the entries are trimmed: a checksum made now would vouch for what is there now.
     """
-    if connection.execute("SELECT format_version FROM meta").fetchall() != [(FORMAT_WITHOUT_CHECKSUMS,)]:
+    if _formats(connection) != [(FORMAT_WITHOUT_CHECKSUMS,)]:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -101,18 +106,28 @@ def upgrade(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
+def only_read(connection: sqlite3.Connection) -> None:
+    """Refuse every write from now on, and read an older file as if it had been upgraded: older programs still know it.
+
+    What goes by the name `entries` in this connection is a view then.
+    """
+    if _formats(connection) == [(FORMAT_WITHOUT_CHECKSUMS,)]:
+        connection.execute(_ENTRIES_WITHOUT_CHECKSUMS)
+    connection.execute("PRAGMA query_only = ON")
+
+
 def entry_checksum(position: int, session: int, number: int, payload: bytes) -> int:
     """What the file keeps beside an entry: a bit of it that changed would be applied as another command (S20)."""
     return crc32c(payload, crc32c(_ENTRY_NUMBERS.pack(position, session, number)))
 
 
-def read_identity(connection: sqlite3.Connection, path: Path) -> LedgerIdentity:
-    """Whose ledger the file is."""
+def read_identity(connection: sqlite3.Connection, path: Path, *, formats: Container[int]) -> LedgerIdentity:
+    """Whose ledger the file is. Raises `LedgerCorrupt` where its format is none of `formats`."""
     rows = connection.execute("SELECT cluster_id, incarnation, format_version, bucket_id FROM meta").fetchall()
     if len(rows) != 1:
         raise LedgerCorrupt(f"{path} names {len(rows)} clusters instead of one: {REMEDY}")
     cluster_id, incarnation, format_version, bucket_id = checked_row(rows[0], (str, int, int, str), path)
-    if format_version != FORMAT_VERSION:
+    if format_version not in formats:
         raise LedgerCorrupt(
             f"{path} has format {format_version}, this program knows {FORMAT_VERSION}: use the version that wrote it"
         )
@@ -148,6 +163,10 @@ def mapped_errors(path: Path) -> Generator[None, None, None]:
         raise LedgerUnavailable(
             f"{path} could not be read or written ({error}): check the disk and its free space"
         ) from error
+
+
+def _formats(connection: sqlite3.Connection) -> list[tuple[int]]:
+    return connection.execute("SELECT format_version FROM meta").fetchall()
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

@@ -402,6 +402,39 @@ class TestChecksums:
         with pytest.raises(LedgerCorrupt, match="the checksum of entry 0"):
             await open_ledger(tmp_path)  # the newest write is read at the start
 
+    async def test_who_only_reads_leaves_a_file_of_before_to_older_programs(self, tmp_path: Path) -> None:
+        await self.three_entries(tmp_path)
+        with sqlite3.connect(tmp_path / FILE) as connection:
+            connection.execute("ALTER TABLE entries DROP COLUMN checksum")
+            connection.execute("UPDATE meta SET format_version = 1")
+        connection.close()
+        before = (tmp_path / FILE).read_bytes()
+        ledger = await SqliteLedger.open(tmp_path / FILE, new_cluster_id=None)
+        assert [record.number for record in await ledger.kept()] == [0, 1, 2]
+        assert [record.payload for record in (await ledger.load()).records] == [
+            b"payload 0",
+            b"payload 1",
+            b"payload 2",
+        ]
+        with pytest.raises(LedgerUnavailable, match="readonly"):
+            await ledger.claim_bucket("b")
+        await ledger.close()
+        assert (tmp_path / FILE).read_bytes() == before
+
+    async def test_who_only_reads_checks_the_checksums_and_writes_nothing(self, tmp_path: Path) -> None:
+        await self.three_entries(tmp_path)
+        ledger = await SqliteLedger.open(tmp_path / FILE, new_cluster_id=None)
+        assert [record.number for record in await ledger.kept()] == [0, 1, 2]
+        with pytest.raises(LedgerUnavailable, match="readonly"):
+            await ledger.fence()
+        await ledger.close()
+        changed = (tmp_path / FILE).read_bytes().replace(b"payload 1", b"Payload 1")
+        (tmp_path / FILE).write_bytes(changed)
+        ledger = await SqliteLedger.open(tmp_path / FILE, new_cluster_id=None)
+        with pytest.raises(LedgerCorrupt, match="the checksum of entry 1"):
+            await ledger.kept()
+        await ledger.close()
+
     async def test_a_head_that_is_not_that_of_the_entries_is_damaged(self, tmp_path: Path) -> None:
         await self.three_entries(tmp_path)
         for statement in (
