@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with limits on what a slow or silent client may keep open.
 
 Rule: uvicorn limits the time between two requests of a connection alone. Here a request has to be whole in time, from
-the connection's first moment on; answers have to be read in time; and connections have a number. So a client that says
-little, or reads nothing, cannot take the port from health checks for long.
+the connection's first moment on; answers have to be read on, at a slow line's pace at least; and connections have a
+number. So a client that says little, or reads nothing, cannot take the port from health checks for long.
 """
 
 import asyncio
@@ -10,7 +10,12 @@ import asyncio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from protocol.limits import HTTP_CONNECTIONS_OPEN_MAX, HTTP_REQUEST_SECONDS_MAX, WRITE_SECONDS_MAX
+from protocol.limits import (
+    HTTP_CONNECTIONS_OPEN_MAX,
+    HTTP_READ_BYTES_MIN,
+    HTTP_REQUEST_SECONDS_MAX,
+    WRITE_SECONDS_MAX,
+)
 
 
 class BoundedProtocol(H11Protocol):
@@ -24,6 +29,8 @@ class BoundedProtocol(H11Protocol):
     """Runs while a request is not whole."""
     _unread: asyncio.TimerHandle | None = None
     """Runs while the client leaves answers unread, or does not let the connection end."""
+    _unread_bytes = 0
+    """Of answers, when that began to run."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -88,7 +95,15 @@ class BoundedProtocol(H11Protocol):
 
     def _await_reader(self) -> None:
         if self._unread is None:
-            self._unread = self.loop.call_later(self.write_seconds_max, self.transport.abort)
+            self._unread_bytes = self.transport.get_write_buffer_size()
+            self._unread = self.loop.call_later(self.write_seconds_max, self._abort_unless_read)
+
+    def _abort_unless_read(self) -> None:
+        self._unread = None
+        if self._unread_bytes - self.transport.get_write_buffer_size() >= HTTP_READ_BYTES_MIN:
+            self._await_reader()
+        else:
+            self.transport.abort()
 
     def _end_arriving(self) -> None:
         if self._arriving is not None:

@@ -701,6 +701,8 @@ HTTP_CONNECTIONS_OPEN_MAX = 1_000
 """Connections beyond those that are answered: they are told so; further ones are ended unheard."""
 HTTP_REQUEST_SECONDS_MAX = 30.0
 """In how long a request has to arrive whole, and the first one of a connection to come at all."""
+HTTP_READ_BYTES_MIN = 256 * KIB
+"""What a client has to read of an answer in WRITE_SECONDS_MAX; one that does may take as long as it needs."""
 HTTP_HEAD_BYTES_MAX = 32 * KIB
 """A request's line and headers; a longer one is refused."""
 HTTP_IDLE_SECONDS_MAX = 30

@@ -194,6 +194,26 @@ class TestSlowClients:
                     asyncio.get_running_loop().call_soon(turn.set_result, None)
                     await turn
 
+    async def test_one_that_reads_steadily_gets_all_of_a_large_answer_however_long_it_takes(
+        self, agent: SmallAgent, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(BoundedProtocol, "write_seconds_max", 0.4)
+        agent.status_more = {"text": "x" * 40_000_000}
+        loop = asyncio.get_running_loop()
+        with socket.create_connection((client.address.host, client.address.port)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
+            connection.setblocking(False)
+            request = b"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            await loop.sock_sendall(connection, request)
+            began_s, byte_count = loop.time(), 0
+            async with asyncio.timeout(30):
+                while part := await loop.sock_recv(connection, 1 << 20):
+                    byte_count += len(part)
+                    while loop.time() < began_s + byte_count * 1.5 / 40_000_000:  # 1.5 s in all
+                        await loop.run_in_executor(None, lambda: None)
+        assert byte_count > 40_000_000
+        assert loop.time() - began_s > 3 * BoundedProtocol.write_seconds_max
+
     async def test_silent_connections_do_not_take_the_port_from_others(self, client: Client) -> None:
         silent = [await asyncio.open_connection(client.address.host, client.address.port) for _ in range(40)]
         async with asyncio.timeout(10):
