@@ -27,7 +27,7 @@ def test_two_runs_of_a_seed_are_the_same(seed: int) -> None:
     assert first.trace == second.trace
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "4242"])
+@pytest.mark.parametrize("hash_seed", ["0", pytest.param("4242", marks=pytest.mark.slow)])
 def test_a_run_does_not_depend_on_the_order_of_hashes(hash_seed: str) -> None:
     program = f"from tests.simulation.world import run\nfor seed in {SEEDS}: print(run(seed).digest)"
     told = subprocess.run(

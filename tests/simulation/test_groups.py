@@ -19,7 +19,7 @@ from tests.simulation.group_wire import Subscription
 from tests.simulation.plan import GroupKind, GroupPlan, Plan, draw, group_ids
 from tests.simulation.world import run
 
-SEEDS = (3, 5)
+SEEDS = (3, pytest.param(5, marks=pytest.mark.slow))
 SETTLED_SECONDS = 8.0
 AFTERWARDS_SECONDS = 25.0
 """More than a lease: by then another agent coordinates the group."""
