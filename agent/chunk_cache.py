@@ -1,9 +1,10 @@
 """Chunks as consumers get them, in memory: real offsets, real append times, batches found by offset.
 
-Rule: what is cached is what is sent. A chunk's bytes never change once it is in the index, so nothing is invalidated;
-the least recently used go first when the bound is reached. Whole intake objects are held under the same bound until
-all their chunks have been cut out of them; those are copies, so whoever is slow to send one holds no more than that.
-What an entry takes beside its payload counts too: of small chunks that is most of their memory.
+Rule: what is cached is what is sent. A chunk's bytes never change once it is in the index, so nothing is invalidated
+but what came of an object that turned out to be damaged; the least recently used go first when the bound is reached.
+Whole intake objects are held under the same bound until all their chunks have been cut out of them; those are copies,
+so whoever is slow to send one holds no more than that. What an entry takes beside its payload counts too: of small
+chunks that is most of their memory.
 """
 
 from array import array
@@ -150,6 +151,11 @@ class ChunkCache:
     def put_object(self, object_id: ObjectId, buffer: memoryview, *, chunks_count: int) -> None:
         """Keep a whole object until `chunks_count` chunks were cut out of it."""
         self._keep(object_id, _WholeObject(buffer, chunks_count))
+
+    def drop_chunks(self, object_id: ObjectId) -> None:
+        """Let all chunks of an object go. Takes as long as to look at every key: for damage, not for each read."""
+        for key in [key for key in self._chunks if isinstance(key, tuple) and key[0] == object_id]:
+            self.bytes_held -= _entry_bytes(self._chunks.pop(key))
 
     def drop_object(self, object_id: ObjectId) -> None:
         """Let a whole object go, where it is held."""

@@ -43,6 +43,10 @@ class ArchiveReader(Protocol):
         """The chunk's batches with their real offsets, covering exactly its range of offsets."""
         ...
 
+    def forget(self, object_key: str) -> None:
+        """Read everything of the object from the store again."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
@@ -274,10 +278,15 @@ class ChunkReader:
             self._land(flight, served)
 
     async def _read_archived(self, flight: _Flight) -> None:
+        if self.damaged.is_known(flight.stored.key):
+            self._archive.forget(flight.stored.key)
         try:
             batches = await self._archive.read(flight.stored.key, flight.chunk, flight.compression)
         except StoreError as error:
             if isinstance(error, ObjectDamaged):
+                if not self.damaged.is_known(flight.stored.key):
+                    # Without checksums other chunks of the file may have been read without an error, and be wrong.
+                    self._cache.drop_chunks(flight.chunk.object_id)
                 self.damaged.found(flight.stored.key, flight.key, error)
             self._crash(flight, error)
         else:
@@ -285,7 +294,8 @@ class ChunkReader:
 
     def _land(self, flight: _Flight, served: ServedChunk) -> None:
         self.damaged.was_read(flight.key)
-        self._cache.put(flight.chunk, served, flight.compression)
+        if flight.stored.kind is ObjectKind.INTAKE or not self.damaged.is_known(flight.stored.key):
+            self._cache.put(flight.chunk, served, flight.compression)
         del self._flights[flight.key]
         flight.served.set_result(served)
 

@@ -3,11 +3,11 @@
 Rule: stored bytes are checked before they are believed (safety rule S20). Consumers of damaged records ask for them
 many times a second, and neither the log nor the store is to pay for that. A chunk is read again after
 `DAMAGED_CHUNK_REREAD_INTERVAL_S`, so that an object that was put back is served again by itself. Other chunks of the
-same object may be whole.
+same object may be intact; those of an archive file are not cached meanwhile, since an older file has no checksums.
 """
 
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Container
 from typing import NamedTuple
 
@@ -31,16 +31,23 @@ class DamagedObjects:
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._chunks: OrderedDict[ChunkKey, _Damage] = OrderedDict()
+        self._counts: Counter[str] = Counter()
+        """How many of `_chunks` each object has; none without any."""
         self._logged: set[str] = set()
-        """Keys of objects, of those that `_chunks` names."""
+        """Keys of objects, of those in `_counts`."""
 
     def found(self, object_key: str, chunk: ChunkKey, error: ObjectDamaged) -> None:
         """Note that the chunk was read just now, and is damaged."""
-        self._chunks.pop(chunk, None)
+        if self._chunks.pop(chunk, None) is None:
+            self._counts[object_key] += 1
         self._chunks[chunk] = _Damage(object_key, error, self._clock.monotonic_s())
         if len(self._chunks) > DAMAGED_CHUNKS_REMEMBERED_MAX:
             _, forgotten = self._chunks.popitem(last=False)
-            self._logged.discard(forgotten.object_key)
+            self._forget(forgotten.object_key)
+
+    def is_known(self, object_key: str) -> bool:
+        """Whether chunks of the object were found damaged, and not read intact since."""
+        return object_key in self._counts
 
     def recent(self, chunk: ChunkKey) -> ObjectDamaged | None:
         """What was wrong with the chunk, where it was read so lately that it is not read again yet."""
@@ -53,7 +60,14 @@ class DamagedObjects:
         """Forget the chunk: it was read and is whole."""
         known = self._chunks.pop(chunk, None)
         if known is not None:
-            self._logged.discard(known.object_key)
+            self._forget(known.object_key)
+
+    def _forget(self, object_key: str) -> None:
+        """One chunk less of that object is known to be damaged."""
+        self._counts[object_key] -= 1
+        if not self._counts[object_key]:
+            del self._counts[object_key]
+            self._logged.discard(object_key)
 
     def report(self, object_key: str, error: ObjectDamaged, **where: object) -> None:
         """Log the damage of an object, once. `where`: what the log line says of the records that cannot be read."""
@@ -68,4 +82,4 @@ class DamagedObjects:
 
     def count(self, referenced: Container[str]) -> int:
         """How many objects among `referenced` have chunks that were found damaged."""
-        return len({known.object_key for known in self._chunks.values() if known.object_key in referenced})
+        return sum(object_key in referenced for object_key in self._counts)

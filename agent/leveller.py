@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
+from agent.damaged_inputs import DamagedInputs
 from agent.entry_objects import EntryObjects
 from agent.lake import Lake, LakeName
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
@@ -73,23 +74,33 @@ class Leveller:
         self._settled: dict[TopicId, _Rules] = {}
         """By which each topic had nothing to merge."""
         self._kept: set[str] = set()
-        """Files with values of schemas that are gone, which would be lost, and those merged in vain because one of
-        them is damaged."""
+        """Files with values of schemas that are gone, which would be lost."""
+        self._damaged = DamagedInputs(clock=clock)
 
     async def run(self) -> None:
-        """Merge what is worth it, for ever."""
+        """Merge what is worth it, indefinitely."""
         while True:
             await self._clock.sleep(LEVEL_INTERVAL_S)
-            topics = self._metadata.state.topics
-            self._kept &= self._metadata.state.object_ids.keys()
-            self._settled = {topic_id: seen for topic_id, seen in self._settled.items() if topic_id in topics}
-            changed = [topic.topic_id for topic in topics.values() if self._may_be_due(topic)]
-            owners = owners_of(changed, self._metadata.state.sessions)
-            for topic_id, owner in zip(changed, owners, strict=True):
-                topic = self._metadata.state.topics.get(topic_id)
-                if topic is not None and owner == self._writer.session and self._work.is_due(topic):
-                    await self._work.run(topic, partial(self._level_all, topic_id))
-            self._work.forget_others(self._metadata.state.topics)
+            await self.turn()
+
+    async def turn(self) -> None:
+        """Merge what is worth it now, in the topics that are this agent's."""
+        topics, object_ids = self._metadata.state.topics, self._metadata.state.object_ids
+        self._kept &= object_ids.keys()
+        self._damaged.forget_others(object_ids.keys())
+        planned_again = self._damaged.end_pauses()
+        self._settled = {
+            topic_id: rules
+            for topic_id, rules in self._settled.items()
+            if topic_id in topics and topic_id not in planned_again
+        }
+        changed = [topic.topic_id for topic in topics.values() if self._may_be_due(topic)]
+        owners = owners_of(changed, self._metadata.state.sessions)
+        for topic_id, owner in zip(changed, owners, strict=True):
+            topic = self._metadata.state.topics.get(topic_id)
+            if topic is not None and owner == self._writer.session and self._work.is_due(topic):
+                await self._work.run(topic, partial(self._level_all, topic_id))
+        self._work.forget_others(self._metadata.state.topics)
 
     async def _level_all(self, topic_id: TopicId) -> None:
         """Merge until there is nothing to merge."""
@@ -121,7 +132,7 @@ class Leveller:
                 topic,
                 bytes_target=rules.bytes_target,
                 span_ms_max=rules.span_ms_max,
-                kept=self._kept,
+                kept=self._kept | self._damaged.left_out,
                 run_in_thread=run_in_thread,
             )
         except FilesOutOfOrder as error:
@@ -168,7 +179,8 @@ class Leveller:
             return None
         except FileUnreadable as error:
             # The others are merged without it; the message begins with its key.
-            self._kept.update([key for key in planned.keys if str(error).startswith(key)] or planned.keys)
+            named = [key for key in planned.keys if str(error).startswith(key)]
+            self._damaged.found(planned.topic_id, named or planned.keys)
             raise
 
     def _may_be_due(self, topic: TopicState) -> bool:

@@ -117,8 +117,15 @@ class ParquetReader:
         try:
             return await self._read(object_key, chunk, compression)
         except FileUnreadable as error:
-            self._small_files.forget(object_key)  # in case that only its way here damaged it
+            self.forget(object_key)
             raise FileUnreadable(f"{object_key}: {error}") from error
+
+    def forget(self, object_key: str) -> None:
+        """Keep nothing of a file that is damaged: it may be put back, or only its way here have damaged it. Of a file
+        without checksums what could be read may be wrong, too."""
+        self._small_files.forget(object_key)
+        self._footers.forget(object_key)
+        self._shared.forget_where(lambda row_group: row_group[0] == object_key)
 
     async def describe(self, object_key: str) -> DataFile:
         """What a table has to know of a file. Raises `StoreError`."""

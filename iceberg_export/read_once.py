@@ -48,6 +48,11 @@ class ReadOnce(Generic[Key, Value]):
         if dropped is not None:
             self.weight -= self._weigh(dropped)
 
+    def forget_where(self, is_meant: Callable[[Key], bool]) -> None:
+        """`forget` every key for which `is_meant` says so."""
+        for key in [key for key in self._held if is_meant(key)]:
+            self.forget(key)
+
     async def _read(self, key: Key, read: Callable[[], Awaitable[Value]]) -> Value:
         flight = self._flights[key] = asyncio.get_running_loop().create_future()
         try:

@@ -496,6 +496,9 @@ ROW_GROUPS_CACHED_BYTES_MAX = 64 * MIB
 """Decoded row groups that several partitions share, kept for the fetch of the next one."""
 LEVEL_INTERVAL_S = 5.0
 """How often an agent looks for small files that are to become one."""
+LEVEL_DAMAGED_SECONDS_FIRST = 600.0
+LEVEL_DAMAGED_SECONDS_MAX = 14_400.0
+"""How long merges leave out a file that they found damaged: at first, and at most."""
 LEVEL_GROWTH = 8
 """How much larger the files of one tier are than those of the one below: each byte is written again once a tier."""
 LEVEL_TIER_BYTES_MIN = 16 * KIB

@@ -1,10 +1,13 @@
 """Chunks read together: what can be read is served up to what cannot, each in the compression that was asked for."""
 
 import asyncio
+from dataclasses import asdict
 
 import pytest
 
 from agent.chunk_cache import ServedChunk
+from coordinator.chunk_index import ChunkRef
+from coordinator.commands import ArchivedChunk
 from protocol.compression import Compression
 from protocol.limits import DAMAGED_CHUNK_REREAD_INTERVAL_S
 from protocol.record_batch import walk_batches
@@ -12,8 +15,9 @@ from protocol.types import ObjectId
 from storage.failing import Fault, FaultKind, Operation
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.made_commands import TOPIC
-from tests.made_records import Record, make_batch
+from tests.made_records import Record, make_batch, read_batches
 from tests.unit.agent.data_paths import data_paths
+from tests.unit.iceberg_export.test_checksums import archived
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000, value=b"x" * 50) for n in range(3)])
 
@@ -141,3 +145,41 @@ async def test_no_bit_of_a_stored_chunk_can_change_and_be_served() -> None:
                 continue
             with pytest.raises(ObjectDamaged, match="does not hold what the ledger says"):
                 await paths.reader.read(state, [chunk], [Compression.NONE])
+
+
+def older_file(value: bytes, count: int) -> tuple[bytes, list[ArchivedChunk]]:
+    """A file without checksums, of `count` records."""
+    return archived(None, [Record(offset=n, timestamp=n, key=b"k", value=value + b" %d" % n) for n in range(count)])
+
+
+async def test_rows_of_a_damaged_file_without_checksums_are_not_kept_and_the_right_ones_come_back() -> None:
+    """The first chunk is read without an error, and wrong; the second one shows that the file is damaged."""
+    right, chunks = older_file(b"right", 60)
+    wrong, fewer = older_file(b"wrong", 30)
+    assert fewer[0] == chunks[0]
+    assert len(fewer) < len(chunks)
+    async with data_paths() as paths:
+        await paths.produce(BATCH)
+        await paths.archiver.archive_topic(TOPIC)
+        state = paths.parts.metadata.state
+        row = state.topics[TOPIC].partitions[0].index.row(0)
+        key = state.objects[row.object_id].key
+        first, last = (row._replace(**asdict(chunk)) for chunk in (chunks[0], chunks[-1]))
+
+        async def value(chunk: ChunkRef) -> bytes | None:
+            (served,) = await paths.reader.read(state, [chunk], [Compression.NONE])
+            return read_batches(bytes(served.buffer)).records[0].value
+
+        await paths.memory.put(key, [wrong])
+        assert await value(first) == b"wrong 0"
+        with pytest.raises(ObjectDamaged, match="row groups, the index means number"):
+            await value(last)
+        assert await value(first) == b"wrong 0", "read again: nothing says that it is wrong"
+        await paths.memory.put(key, [right])
+        assert await value(first) == b"right 0"
+        with pytest.raises(ObjectDamaged):
+            await value(last)
+        paths.parts.clock.seconds += DAMAGED_CHUNK_REREAD_INTERVAL_S
+        assert await value(last) == b"right %d" % last.offset_first
+        assert not paths.reader.damaged.is_known(key)
+        assert paths.reader.holds(last, Compression.NONE)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.cpu import run_in_thread
+from agent.damaged_inputs import DamagedInputs
 from agent.lake import Lake
 from agent.lake_views import lake_rows
 from agent.leveller import Leveller
@@ -18,12 +19,13 @@ from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.snapshots import REPLACE
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.compression import Compression
+from protocol.limits import LEVEL_DAMAGED_SECONDS_FIRST, LEVEL_DAMAGED_SECONDS_MAX
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMissing
 from tests.made_commands import TOPIC, create, delete_before
 from tests.made_records import Record, read_batches
 from tests.made_tables import run_here
-from tests.unit.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
+from tests.unit.agent.ledger_parts import LAKE_ROOT, ManualClock, Parts, lake_of, running_parts
 from tests.unit.agent.test_archiver import produce
 from tests.unit.agent.test_lake import GRACE_MS, archiver, files_of_log, live_files, upkeep
 
@@ -242,6 +244,56 @@ async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
         merged = await levelling.level(TOPIC)
         assert merged is not None, "the others are merged without it"
         assert key not in {chunk.object_key for swap in merged.command.partitions for chunk in swap.replaced}
+
+
+def indexed(parts: Parts) -> set[str]:
+    """The keys of the files that consumers read."""
+    index, state = parts.metadata.state.topics[TOPIC].partitions[0].index, parts.metadata.state
+    return {state.objects[index.row(row).object_id].key for row in range(index.intake_row)}
+
+
+async def test_a_damaged_file_that_was_put_back_is_merged_after_a_pause_without_a_restart() -> None:
+    store = MemoryStore()
+    async with archived(store, count=FILES + 1) as (parts, lake):
+        key = files_of_log(parts)[FILES]
+        right = await store.get(key)
+        await store.put(key, [right[:-4] + b"PAR2"])
+        levelling = leveller(parts, store, lake)
+        for _ in range(3):
+            await levelling.turn()
+            parts.clock.seconds += 5
+        assert key in indexed(parts)
+        assert len(indexed(parts)) == 2, "the others were merged"
+        await small_files(parts, store, lake, count=FILES - 1, first=FILES + 1)
+        await levelling.turn()
+        assert len(indexed(parts)) == 2 + FILES - 1, "too few without the damaged one"
+        await store.put(key, [right])
+        await levelling.turn()
+        assert key in indexed(parts), "its pause is not over"
+        parts.clock.seconds += LEVEL_DAMAGED_SECONDS_FIRST
+        await levelling.turn()
+        assert key not in indexed(parts)
+        assert [record.offset for record in await served(parts, store)] == list(range(3 * 2 * FILES))
+
+
+async def test_a_file_that_stays_damaged_is_tried_again_with_growing_pauses() -> None:
+    clock = ManualClock()
+    damaged = DamagedInputs(clock=clock)
+    damaged.found(TOPIC, ["a", "b"])
+    assert (damaged.left_out, damaged.end_pauses()) == ({"a", "b"}, set())
+    pauses = list[float]()
+    for _ in range(7):
+        began_s = clock.seconds
+        while not damaged.end_pauses():
+            clock.seconds += 60
+        assert damaged.left_out == set()
+        assert damaged.end_pauses() == set(), "said once"
+        pauses.append(clock.seconds - began_s)
+        damaged.found(TOPIC, ["a"])
+    assert pauses[:3] == [LEVEL_DAMAGED_SECONDS_FIRST * factor for factor in (1, 2, 4)]
+    assert pauses[-2:] == [LEVEL_DAMAGED_SECONDS_MAX] * 2
+    damaged.forget_others(["b"])
+    assert damaged.left_out == set()
 
 
 async def test_a_file_that_is_gone_is_tried_again() -> None:
