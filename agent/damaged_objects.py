@@ -77,7 +77,7 @@ class DamagedObjects:
         log.error(
             "an object is damaged: its records are not served, and everything else is; put its bytes back from a copy, "
             'or give its records up: docs/RUNBOOK.md, "A damaged file"',
-            extra={"key": object_key, "reason": str(error), **where},
+            extra={"key": object_key, "reason": str(error).removeprefix(object_key).lstrip(": "), **where},
         )
 
     def count(self, referenced: Container[str]) -> int:

@@ -110,7 +110,8 @@ class ParquetReader:
     async def read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
         """The chunk's batches with their real offsets, concatenated, covering exactly its range of offsets.
 
-        Raises `StoreError`; `FileUnreadable`, one of them, where the object is not the file that the index means.
+        Raises `StoreError`; `FileUnreadable`, one of them, where the object is not the file that the index means. Its
+        message begins with the key.
         """
         if chunk.row_count == 0:
             return empty_control_batch(chunk.offset_first, chunk.offset_end)
@@ -118,6 +119,8 @@ class ParquetReader:
             return await self._read(object_key, chunk, compression)
         except FileUnreadable as error:
             self.forget(object_key)
+            if str(error).startswith(object_key):
+                raise
             raise FileUnreadable(f"{object_key}: {error}") from error
 
     def forget(self, object_key: str) -> None:

@@ -77,8 +77,17 @@ async def test_a_damaged_file_is_logged_once_counted_each_time_and_not_read_agai
         "key": key,
     }
     assert 'docs/RUNBOOK.md, "A damaged file"' in str(line["message"])
-    assert "PAR2" in str(line["reason"])
+    assert line["reason"] == "a Parquet file ends with b'PAR1', not with b'PAR2'", "the key is not said twice"
     assert "penstock_fetch_damaged_objects_total 4.0" in exposition
+
+
+async def test_the_line_about_a_cut_file_says_its_key_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        key = await archived_file(paths, 0)
+        await paths.memory.put(key, [b"PAR"])
+        await paths.fetch(1)
+    (line,) = error_lines(caplog)
+    assert (line["key"], line["reason"]) == (key, "has 3 bytes: no Parquet file")
 
 
 async def test_a_damaged_chunk_keeps_no_other_one_of_its_object_from_being_served() -> None:
