@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from coordinator.log import LedgerCorrupt, LedgerIdentity, SnapshotPointer
+from coordinator.log import UNREADABLE, LedgerCorrupt, LedgerIdentity, SnapshotPointer
 from protocol.decoding import JsonDecoder, Undecodable, decode_number, decode_text
 from protocol.types import Position, SessionId
 
@@ -111,18 +111,18 @@ class EtcdKeys:
         """Session and number of an entry's key. Raises `LedgerCorrupt`."""
         session, separator, number = key.removeprefix(self.entries).partition(b"/")
         if not separator or len(session) != _NUMBER_DIGITS or len(number) != _NUMBER_DIGITS:
-            raise LedgerCorrupt(f"{key!r} is no entry of a ledger: what wrote it?")
+            raise _strange(key, "entry of a ledger")
         try:
             return SessionId(decode_number(session, base=16)), decode_number(number, base=16)
         except Undecodable as error:
-            raise LedgerCorrupt(f"{key!r} is no entry of a ledger: what wrote it?") from error
+            raise _strange(key, "entry of a ledger") from error
 
     def read_session_name(self, key: bytes) -> str:
         """The name in a session's key. Raises `LedgerCorrupt`."""
         try:
             return decode_text(key.removeprefix(self.sessions))
         except Undecodable as error:
-            raise LedgerCorrupt(f"{key!r} is no session of an agent: what wrote it?") from error
+            raise _strange(key, "session of an agent") from error
 
 
 def prefix_end(prefix: bytes) -> bytes:
@@ -196,5 +196,9 @@ def _decode(decoder: JsonDecoder[_T], value: bytes, name: str) -> _T:
 def _unreadable(name: str, error: Undecodable) -> LedgerCorrupt:
     return LedgerCorrupt(
         f"the key {name!r} holds what this program cannot read ({error}): it is damaged, or a newer version wrote it, "
-        f'then upgrade; docs/RUNBOOK.md, "etcd was wiped or restored from a backup"'
+        f"then upgrade; {UNREADABLE}"
     )
+
+
+def _strange(key: bytes, kind: str) -> LedgerCorrupt:
+    return LedgerCorrupt(f"{key!r} is no {kind}: another program may have written it; {UNREADABLE}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coordinator.apply import apply
 from coordinator.commands import CompareDigest, Outcome, Proposal
-from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
+from coordinator.log import RECOVER, UNREADABLE, Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
 from coordinator.rules import RULES_NEWEST
 from coordinator.snapshot import Frozen, decode_with_digest
 from coordinator.state import ClusterState
@@ -96,7 +96,13 @@ class Follower:
                 raise LedgerCorrupt(f"position {record.position} comes after {self.state.position}")
             if self.is_asked and record.position > self.state.position:
                 break
-            proposal, outcome = apply(self.state, record)
+            try:
+                proposal, outcome = apply(self.state, record)
+            except LedgerCorrupt as error:
+                raise LedgerCorrupt(
+                    f"entry {record.number} of session {record.session} at position {record.position} cannot be used: "
+                    f"{error}; {UNREADABLE}"
+                ) from error
             self._check_rules()
             self._check_form(record, proposal)
             if proposal is not None and isinstance(proposal.command, CompareDigest):
@@ -117,12 +123,12 @@ class Follower:
         if self.state.position > head.position:
             raise LedgerCorrupt(
                 f"the state is at {self.state.position}, the ledger ends at {head.position}: was it restored from a "
-                "backup? Nothing may be deleted until it is reconciled"
+                f"backup? Nothing was changed; {RECOVER}"
             )
         if self.state.appends_count != head.appends_count:
             raise LedgerCorrupt(
                 f"{self.state.appends_count} appends were read up to {head.position}, the ledger counts "
-                f"{head.appends_count}: an entry is missing"
+                f"{head.appends_count}: an entry is missing; {RECOVER}"
             )
 
     def _check_rules(self) -> None:

@@ -127,6 +127,11 @@ class LedgerCorrupt(LedgerError):
     """The ledger contradicts itself or its bucket: do not serve. The message says how and what to do."""
 
 
+RECOVER = 'docs/RUNBOOK.md, "etcd was wiped or restored from a backup"'
+UNREADABLE = 'docs/RUNBOOK.md, "The ledger holds what cannot be read"'
+"""What people do about a key, a value or an entry that no agent can decode."""
+
+
 def check_restart(identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
     """Assert that a ledger can be restarted with these (`Ledger.restart`)."""
     assert identity.incarnation > 1, f"incarnation {identity.incarnation} does not follow another one"
