@@ -47,8 +47,8 @@ class TimestampSearch:
         """The first record at or after `timestamp`; with None the first of those with the greatest timestamp.
 
         None if there is no such record, or no such partition. Raises `StoreUnavailable` when the chunk cannot be read
-        now or soon, `ObjectDamaged` or another `StoreError` when it never can, `LedgerUnavailable` where it has to be
-        looked up again and the ledger is away.
+        now or soon, `ObjectDamaged` (which is logged, once for an object) or another `StoreError` when it never can,
+        `LedgerUnavailable` where it has to be looked up again and the ledger is away.
         """
         best: RecordAt | None = None
         offset_min = 0
@@ -61,6 +61,9 @@ class TimestampSearch:
             except ObjectMissing:
                 await self._metadata.barrier()
                 continue
+            except ObjectDamaged as error:
+                self._report(key, chunk, error)
+                raise
             if found is not None:
                 return found
             # What the index promises is not to be seen any more: what follows the chunk may have it.
@@ -90,6 +93,13 @@ class TimestampSearch:
                 return None, await run_in_thread(latest, served, log_start)
             except InvalidBatch as error:
                 raise ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}") from error
+
+    def _report(self, key: PartitionKey, chunk: ChunkRef, error: ObjectDamaged) -> None:
+        state, (topic_id, number) = self._metadata.state, key
+        topic, stored = state.topics.get(topic_id), state.objects.get(chunk.object_id)
+        if topic is not None and stored is not None:
+            where = {"topic": topic.name, "partition": number, "offset": chunk.offset_first}
+            self._reader.damaged.report(stored.key, error, **where)
 
     async def _share(self, byte_count: int) -> Share:
         """Room for so much, in turn. Raises `StoreUnavailable` where its turn does not come for long."""

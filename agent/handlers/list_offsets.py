@@ -33,7 +33,7 @@ from protocol.list_offsets import (
     write_list_offsets_response,
 )
 from protocol.types import LEADER_EPOCH, PartitionIndex
-from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
+from storage.object_store import Buffer, ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 from txn.isolation import IsolationLevel
 
 log = logging.getLogger(__name__)
@@ -146,6 +146,8 @@ async def offset_at(
         found = await timestamps.find(key, None if timestamp == MAX_TIMESTAMP else timestamp)
     except (StoreUnavailable, ObjectMissing, LedgerUnavailable):
         return ErrorCode.not_leader_or_follower, NOTHING
+    except ObjectDamaged:
+        return ErrorCode.kafka_storage_error, NOTHING
     except StoreError as error:
         log.error("records cannot be read", extra={"reason": str(error)})
         return ErrorCode.kafka_storage_error, NOTHING

@@ -87,6 +87,21 @@ async def test_a_damaged_object_is_a_storage_error() -> None:
     assert await with_object(bytes(len(BATCH))) == (ErrorCode.kafka_storage_error, NOTHING)
 
 
+async def test_a_damaged_object_is_logged_once_however_often_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(BATCH)
+        state = paths.parts.metadata.state
+        chunk = state.topics[TOPIC].partitions[0].index.row(0)
+        key = state.objects[chunk.object_id].key
+        await paths.memory.put(key, [bytes(chunk.byte_first + len(BATCH))])
+        answers = [(await latest_in_time(paths))[0] for _ in range(3)]
+        answers.append((await paths.fetch(0)).error_code)
+    assert answers == [ErrorCode.kafka_storage_error] * 4
+    (line,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
+    assert (line["key"], line["topic"], line["partition"], line["offset"]) == (key, "t", 0, 0)
+    assert 'docs/RUNBOOK.md, "A damaged file"' in line["message"]
+
+
 async def test_records_that_cannot_be_unpacked_are_a_storage_error() -> None:
     damaged = bytearray(BATCH)
     patch_offsets(damaged, 0)
