@@ -16,7 +16,7 @@ The object is read and compared, not only looked for: another cluster's `cluster
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -28,12 +28,12 @@ from protocol.limits import BUCKET_CONFIRM_INTERVAL_S, BUCKET_CONFIRM_RETRY_S, B
 from storage.object_store import (
     BucketMissing,
     Buffer,
-    ObjectMeta,
     ObjectStore,
     StoreError,
     StoreMisconfigured,
     StoreUnavailable,
 )
+from storage.wrapped_store import WrappedStore
 
 log = logging.getLogger(__name__)
 
@@ -152,11 +152,11 @@ class BucketConfirmation:
         self._metrics.bucket_mismatch.set(1)
 
 
-class ConfirmedStore:
+class ConfirmedStore(WrappedStore):
     """An `ObjectStore` over another one, whose puts count only in the cluster's own bucket (safety rule S22)."""
 
     def __init__(self, inner: ObjectStore, confirmation: BucketConfirmation) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._confirmation = confirmation
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
@@ -165,24 +165,3 @@ class ConfirmedStore:
         await self._inner.put(key, parts, if_absent=if_absent)
         # After the put and before its caller goes on: the ledger's entry that names the object makes it true.
         await self._confirmation.after_put()
-
-    async def get(self, key: str) -> bytes:
-        return await self._inner.get(key)
-
-    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        return await self._inner.get_range(key, byte_first, byte_count)
-
-    async def head(self, key: str) -> ObjectMeta:
-        return await self._inner.head(key)
-
-    def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
-        return self._inner.list(prefix, after=after)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        await self._inner.delete(keys)
-
-    async def server_time_ms(self) -> int | None:
-        return await self._inner.server_time_ms()
-
-    async def close(self) -> None:
-        await self._inner.close()

@@ -19,7 +19,8 @@ from coordinator.commands import CommitTable, Outcome, Refused, ReplaceChunks
 from coordinator.log import LedgerUnavailable
 from protocol.types import SessionId
 from storage.gc_plan import Fate, may_discard
-from storage.object_store import Buffer, ObjectMeta, ObjectStore, StoreError
+from storage.object_store import Buffer, ObjectStore, StoreError
+from storage.wrapped_store import WrappedStore
 
 log = logging.getLogger(__name__)
 
@@ -105,34 +106,13 @@ def keys_of(command: ReplaceChunks | CommitTable) -> tuple[str, ...]:
     return () if table is None else (*(made.key for made in table.added), table.metadata.key)
 
 
-class _RecordingStore:
+class _RecordingStore(WrappedStore):
     """A store that reports every key before it is put: a put that fails may have been carried out."""
 
     def __init__(self, inner: ObjectStore, remember: Callable[[str], None]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._remember = remember
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         self._remember(key)
         await self._inner.put(key, parts, if_absent=if_absent)
-
-    async def get(self, key: str) -> bytes:
-        return await self._inner.get(key)
-
-    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        return await self._inner.get_range(key, byte_first, byte_count)
-
-    async def head(self, key: str) -> ObjectMeta:
-        return await self._inner.head(key)
-
-    def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
-        return self._inner.list(prefix, after=after)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        await self._inner.delete(keys)
-
-    async def server_time_ms(self) -> int | None:
-        return await self._inner.server_time_ms()
-
-    async def close(self) -> None:
-        await self._inner.close()

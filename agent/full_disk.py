@@ -4,14 +4,15 @@ The reserve (`agent.disk_reserve`) is for the ledger, and for snapshots of it. W
 as the disk is full: intake objects, and files of tables.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from agent.disk_reserve import FULL_CODES, REMEDY
 from protocol.limits import DISK_CHECK_INTERVAL_S
 from storage.local_files import Files
-from storage.object_store import Buffer, ObjectMeta, ObjectStore, StoreFull, StoreUnavailable
+from storage.object_store import Buffer, ObjectStore, StoreFull, StoreUnavailable
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
+from storage.wrapped_store import WrappedStore
 
 
 class WatchedFiles(Files):
@@ -62,7 +63,7 @@ class WatchedFiles(Files):
             raise
 
 
-class RecordsRefused:
+class RecordsRefused(WrappedStore):
     """An `ObjectStore` over `inner` that takes no records while `is_full` says so. Reads and deletions go on.
 
     A put of an intake object is refused for good, a second after it came, so that producers are not answered as fast as
@@ -73,7 +74,7 @@ class RecordsRefused:
     def __init__(
         self, inner: ObjectStore, is_full: Callable[[], bool], *, sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._is_full = is_full
         self._sleep = sleep
 
@@ -86,24 +87,3 @@ class RecordsRefused:
         if self._is_full() and key.startswith(LAKE_PREFIX):
             raise StoreUnavailable(f"{key}: the disk is full: {REMEDY}")
         await self._inner.put(key, parts, if_absent=if_absent)
-
-    async def get(self, key: str) -> bytes:
-        return await self._inner.get(key)
-
-    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        return await self._inner.get_range(key, byte_first, byte_count)
-
-    async def head(self, key: str) -> ObjectMeta:
-        return await self._inner.head(key)
-
-    def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
-        return self._inner.list(prefix, after=after)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        await self._inner.delete(keys)
-
-    async def server_time_ms(self) -> int | None:
-        return await self._inner.server_time_ms()
-
-    async def close(self) -> None:
-        await self._inner.close()

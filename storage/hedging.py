@@ -9,16 +9,17 @@ Source: Dean, Barroso: "The Tail at Scale", hedged requests.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from storage.object_store import Buffer, ObjectMeta, ObjectStore, StoreError
+from storage.object_store import Buffer, ObjectStore, StoreError
+from storage.wrapped_store import WrappedStore
 
 
-class HedgingStore:
+class HedgingStore(WrappedStore):
     """An `ObjectStore` over another one. `hedge_s`: for how long a put goes alone; `sleep` is the clock's."""
 
     def __init__(self, inner: ObjectStore, *, hedge_s: float, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._hedge_s = hedge_s
         self._sleep = sleep
 
@@ -36,27 +37,6 @@ class HedgingStore:
             error = await _first_success(puts)
         if error is not None:
             raise error
-
-    async def get(self, key: str) -> bytes:
-        return await self._inner.get(key)
-
-    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        return await self._inner.get_range(key, byte_first, byte_count)
-
-    async def head(self, key: str) -> ObjectMeta:
-        return await self._inner.head(key)
-
-    def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
-        return self._inner.list(prefix, after=after)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        await self._inner.delete(keys)
-
-    async def server_time_ms(self) -> int | None:
-        return await self._inner.server_time_ms()
-
-    async def close(self) -> None:
-        await self._inner.close()
 
     async def _attempt(self, key: str, parts: Sequence[Buffer]) -> StoreError | None:
         """One put; its error is a result, so that it does not cancel the other."""
