@@ -5,6 +5,10 @@ told what is gone. Time is the state's: while garbage waits, this loop keeps the
 have lost its session deletes nothing: the ledger may be another one by now, in which its garbage is in use (S9). So it
 may be where the bucket was recovered under another ledger's name: the bucket is asked whose it is before each step.
 
+While no clock is believed, sessions end at the ledger's last time, long before they did. So after a step of that time
+leftovers of sessions stay for another grace, by the monotonic clock (safety rule S21); what was released has a time of
+its own (`coordinator.apply_objects`).
+
 An object that the store does not delete holds up no other one: it goes to the end (`agent.failed_deletions`). It stays
 in the state until it is gone, and so does the session that wrote it.
 """
@@ -20,7 +24,9 @@ from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.snapshots import Snapshots
 from coordinator.commands import ForgetObjects, ForgetSessions, ReportTime
+from coordinator.state import NO_TIME
 from protocol.limits import (
+    CLOCK_STEP_MS_MAX,
     GC_CHECK_INTERVAL_S,
     GC_DELETIONS_PER_STEP_MAX,
     SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN,
@@ -67,6 +73,10 @@ class Cleaner:
         self._clock = clock
         self._metrics = metrics
         self._grace_ms = grace_ms
+        self._time_ms, self._time_seen_s = metadata.state.time_ms, clock.monotonic_s()
+        """The state's time, and when it was looked at."""
+        self._stepped_s = float("-inf")
+        """When that time was last seen to have taken a step."""
         self._sessions_listed: set[SessionId] = set()
         self._unknown_reported = (0, "")
         self._failed = FailedDeletions(monotonic_s=clock.monotonic_s)
@@ -80,6 +90,7 @@ class Cleaner:
     async def run(self) -> None:
         """Clean again and again, for ever."""
         while True:
+            self._watch_time()
             if self._housekeeper.is_mine:
                 try:
                     await self.clean()
@@ -97,7 +108,19 @@ class Cleaner:
         state = self._metadata.state
         if state.released or state.sessions_ended:
             await self._writer.submit(ReportTime())
-        return await self._delete_released() + await self._retry_leftovers() + await self._delete_leftovers()
+        count = await self._delete_released()
+        self._watch_time()
+        if self._clock.monotonic_s() - self._stepped_s < self._grace_ms / 1000:
+            return count
+        return count + await self._retry_leftovers() + await self._delete_leftovers()
+
+    def _watch_time(self) -> None:
+        """Note a step of the state's time: more than this machine saw pass, or passed while none of it ran."""
+        time_ms, now_s = self._metadata.state.time_ms, self._clock.monotonic_s()
+        unseen_ms = time_ms - self._time_ms - (now_s - self._time_seen_s) * 1000
+        if self._time_ms != NO_TIME and unseen_ms > CLOCK_STEP_MS_MAX:
+            self._stepped_s = now_s
+        self._time_ms, self._time_seen_s = time_ms, now_s
 
     async def _delete_released(self) -> int:
         count = 0

@@ -23,6 +23,7 @@ from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMeta, ObjectStore, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, intake_key
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
+from tests.unit.agent import ledger_parts
 from tests.unit.agent.ledger_parts import DAY_MS, Parts, always_ours, running_parts
 
 GRACE_MS = 60_000
@@ -434,3 +435,30 @@ async def test_an_agent_that_lost_the_role_stops_before_its_next_deletion() -> N
         with pytest.raises(NotTheHousekeeper, match="keeps house"):
             await cleaner(parts, SlowListing(store, parts.writer.start_drain)).clean()
         assert len(await keys(store)) == 1
+
+
+@pytest.mark.parametrize("step_ms", [0, 3 * DAY_MS])
+async def test_s21_after_a_step_of_the_time_leftovers_of_sessions_stay_for_another_grace(
+    step_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session ends while the clock is not believed, at the ledger's last time."""
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        dead = parts.writer.session
+        await parts.writer.submit(ReportTime())
+        await store.put(intake_key(dead, ObjectNumber(0)), [b"never committed"])
+        ledger.core.expire(dead)
+    async with running_parts(ledger, start("b", node=2)) as parts:
+        parts.is_clock_checked = False
+        await parts.writer.submit(EndSession(session=dead))
+        assert await parts.housekeeper.claim()
+        cleaning = cleaner(parts, store)
+        assert await cleaning.clean() == 0
+        monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + step_ms)
+        parts.is_clock_checked = True
+        assert await cleaning.clean() == 0
+        parts.clock.seconds += GRACE_MS / 1000 - 1
+        assert await cleaning.clean() == 0
+        parts.clock.seconds += 1
+        assert await cleaning.clean() == 1
+        assert await keys(store) == []
