@@ -41,6 +41,7 @@ REMEDY = (
     'back what the bucket holds (docs/RUNBOOK.md, "etcd was wiped or restored from a backup"); nothing was changed'
 )
 DISAGREEING = 'docs/RUNBOOK.md, "Ledger and bucket disagree"'
+UNNAMED = 'docs/RUNBOOK.md, "cluster.json is damaged or missing"'
 MISTYPED = (
     "is the ledger's name right? The last part of --ledger, /CLUSTER, or --data-dir may be mistyped: the ledger of "
     "that name is new and holds nothing; "
@@ -112,8 +113,7 @@ async def check_bucket(
     except LedgerCorrupt as error:
         if not identity.bucket_id:
             raise
-        content = msgspec.json.encode(ClusterFile.of(identity)).decode()
-        raise LedgerCorrupt(f"{error}; for this ledger it would be {content}") from error
+        raise LedgerCorrupt(f"{error}; for this ledger it would be {_content(identity)}") from error
     return check_named(identity, found, is_new=appends_count == 0)
 
 
@@ -138,9 +138,7 @@ async def read_cluster_file(store: ObjectStore) -> ClusterFile | None:
     except ObjectMissing:
         return None
     except Undecodable as error:
-        raise LedgerCorrupt(
-            f'{CLUSTER_KEY} in the bucket is damaged ({error}): docs/RUNBOOK.md, "cluster.json is damaged"'
-        ) from error
+        raise LedgerCorrupt(f"{CLUSTER_KEY} in the bucket is damaged ({error}): {UNNAMED}") from error
 
 
 def is_named(identity: LedgerIdentity, found: ClusterFile) -> bool:
@@ -170,12 +168,22 @@ def _unnamed(identity: LedgerIdentity, *, is_new: bool) -> LedgerCorrupt:
             f"({DISAGREEING}); nothing was changed"
         )
     named = f" ({identity.bucket_id})" if identity.bucket_id else ""
+    alone = (
+        f"; where the objects are there and {CLUSTER_KEY} alone is gone, it would be {_content(identity)} ({UNNAMED})"
+        if identity.bucket_id
+        else ""
+    )
     return AnotherBucket(
         f"the ledger of cluster {identity.cluster_id} is in use, but its bucket has no {CLUSTER_KEY}: what the "
         "entries refer to lies in another bucket, or was deleted. Give all agents the same --store, that of the bucket "
-        f"which the ledger has{named}, or begin with a new ledger (another --data-dir) ({DISAGREEING}); nothing "
-        "was changed"
+        f"which the ledger has{named}, or begin with a new ledger (another --data-dir) ({DISAGREEING}){alone}; "
+        "nothing was changed"
     )
+
+
+def _content(identity: LedgerIdentity) -> str:
+    """The object that belongs into the bucket of this ledger, for a person to put back."""
+    return msgspec.json.encode(ClusterFile.of(identity)).decode()
 
 
 def _of_another(identity: LedgerIdentity, found: ClusterFile, *, is_new: bool) -> LedgerCorrupt:
@@ -258,8 +266,8 @@ class BucketWatch:
     def _doubt(self, reason: str) -> bool:
         if not self._is_doubt_told:
             log.error(
-                "nobody can tell whose bucket it is: no garbage is deleted from it, and no agent can be started on it, "
-                f"until {CLUSTER_KEY} is back as it was ({DISAGREEING})",
+                "nobody can tell whose bucket it is: no garbage is deleted from it, no agent can be started on it, and "
+                f"soon nothing is acknowledged into it, until {CLUSTER_KEY} is back as it was ({UNNAMED})",
                 extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
             )
         self._is_doubt_told = True

@@ -1,6 +1,7 @@
 """Ledger and bucket of one cluster, or no agent."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -68,6 +69,17 @@ async def test_where_the_ledger_knows_its_bucket_a_damaged_claim_is_told_with_wh
     content = '{"cluster_id":"mine","incarnation":1,"format_version":1,"bucket_id":"b"}'
     assert str(caught.value).endswith(content)
     await store.put(CLUSTER_KEY, [content.encode()])
+    assert (await check_bucket(store, mine, appends_count=3)).identity == mine
+
+
+async def test_where_the_ledger_knows_its_bucket_a_missing_claim_is_named_with_what_it_was() -> None:
+    store = MemoryStore()
+    mine = LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="b")
+    with pytest.raises(AnotherBucket, match=r"docs/RUNBOOK\.md, \"cluster\.json is damaged or missing\"") as caught:
+        await check_bucket(store, mine, appends_count=3)
+    content = re.search(r"it would be ({.*?})", str(caught.value))
+    assert content is not None
+    await store.put(CLUSTER_KEY, [content[1].encode()])
     assert (await check_bucket(store, mine, appends_count=3)).identity == mine
 
 
