@@ -14,9 +14,12 @@ from typing import Protocol
 
 from agent.addresses import HostPort, Listener
 from agent.broker import Broker
+from agent.bucket_access import check_access
 from agent.clock import Clock, SystemClock
 from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
 from agent.components import once_there
+from agent.conditional_puts import check_before_claim
+from agent.full_disk import RecordsRefused
 from agent.ids import RESERVED_UUIDS, UUID_BYTES, uuid_text
 from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
@@ -28,12 +31,15 @@ from coordinator.commands import Endpoint
 from coordinator.log import LedgerCorrupt, LedgerError
 from coordinator.rules import RULES_FIRST, RULES_NEWEST
 from protocol.types import Milliseconds
+from storage.object_store import ObjectStore, StoreMisconfigured
 from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
+from tests.simulation.fault_names import FaultName
 from tests.simulation.history import History
 from tests.simulation.ledger import LedgerServer, SimulatedLedger
 from tests.simulation.links import Link
 from tests.simulation.loop import NODE, SimulatedLoop
 from tests.simulation.plan import GroupKind, Plan
+from tests.simulation.spells import Spells
 from tests.simulation.store import Bucket, SimulatedStore
 
 PORT = 9092
@@ -133,6 +139,8 @@ class AgentInWorld:
         self.ledger = SimulatedLedger(around.ledger, self.ledger_link)
         self.store = SimulatedStore(around.bucket, self.store_link, around.chance)
         self.is_cut_from_clients = False
+        self.disturbed = Spells(around.loop.time)
+        """While any fault has to do with it."""
         self.rules_known = RULES_FIRST if around.plan.has_older_agents else RULES_NEWEST
         """What its next life knows."""
         self.life: Life | None = None
@@ -188,6 +196,7 @@ class Life:
         self._started_s = around.loop.time()
         self._rules_known = agent.rules_known
         self._drain_began_s: float | None = None
+        self._has_served = False
         self.is_dead = False
         self.is_paused = False
         self.broker: Broker | None = None
@@ -260,7 +269,15 @@ class Life:
 
     def _may_refuse(self, error: BaseException) -> bool:
         """Whether it has seen another ledger than that of today, or its bucket (safety rule S9); or was left behind by
-        the rules, while it was away (S3)."""
+        the rules, while it was away (S3); or finds at its start that the bucket denies something, or ignores
+        conditions.
+        """
+        bucket = self._around.bucket
+        if _holds(error, StoreMisconfigured):
+            is_right = bucket.denying.was_on(self._started_s) or bucket.unconditional.was_on(self._started_s)
+            return is_right and not self._has_served
+        if _holds(error, LedgerCorrupt) and bucket.replaced.was_on(self._started_s):
+            return True
         if self._rules_known < self._around.ledger.truth.state.rules_version:
             return _holds(error, LedgerCorrupt) or _holds(error, RuntimeError)
         trusted_s = self._around.ledger.trusted_s
@@ -269,14 +286,17 @@ class Life:
     async def _live(self) -> None:
         around, agent = self._around, self._agent
         clock, ids = agent.clock, SeededIds(around.chance)
+        disk = RecordsRefused(agent.store, lambda: agent.store.is_known_full, sleep=clock.sleep)
         store = RetryingStore(
-            agent.store,
+            disk if FaultName.DISK_FULL in around.plan.faults else agent.store,
             policy=RetryPolicy(deadline_s=PUTS_GIVEN_UP_AFTER_SECONDS),
             ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
         )
         ledger = agent.ledger
         ledger.reopen()
         new_bucket_id = ids.new_cluster_id()
+        if around.plan.is_store_tried:
+            await self._try_store(store, ledger, clock, ids)
         identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
         loaded = await once_there(lambda: load(ledger, store, self._rules_known), clock)
@@ -296,7 +316,7 @@ class Life:
         try:
             async with supervisor, tasks:
                 await broker.begin([Endpoint(listener="PLAINTEXT", host=agent.name, port=PORT)])
-                self.broker = broker
+                self.broker, self._has_served = broker, True
                 around.history.note(agent.name, "serves", f"session {broker.session}")
                 await self._is_draining.wait()
                 await self._drain(broker, clock)
@@ -306,6 +326,15 @@ class Life:
             if _holds(error, LedgerCorrupt) and not _holds(error, AnotherBucket):
                 await leave_mark(store, broker.state, clock)
             raise
+
+    async def _try_store(self, store: ObjectStore, ledger: SimulatedLedger, clock: Clock, ids: SeededIds) -> None:
+        """As `agent.components` does with a shared store, before anything relies on it."""
+        await once_there(lambda: check_access(store), clock)
+        began_s = self._around.loop.time()
+        await once_there(lambda: check_before_claim(store, ledger, name=ids.new_cluster_id(), is_shared=True), clock)
+        bucket = self._around.bucket
+        if bucket.unconditional.is_on_since(began_s) and not bucket.replaced.was_on(began_s):
+            self._around.history.violation(f"{self} starts on a store that ignores If-None-Match (S9)")
 
     async def _drain(self, broker: Broker, clock: Clock) -> None:
         """In the order of `agent.agent.Agent.drain`."""

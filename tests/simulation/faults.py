@@ -10,8 +10,10 @@ from agent.clock import SystemClock
 from coordinator.groups import group_key
 from coordinator.rendezvous import owner_of
 from tests.simulation.agents import AgentInWorld, Surroundings
+from tests.simulation.fault_names import HARD_FAULTS, FaultName
+from tests.simulation.hard_faults import HardFaults
 from tests.simulation.links import Link
-from tests.simulation.plan import FaultName, group_ids
+from tests.simulation.plan import group_ids
 
 CALLBACKS_UNTIL_CRASH_MAX = 400
 DOWN_SECONDS_MAX = 15.0
@@ -48,6 +50,7 @@ class Faults:
         self._chance: random.Random = around.chance
         self._clock = SystemClock()
         self._is_over = False
+        self._hard = HardFaults(around, agents)
         self._strikes: dict[FaultName, Strike] = {
             FaultName.CRASH: self._crash,
             FaultName.RESTART: self._restart,
@@ -59,6 +62,13 @@ class Faults:
             FaultName.STORE_SHAKY: self._shake_store,
             FaultName.CLIENT_CUT: self._cut_clients,
             FaultName.CLOCK: self._jump,
+            FaultName.STORE_DENIED: self._hard.deny,
+            FaultName.DISK_FULL: self._hard.fill_disk,
+            FaultName.LEDGER_FULL: self._hard.fill_ledger,
+            FaultName.UNDELETABLE: self._hard.protect,
+            FaultName.UNCONDITIONAL: self._hard.ignore_conditions,
+            FaultName.STORE_REPLACED: self._hard.replace,
+            FaultName.STORE_DAMAGED: self._hard.damage,
         }
 
     async def run(self, name: FaultName) -> None:
@@ -68,11 +78,19 @@ class Faults:
             await self._clock.sleep(self._chance.expovariate(1.0) * interval_s)
             agent = self._victim()
             self._around.history.note(agent.name, "fault", name.value)
+            is_of_all = name in HARD_FAULTS or (name is FaultName.CLOCK and self._around.plan.has_common_clock)
+            disturbed = self._agents if is_of_all else [agent]
+            for each in disturbed:
+                each.disturbed.begin()
             await self._strikes[name](agent)
+            for each in disturbed:
+                each.disturbed.end()
 
     def heal(self) -> None:
         """Put everything right."""
+        self._hard.heal()
         for agent in self._agents:
+            agent.disturbed.end_all()
             for link in (agent.ledger_link, agent.store_link):
                 self._mend(link)
             agent.ledger.lag_s = 0.0

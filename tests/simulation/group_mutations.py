@@ -24,9 +24,10 @@ from coordinator.groups import NO_GROUP, GroupState
 from coordinator.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
+from tests.simulation.fault_names import FaultName
 from tests.simulation.mutation import mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import Fate, FaultName, GroupKind, Plan
+from tests.simulation.plan import Fate, GroupKind, Plan
 
 MOVES = (FaultName.CRASH, FaultName.RESTART, FaultName.PAUSE, FaultName.LEDGER_CUT)
 """What gives groups other coordinators."""

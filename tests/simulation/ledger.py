@@ -71,6 +71,8 @@ class LedgerServer(MemoryLedgerCore):
         """Since when it is the ledger of its bucket; None while it is lost, or being recovered."""
         self.lost_s: float | None = None
         """Since when it is another one."""
+        self.is_full = False
+        """Whether it takes no writes (etcd's NOSPACE). Leases are renewed, and entries read."""
         self.on_restart: Callable[[SnapshotPointer, Position], None] = lambda pointer, head: None
         """Told where a recovery begins an incarnation, and how far the ledger of the one before went."""
 
@@ -129,7 +131,17 @@ class LedgerServer(MemoryLedgerCore):
         self.connections_broken_count += 1
         self.wake()
 
+    def _check_room(self) -> None:
+        """Raise where it is full: nothing is written then."""
+        if self.is_full:
+            raise LedgerUnavailable("etcd is full (NOSPACE) and takes no writes")
+
+    def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
+        self._check_room()
+        return super().set_snapshot(expected, pointer)
+
     def open_session(self, name: str) -> SessionId:
+        self._check_room()
         session = super().open_session(name)
         self._history.note("ledger", "session opened", f"{session} {name}")
         self._renew(session)
@@ -146,6 +158,7 @@ class LedgerServer(MemoryLedgerCore):
         super().expire(session)
 
     def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        self._check_room()
         newest = self._newest.get(session)
         appends_count = self.head.appends_count
         if newest is not None and not is_next(newest, entries) and not self._revision_of(session, entries[0].number):
@@ -161,6 +174,7 @@ class LedgerServer(MemoryLedgerCore):
         return position
 
     def trim(self, position: Position) -> None:
+        self._check_room()  # etcd's notes how far it goes before it drops entries
         super().trim(position)
         self._history.note("ledger", "trimmed", str(position))
 
@@ -262,7 +276,7 @@ class SimulatedLedger:
         await self._ask_known(f"trim {position}", lambda: self._server.trim(position))
 
     async def pressure(self) -> float:
-        return await self._ask("pressure", lambda: 0.0)
+        return await self._ask("pressure", lambda: 1.0 if self._server.is_full else 0.0)
 
     async def fence(self) -> None:
         await self._ask_known("fence", self._server.fence)

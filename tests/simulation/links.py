@@ -60,6 +60,11 @@ class Link:
         self.loss_chance = 0.0
         self.slow_chance = 0.0
 
+    @property
+    def now_s(self) -> float:
+        """The world's time."""
+        return self._loop.time()
+
     def delay(self) -> float:
         seconds = self._chance.expovariate(1.0) * self._delay_s
         if self.slow_chance and self._chance.random() < self.slow_chance:

@@ -24,9 +24,10 @@ from coordinator.recovery import Recovery
 from coordinator.state import ClusterState
 from protocol.types import Offset
 from storage.object_store import ObjectStore
+from tests.simulation.fault_names import FaultName
 from tests.simulation.mutation import archives_soon, mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import FaultName, LedgerLoss, Plan
+from tests.simulation.plan import LedgerLoss, Plan
 
 
 def trims_by_time(plan: Plan) -> bool:

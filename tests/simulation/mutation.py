@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from tests.simulation.plan import FaultName, Plan
+from tests.simulation.fault_names import FaultName
+from tests.simulation.plan import Plan
 
 Switch = Callable[[], AbstractContextManager[object]]
 

@@ -51,11 +51,12 @@ from tests.simulation import rules_mutations as _of_rules  # noqa: F401
 from tests.simulation import transacting_member_mutations as _of_members  # noqa: F401
 from tests.simulation import transaction_mutations as _of_transactions  # noqa: F401
 from tests.simulation import transaction_upkeep_mutations as _of_upkeep  # noqa: F401
+from tests.simulation.fault_names import FaultName
 from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.loop import NODE
 from tests.simulation.mutation import LEASE_LOST, MUTATIONS, archives_soon, mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import FaultName, Plan, draw
+from tests.simulation.plan import Plan, draw
 from tests.simulation.world import Verdict, run
 from txn.producer_state import ACCEPT, Duplicate, decide
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from tests.simulation.fault_names import FIRST_FAULTS, HARD_FAULTS, FaultName
 from txn.transaction import EPOCH_EXHAUSTED
 
 TRIMMED_SHARE: Final = 0.14
@@ -32,6 +33,13 @@ LATER_SALT: Final = 83
 CLOCKLESS_SALT: Final = 97
 CLOCKLESS_SHARE: Final = 0.3
 """Of the worlds whose clocks are set at all."""
+HARD_SALT: Final = 449
+"""Of the stream from which is drawn what else a store or a ledger answers, and whether tables are changed by people."""
+HARD_SHARE: Final = 0.12
+"""Of the worlds whose ledger is not lost."""
+HARD_FAULT_SHARE: Final = 0.3
+EDITED_SHARE: Final = 0.5
+"""Of these worlds."""
 OLDER_SHARE: Final = 0.15
 """Of the worlds whose ledger is not lost."""
 OLDER_SALT: Final = 89
@@ -40,29 +48,6 @@ MEMBERS_SHARE: Final = 0.25
 """Of the worlds with neither groups, transactions nor probers whose ledger is not lost."""
 MONITORED_SHARE: Final = 0.5
 """Of the worlds with groups in which an agent may read the ledger late."""
-
-
-class FaultName(StrEnum):
-    """What may happen to a cluster."""
-
-    CRASH = "crash"
-    RESTART = "restart"
-    """In order: an agent drains, ends its session, and comes back."""
-    PAUSE = "pause"
-    """Shorter or longer than the lease: it comes back as a zombie."""
-    LEDGER_CUT = "ledger cut"
-    """One agent and the ledger, in both directions; refused, or silent."""
-    LEDGER_SHAKY = "ledger shaky"
-    """Requests and answers are lost or come late: the outcome is unknown."""
-    LEDGER_LAG = "ledger lag"
-    """One agent reads the ledger late, perhaps later than it is trimmed."""
-    STORE_CUT = "store cut"
-    STORE_SHAKY = "store shaky"
-    """Slow, failing, late and unknown puts; failing, truncated and missing gets; stale and broken lists."""
-    CLIENT_CUT = "client cut"
-    """Clients do not reach one agent."""
-    CLOCK = "clock"
-    """The wall clock of one agent jumps."""
 
 
 class LedgerLoss(StrEnum):
@@ -234,6 +219,14 @@ class Plan:
     transactions: TransactionPlan | None = None
     has_older_agents: bool = False
     """Whether all agents begin as an older program, and are upgraded one after another (safety rule S3)."""
+    table_editors: int = 0
+    """People who change properties and tags of tables, and have tables begun again from their files."""
+
+    @property
+    def is_store_tried(self) -> bool:
+        """Whether agents try at their start what the store allows and promises, as against every shared bucket. Only
+        where it may matter, so that all other worlds stay as they are."""
+        return not {FaultName.STORE_DENIED, FaultName.UNCONDITIONAL}.isdisjoint(self.faults)
 
     @property
     def is_log_trimmed(self) -> bool:
@@ -248,7 +241,7 @@ def group_ids(plan: Plan) -> list[str]:
 
 def draw(chance: random.Random) -> Plan:
     """The plan of a seed."""
-    faults = tuple(name for name in FaultName if chance.random() < 0.45)
+    faults = tuple(name for name in FIRST_FAULTS if chance.random() < 0.45)
     plan = Plan(
         agents=chance.choice((2, 3, 3)),
         faults=faults,
@@ -276,31 +269,48 @@ def draw(chance: random.Random) -> Plan:
     )
     plan = _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
     plan = _with_later(_with_transacting_members(plan, chance), chance)
-    return _with_older_agents(_without_store_clock(plan, chance), chance)
+    return _with_hard_faults(_with_older_agents(_without_store_clock(plan, chance), chance), chance)
+
+
+def _copy(chance: random.Random) -> random.Random:
+    """Another stream that goes on as `chance` does, so that worlds in which nothing is special stay as they are."""
+    copied = random.Random()
+    copied.setstate(chance.getstate())
+    return copied
+
+
+def _own(chance: random.Random, salt: int) -> random.Random:
+    """A stream of a purpose's own."""
+    return random.Random(_copy(chance).getrandbits(64) + salt)
+
+
+def _with_hard_faults(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds have stores and ledgers that reject requests, or tables that people change."""
+    own = _own(chance, HARD_SALT)
+    if plan.ledger_loss is not None or own.random() >= HARD_SHARE:
+        return plan
+    first = own.choice(HARD_FAULTS)
+    more = tuple(name for name in HARD_FAULTS if own.random() < HARD_FAULT_SHARE and name is not first)
+    editors = 1 if own.random() < EDITED_SHARE else 0
+    return replace(plan, faults=(*plan.faults, first, *more), table_editors=editors)
 
 
 def _without_store_clock(plan: Plan, chance: random.Random) -> Plan:
     """Some worlds whose clocks are set have a bucket that tells no time, drawn from a stream of its own."""
-    copied = random.Random()
-    copied.setstate(chance.getstate())
-    own = random.Random(copied.getrandbits(64) + CLOCKLESS_SALT)
+    own = _own(chance, CLOCKLESS_SALT)
     is_drawn = own.random() < CLOCKLESS_SHARE
     return replace(plan, has_store_clock=not (is_drawn and FaultName.CLOCK in plan.faults))
 
 
 def _with_older_agents(plan: Plan, chance: random.Random) -> Plan:
     """Some worlds are upgraded, drawn from a stream of its own, so that all others stay as they are."""
-    copied = random.Random()
-    copied.setstate(chance.getstate())
-    own = random.Random(copied.getrandbits(64) + OLDER_SALT)
+    own = _own(chance, OLDER_SALT)
     return replace(plan, has_older_agents=plan.ledger_loss is None and own.random() < OLDER_SHARE)
 
 
 def _with_later(plan: Plan, chance: random.Random) -> Plan:
     """What else some worlds have, drawn from a stream of its own, so that all others stay as they are."""
-    copied = random.Random()
-    copied.setstate(chance.getstate())
-    own = random.Random(copied.getrandbits(64) + LATER_SALT)
+    own = _own(chance, LATER_SALT)
     if plan.ledger_loss is not None and own.random() < LOST_TRANSACTIONS_SHARE:
         return _transacting(plan, own)
     is_special = plan.ledger_loss is not None or plan.groups or plan.transactions is not None or plan.probers
@@ -322,8 +332,7 @@ def _with_later(plan: Plan, chance: random.Random) -> Plan:
 def _with_transacting_members(plan: Plan, chance: random.Random) -> Plan:
     """Some worlds have groups whose members commit in transactions, drawn as what is special is: from a copy of
     `chance`."""
-    copied = random.Random()
-    copied.setstate(chance.getstate())
+    copied = _copy(chance)
     share = [copied.random() for _ in range(6)][-1]
     is_special = plan.ledger_loss is not None or plan.groups or plan.transactions is not None or plan.probers
     if is_special or share >= MEMBERS_SHARE:
@@ -357,8 +366,7 @@ def _with_transacting_members(plan: Plan, chance: random.Random) -> Plan:
 
 def _with_transactions(plan: Plan, chance: random.Random) -> Plan:
     """Some worlds have transactions, drawn as what is special is: from a copy of `chance`."""
-    copied = random.Random()
-    copied.setstate(chance.getstate())
+    copied = _copy(chance)
     share = [copied.random() for _ in range(5)][-1]
     if plan.ledger_loss is not None or plan.groups or share >= TRANSACTIONS_SHARE:
         return plan
@@ -398,16 +406,14 @@ def _draw_producer(chance: random.Random) -> ProducerPlan:
 
 def _with_growth(plan: Plan, chance: random.Random) -> Plan:
     """In some worlds topics get more partitions, drawn as what is special is: from a copy of `chance`."""
-    copied = random.Random()
-    copied.setstate(chance.getstate())
+    copied = _copy(chance)
     share = [copied.random() for _ in range(4)][-1]
     return replace(plan, has_growth=plan.has_topic_churn and not plan.groups and share < GROWTH_SHARE)
 
 
 def _with_groups(plan: Plan, chance: random.Random) -> Plan:
     """Some worlds have groups, drawn as what is special is: from a copy of `chance`."""
-    copied = random.Random()
-    copied.setstate(chance.getstate())
+    copied = _copy(chance)
     copied.random()
     if plan.ledger_loss is not None or copied.random() >= GROUPS_SHARE:
         return plan
@@ -447,8 +453,7 @@ def _special(plan: Plan, chance: random.Random) -> Plan:
 
     From a copy of `chance`, so that all others stay as they are.
     """
-    copied = random.Random()
-    copied.setstate(chance.getstate())
+    copied = _copy(chance)
     kind = copied.random()
     if kind < TRIMMED_SHARE:
         return replace(

@@ -13,9 +13,10 @@ from coordinator.commands import Done, Outcome, RaiseRules
 from coordinator.rules import RULES_NEWEST
 from coordinator.state import ClusterState
 from coordinator.wire_forms import WireStruct, in_form, parts_in_form
+from tests.simulation.fault_names import FaultName
 from tests.simulation.mutation import mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import FaultName, Plan
+from tests.simulation.plan import Plan
 
 
 def takes_snapshots(plan: Plan) -> bool:

@@ -2,19 +2,34 @@
 
 Rule: a delete is judged when it arrives: what the ledger refers to, what may still come true, and what was released
 less than the grace ago must never go (safety rule S6). The bucket lies only in the ways of real ones: answers that are
-lost or late, lists that miss what is new and name what is gone, objects that are not there yet.
+lost or late, lists that miss what is new and name what is gone, objects that are not there yet. It may reject requests,
+or break a promise, as `tests.simulation.hard_faults` has it.
 """
 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
+from zlib import crc32
 
+from agent.bucket_access import CHECKS_PREFIX
 from agent.cluster_identity import CLUSTER_KEY
 from protocol.limits import LEDGER_SESSION_SECONDS
-from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
+from storage.failing import Operation
+from storage.object_store import (
+    Buffer,
+    ObjectExists,
+    ObjectMeta,
+    ObjectMissing,
+    ObjectsNotDeleted,
+    StoreDenied,
+    StoreError,
+    StoreUnavailable,
+)
 from storage.refs import (
+    INTAKE_PREFIX,
+    LAKE_PREFIX,
     METADATA_SUFFIX,
     REACHED_PREFIX,
     SNAPSHOT_PREFIX,
@@ -27,6 +42,8 @@ from tests.simulation.history import History
 from tests.simulation.ledger import LedgerServer
 from tests.simulation.links import LATE_SECONDS_MAX, Link, Unanswered
 from tests.simulation.older_forms import check_snapshot
+from tests.simulation.other_bucket import OtherBucket
+from tests.simulation.spells import Spells
 from tests.simulation.truth import Truth
 
 T = TypeVar("T")
@@ -37,6 +54,13 @@ LAST_DELETION_SECONDS_MAX = LEDGER_SESSION_SECONDS + LATE_SECONDS_MAX
 """After so long without a ledger the last deletion has landed that was decided while there was one (safety rule S9)."""
 SKEW_SECONDS_MAX = 11.0
 """By how much the ledger's time may be ahead: the clock's check allows ten seconds (safety rule S2)."""
+
+PROTECTED_OF: Final = 3
+"""One of so many objects is protected, by its key, while some are."""
+
+
+class NoRoom(StoreUnavailable):
+    """The disk is full, and nothing was put."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +94,30 @@ class Bucket:
         self.snapshot_kept = ""
         """A recovery needs this one."""
         self.deleted_s: dict[str, float] = {}
+        self.is_full = False
+        self.is_protecting = False
+        """Whether some objects cannot be deleted."""
+        self.unconditional = Spells(loop.time)
+        """While it ignores If-None-Match."""
+        self.denying = Spells(loop.time)
+        """While it answers 403 to some agent."""
+        self.replaced = Spells(loop.time)
+        """While some agent's endpoint leads to another bucket."""
+        self.answered: set[str] = set()
+        """Keys whose put was answered to its agent."""
+        self.unwanted: set[str] = set()
+        """Keys that some agent asked to delete."""
 
     def put(self, key: str, payload: bytes, *, if_absent: bool) -> None:
         if key == TAIL_KEY:
             self._truth.tails.judge(payload)
+        if self.is_full and key.startswith((INTAKE_PREFIX, LAKE_PREFIX)):
+            raise NoRoom(f"{key}: no space left on device")
         if key in self.objects:
-            if if_absent:
+            if if_absent and not self.unconditional.is_on:
                 raise ObjectExists(f"{key} exists")
             is_overwritten = key in {CLUSTER_KEY, TAIL_KEY} or topic_of_copy(key) is not None
+            is_overwritten = is_overwritten or key.startswith(CHECKS_PREFIX)
             if self.objects[key].payload != payload and not is_overwritten:
                 self._history.violation(f"{key} was put twice with other bytes")
         if key.startswith(SNAPSHOT_PREFIX):
@@ -112,14 +152,27 @@ class Bucket:
         return (self.now_ms() - age_ms) // 1000 * 1000
 
     def delete(self, who: str, keys: Sequence[str]) -> None:
+        reasons: dict[str, StoreError] = {}
+        self.unwanted.update(keys)
         for key in keys:
-            if key in self.objects:
+            is_protected = self.is_protecting and not key.startswith(CHECKS_PREFIX)
+            if is_protected and crc32(key.encode()) % PROTECTED_OF == 0:
+                reasons[key] = StoreDenied(f"delete {key}: AccessDenied")
+            elif key in self.objects:
                 fault = self._fault_of_deletion(who, key)
                 self._history.note("bucket", "deleted", f"{key} by {who}")
                 if fault:
                     self._history.violation(f"{who} deleted {key}, {fault} (S6)")
                 del self.objects[key]
                 self.deleted_s[key] = self._loop.time()
+        if reasons:
+            raise ObjectsNotDeleted(reasons)
+
+    def bring_back(self, other: OtherBucket) -> None:
+        """People move what came into another bucket to where it belongs."""
+        for key, payload in other.brought_back(self._ledger, self._history).items():
+            if key not in self.objects:
+                self.put(key, payload, if_absent=True)
 
     def _fault_of_deletion(self, who: str, key: str) -> str:
         """Why this object had to stay; empty where it may go."""
@@ -127,6 +180,8 @@ class Bucket:
             # An older one says nothing that the newest does not, whatever became of the ledger.
             newest = max(found for found in self.objects if found.startswith(REACHED_PREFIX))
             return "which says how far the ledger has come" if key == newest else ""
+        if key.startswith(CHECKS_PREFIX):
+            return ""
         state = self._truth.state
         lost_s = self._ledger.lost_s
         if lost_s is not None and self._loop.time() - lost_s > LAST_DELETION_SECONDS_MAX:
@@ -179,31 +234,56 @@ class SimulatedStore:
         self._link = link
         self._chance = chance
         self.lie_chance = 0.0
+        self.flip_chance = 0.0
+        """How often what is read of an archive file has a flipped bit."""
+        self.denied: frozenset[Operation] = frozenset()
+        """What the bucket answers with 403."""
+        self.other: OtherBucket | None = None
+        """The bucket that the endpoint leads to instead."""
+        self._finds_full = False
+
+    @property
+    def is_known_full(self) -> bool:
+        """Whether a put of this agent found no room, and there still is none."""
+        return self._finds_full and self._bucket.is_full
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         payload = b"".join(parts)
-        await self._ask(f"put {key}", lambda: self._bucket.put(key, payload, if_absent=if_absent))
+
+        def act() -> None:
+            if self.other is None:
+                self._bucket.put(key, payload, if_absent=if_absent)
+            else:
+                self.other.put(key, payload, if_absent=if_absent, now_s=self._link.now_s)
+
+        try:
+            await self._ask(Operation.PUT, key, act)
+        except NoRoom:
+            self._finds_full = True
+            raise
+        self._bucket.answered.add(key)
 
     async def get(self, key: str) -> bytes:
-        is_lying = self._lies()
-        found = await self._ask(f"get {key}", lambda: self._bucket.find(key, is_lying=is_lying))
-        if self._lies():
-            raise StoreUnavailable(f"{key} broke off")
-        return found
+        return self._flipped(key, await self._read(key))
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        found = (await self.get(key))[byte_first : byte_first + byte_count]
+        found = (await self._read(key))[byte_first : byte_first + byte_count]
         if len(found) != byte_count:
             raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
-        return found
+        return self._flipped(key, found)
 
     async def head(self, key: str) -> ObjectMeta:
-        found = await self._ask(f"head {key}", lambda: self._bucket.find(key, is_lying=False))
+        found = await self._ask(Operation.HEAD, key, lambda: self._find(key, is_lying=False))
         return ObjectMeta(key=key, size_bytes=len(found), modified_ms=0)
 
     async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         is_lying = self._lies()
-        found = await self._ask(f"list {prefix}", lambda: self._bucket.listed(prefix, is_lying=is_lying))
+
+        def act() -> list[ObjectMeta]:
+            other = self.other
+            return self._bucket.listed(prefix, is_lying=is_lying) if other is None else other.listed(prefix)
+
+        found = await self._ask(Operation.LIST, prefix, act)
         for meta in (each for each in found if each.key > after):
             if self._lies():
                 raise StoreUnavailable(f"list {prefix} broke off")
@@ -211,11 +291,17 @@ class SimulatedStore:
 
     async def delete(self, keys: Sequence[str]) -> None:
         named = tuple(keys)
-        who = self._link.name
-        await self._ask(f"delete {len(named)}: {named[0] if named else ''}", lambda: self._bucket.delete(who, named))
+
+        def act() -> None:
+            if self.other is None:
+                self._bucket.delete(self._link.name, named)
+            else:
+                self.other.delete(named)
+
+        await self._ask(Operation.DELETE, f"{len(named)}: {named[0] if named else ''}", act, named)
 
     async def server_time_ms(self) -> int | None:
-        return await self._ask("time", self._bucket.now_ms) if self._bucket.has_clock else None
+        return await self._ask(Operation.TIME, "", self._bucket.now_ms) if self._bucket.has_clock else None
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -223,8 +309,38 @@ class SimulatedStore:
     def _lies(self) -> bool:
         return self.lie_chance > 0 and self._chance.random() < self.lie_chance
 
-    async def _ask(self, what: str, act: Callable[[], T]) -> T:
+    def _find(self, key: str, *, is_lying: bool) -> bytes:
+        return self._bucket.find(key, is_lying=is_lying) if self.other is None else self.other.find(key)
+
+    async def _read(self, key: str) -> bytes:
+        is_lying = self._lies()
+        found = await self._ask(Operation.GET, key, lambda: self._find(key, is_lying=is_lying))
+        if self._lies():
+            raise StoreUnavailable(f"{key} broke off")
+        return found
+
+    def _flipped(self, key: str, found: bytes) -> bytes:
+        if not self.flip_chance or not is_archive_file(key) or self._chance.random() >= self.flip_chance:
+            return found
+        bit = int(self._chance.random() * len(found) * 8)
+        damaged = bytearray(found)
+        damaged[bit // 8] ^= 1 << bit % 8
+        return bytes(damaged)
+
+    async def _ask(self, operation: Operation, subject: str, act: Callable[[], T], keys: Sequence[str] = ()) -> T:
+        def act_if_allowed() -> T:
+            if operation in self.denied:
+                denied = StoreDenied(f"{operation} {subject}: AccessDenied")
+                # S3 answers deletions key by key.
+                raise ObjectsNotDeleted(dict.fromkeys(keys, denied)) if keys else denied
+            return act()
+
         try:
-            return await self._link.call(what, act)
+            return await self._link.call(f"{operation} {subject}".rstrip(), act_if_allowed)
         except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
+
+
+def is_archive_file(key: str) -> bool:
+    """Whether an object is a data file of a table, which carries checksums."""
+    return key.startswith(LAKE_PREFIX) and key.endswith(".parquet")

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.plan import Fate, FaultName, GroupKind, GroupPlan, Plan, TransactionPlan, draw
+from tests.simulation.fault_names import FaultName
+from tests.simulation.plan import Fate, GroupKind, GroupPlan, Plan, TransactionPlan, draw
 from tests.simulation.test_transactions import assert_sound, producer_of
 from tests.simulation.world import run
 

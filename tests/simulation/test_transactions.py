@@ -12,7 +12,8 @@ from functools import cache
 import pytest
 
 from tests.made_records import Record, make_batch
-from tests.simulation.plan import FaultName, Plan, ProducerFate, ProducerPlan, TransactionPlan, draw
+from tests.simulation.fault_names import FaultName
+from tests.simulation.plan import Plan, ProducerFate, ProducerPlan, TransactionPlan, draw
 from tests.simulation.test_simulation import SEEDS
 from tests.simulation.transaction_wire import Fetched, Producer, batch_of, decode
 from tests.simulation.world import Verdict, run

@@ -20,9 +20,10 @@ from iceberg_export import parquet_reader
 from protocol.control_records import empty_control_batch
 from protocol.errors import ErrorCode
 from protocol.types import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId
+from tests.simulation.fault_names import FaultName
 from tests.simulation.mutation import archives_soon, mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import FaultName, Plan, ProducerFate, ProducerPlan
+from tests.simulation.plan import Plan, ProducerFate, ProducerPlan
 from txn import transitions
 from txn.isolation import AbortedBatches, PartitionTransactions
 from txn.transaction import (

@@ -19,10 +19,11 @@ from coordinator.state import NO_TIME, ClusterState
 from coordinator.transaction_commands import EndTransaction, ExpireTransaction, ExpireTransactionalIds
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ProducerEpoch, ProducerId, SessionId
+from tests.simulation.fault_names import FaultName
 from tests.simulation.loss_mutations import loses_ledger
 from tests.simulation.mutation import mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import PRODUCER_EXPIRATION_MS, FaultName, Plan, ProducerFate
+from tests.simulation.plan import PRODUCER_EXPIRATION_MS, Plan, ProducerFate
 from tests.simulation.transaction_mutations import deciding, has
 from txn import producer_state
 from txn.producer_state import NOT_TOLD, ProducerState

@@ -33,6 +33,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.group_auditor import GroupAuditor
 from tests.simulation.group_programs import GroupWorld
 from tests.simulation.history import History, Violation, logs_in
+from tests.simulation.leaks import leaks, left_by_live_sessions
 from tests.simulation.ledger import LedgerServer
 from tests.simulation.links import LATE_SECONDS_MAX
 from tests.simulation.log_starts import LogStarts
@@ -43,6 +44,7 @@ from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, draw
 from tests.simulation.producer_entries import CHECK_SECONDS, ProducerEntries
 from tests.simulation.store import Bucket
+from tests.simulation.table_editors import TableEditor
 from tests.simulation.tables import table_faults
 from tests.simulation.transaction_auditor import TransactionAuditor
 from tests.simulation.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
@@ -159,6 +161,8 @@ class _World:
         ]
         self._transactions = TransactionWorld(self._clients, self._places)
         self._groups = GroupWorld(self._clients, self._places, self._transactions.places)
+        names = [f"editor-{number}" for number in range(self.plan.table_editors)]
+        self._editors = [TableEditor(self._clients, name, (TOPIC, STAMPED_TOPIC)) for name in names]
 
     def _transactions_of(self, truth: Truth) -> TransactionAuditor | None:
         if self.plan.transactions is None:
@@ -250,6 +254,7 @@ class _World:
             for_ever += [tasks.create_task(monitor.run()) for monitor in self._groups.monitors]
             deleters = [Deleter(self._clients, f"deleter-{n}") for n in range(plan.deleters)]
             for_ever += [tasks.create_task(deleter.run(self._places)) for deleter in deleters]
+            for_ever += [tasks.create_task(editor.run()) for editor in self._editors]
             if plan.has_topic_churn:
                 for_ever.append(tasks.create_task(administrator.run()))
             senders: list[IdempotentProducer | PlainProducer] = [*producers, *plain]
@@ -370,9 +375,19 @@ class _World:
         await self._until_tail_is_current()
         for fault in self._table_faults():
             self.history.violation(fault)
+        for editor in self._editors:
+            editor.judge()
+        self._look_for_leaks()
         missing = sorted(set(truth.state.object_ids) - self._bucket.objects.keys())
         if missing:
             self.history.violation(f"{missing[0]} is referred to and not in the bucket (S6)")
+
+    def _look_for_leaks(self) -> None:
+        truth = self._ledger.truth
+        self.history.counts["left by live sessions"] += len(left_by_live_sessions(self._bucket, truth))
+        leaked = leaks(self._bucket, truth, self._agents, self.loop.time())
+        if leaked:
+            self.history.violation(f"{len(leaked)} objects that no entry brings in are left, as {leaked[0]} (S6)")
 
     async def _until_tail_is_current(self) -> None:
         """Whatever landed late: the bucket comes to say what is true, and readers need no broker to know it."""
