@@ -356,6 +356,8 @@ class PlainProducer(Client):
 class Consumer(Client):
     """Reads some partitions from their beginning on, again and again, through any agent."""
 
+    again_chance = 0.01
+
     def __init__(self, world: ClientWorld, name: str, places: list[Place]) -> None:
         super().__init__(world, name)
         self.positions = dict.fromkeys(places, 0)
@@ -364,7 +366,7 @@ class Consumer(Client):
         while True:
             if self.chance.random() < 0.15:
                 await self.end_of(self.chance.choice(list(self.positions)))
-            elif self.chance.random() < 0.01:
+            elif self.chance.random() < self.again_chance:
                 # It begins again: an old offset must still give what it gave.
                 self.positions[self.chance.choice(list(self.positions))] = 0
             if not await self.poll():
@@ -402,6 +404,12 @@ class Consumer(Client):
         records = [(r.offset, r.value or b"", r.timestamp) for r in found.records if r.offset >= position]
         self.world.auditor.read(self.name, place, position, records)
         self.positions[place] = found.ranges[-1][1]
+
+
+class Rereader(Consumer):
+    """Begins again often: most of what it reads lies in archive files."""
+
+    again_chance = 0.3
 
 
 class Prober(Client):

@@ -36,9 +36,9 @@ class FaultName(StrEnum):
     UNCONDITIONAL = "unconditional"
     """The store ignores If-None-Match, as behind a proxy that does not know it."""
     STORE_REPLACED = "store replaced"
-    """One agent's endpoint leads to another bucket, an empty one; what it put there is brought back at the end."""
+    """One agent's requests, or all, go to another, empty bucket; what came into it is brought back at the end."""
     STORE_DAMAGED = "store damaged"
-    """What one agent reads of archive files has a flipped bit now and then."""
+    """What agents read of archive files has a flipped bit now and then, as behind a proxy with bad memory."""
 
 
 FIRST_FAULTS: Final = tuple(FaultName)[:10]

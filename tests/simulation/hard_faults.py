@@ -13,7 +13,7 @@ from tests.simulation.agents import AgentInWorld, Surroundings
 from tests.simulation.other_bucket import OtherBucket
 
 LASTS_SECONDS_MAX: Final = 25.0
-REPLACED_SECONDS_MAX: Final = 100.0
+LONG_SECONDS_MAX: Final = 100.0
 """Some last longer than an agent believes that the bucket is the cluster's; often until the world heals."""
 ALL_AGENTS_CHANCE: Final = 0.3
 DENIED: Final = (
@@ -44,11 +44,11 @@ class HardFaults:
         for agent in self._agents:
             agent.store.denied = frozenset()
             agent.store.flip_chance = 0.0
-            self._lead_back(agent)
+        self._lead_back(self._agents)
 
     async def deny(self, agent: AgentInWorld) -> None:
         denied = self._chance.choice(DENIED)
-        victims = self._agents if self._chance.random() < ALL_AGENTS_CHANCE else [agent]
+        victims = self._drawn_or_all(agent)
         for each in victims:
             each.store.denied = denied
         self._around.bucket.denying.begin()
@@ -78,21 +78,37 @@ class HardFaults:
         self._around.bucket.unconditional.end()
 
     async def replace(self, agent: AgentInWorld) -> None:
-        self._around.bucket.replaced.begin()
-        agent.store.other = OtherBucket(self._around.loop.time())
-        await self._clock.sleep(self._chance.random() * REPLACED_SECONDS_MAX)
-        self._lead_back(agent)
+        victims = self._drawn_or_all(agent)
+        self.lead_elsewhere(victims)
+        await self._clock.sleep(self._chance.random() * LONG_SECONDS_MAX)
+        self._lead_back(victims)
         self._around.bucket.replaced.end()
 
-    async def damage(self, agent: AgentInWorld) -> None:
-        agent.store.flip_chance = self._chance.choice(FLIP_CHANCES)
-        await self._last()
-        agent.store.flip_chance = 0.0
+    def lead_elsewhere(self, victims: Sequence[AgentInWorld]) -> None:
+        """From now on these agents' requests go to another bucket, until the world heals."""
+        self._around.bucket.replaced.begin()
+        other = OtherBucket(self._around.loop.time())
+        for each in victims:
+            each.store.other = other
 
-    def _lead_back(self, agent: AgentInWorld) -> None:
-        other, agent.store.other = agent.store.other, None
-        if other is not None:
-            self._around.bucket.bring_back(other)
+    async def damage(self, agent: AgentInWorld) -> None:
+        flip_chance = self._chance.choice(FLIP_CHANCES)
+        for each in self._agents:
+            each.store.flip_chance = flip_chance
+        await self._clock.sleep(self._chance.random() * LONG_SECONDS_MAX)
+        for each in self._agents:
+            each.store.flip_chance = 0.0
+
+    def _lead_back(self, victims: Sequence[AgentInWorld]) -> None:
+        others = {id(each.store.other): each.store.other for each in victims}
+        for each in victims:
+            each.store.other = None
+        for other in others.values():
+            if other is not None:
+                self._around.bucket.bring_back(other)
+
+    def _drawn_or_all(self, agent: AgentInWorld) -> Sequence[AgentInWorld]:
+        return self._agents if self._chance.random() < ALL_AGENTS_CHANCE else [agent]
 
     async def _last(self) -> None:
         await self._clock.sleep(self._chance.random() * LASTS_SECONDS_MAX)

@@ -46,6 +46,7 @@ from coordinator.state import NO_TIME, ClusterState, DigestComparison, Partition
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
 from storage.gc_plan import Fate, ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
 from tests.simulation import group_mutations as _of_groups  # noqa: F401
+from tests.simulation import hard_mutations as _of_stores  # noqa: F401
 from tests.simulation import loss_mutations as _entered  # noqa: F401
 from tests.simulation import rules_mutations as _of_rules  # noqa: F401
 from tests.simulation import transacting_member_mutations as _of_members  # noqa: F401
@@ -54,7 +55,7 @@ from tests.simulation import transaction_upkeep_mutations as _of_upkeep  # noqa:
 from tests.simulation.fault_names import FaultName
 from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.loop import NODE
-from tests.simulation.mutation import LEASE_LOST, MUTATIONS, archives_soon, mutation
+from tests.simulation.mutation import LEASE_LOST, MUTATIONS, archives_soon, drawn_mutations, mutation
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, draw
 from tests.simulation.world import Verdict, run
@@ -187,10 +188,7 @@ def s4_a_partition_is_unknown_without_a_barrier() -> Iterator[None]:
         yield
 
 
-@mutation(
-    FaultName.LEDGER_SHAKY,
-    where=lambda plan: plan.probers > 0 and plan.delay_s >= 0.02 and plan.move_chance > 0.1 and plan.has_topic_churn,
-)
+@mutation(is_scripted=True)
 def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
     """Whoever asks while the ledger's answer is on its way is content with that."""
 
@@ -222,7 +220,7 @@ def s4_an_agent_that_is_cut_off_answers_for_ever() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.LEDGER_LAG)
+@mutation(is_scripted=True)
 def s4_an_answer_of_the_ledger_counts_before_what_was_there_is_applied() -> Iterator[None]:
     """An agent whose watch lags calls its end the end, for its lease is renewed."""
 
@@ -326,7 +324,7 @@ def s6_an_append_of_unknown_outcome_has_its_objects_deleted() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.STORE_SHAKY, where=lambda plan: FaultName.CRASH in plan.faults and plan.seconds > 20)
+@mutation(is_scripted=True)
 def s6_nobody_looks_for_late_puts() -> Iterator[None]:
     """Ended sessions are forgotten without a second look."""
 
@@ -534,19 +532,22 @@ def _plans() -> dict[int, Plan]:
 
 
 def main() -> int:
-    """Find a seed for each mutation that is named, or for all, and write the table. Exit 1 where one is not caught."""
+    """Find a seed for each mutation that is named, or for all, and write the table. Exit 1 where one is not caught.
+
+    Those that a script shows need none."""
     kept = TABLE.read_text().splitlines() if TABLE.exists() else []
     lines = {line.partition(" ")[0]: line for line in kept if not line.startswith("#")}
     known = table() if TABLE.exists() else {}
-    for name in sys.argv[1:] or MUTATIONS:
+    drawn = drawn_mutations()
+    for name in sys.argv[1:] or drawn:
         verdict = catch(name, chain([known[name]] if name in known else [], candidates(name)))
         lines.pop(name, None)
         if verdict is not None:
             lines[name] = f"{name} {verdict.seed} {verdict.violations[0]}"
         print(lines.get(name, f"{name}: NOT CAUGHT"), flush=True)
         header = "# mutation, the seed that catches it, and by what: python -m tests.simulation.mutations\n"
-        TABLE.write_text(header + "".join(f"{lines[name]}\n" for name in MUTATIONS if name in lines))
-    return 0 if len(lines) == len(MUTATIONS) else 1
+        TABLE.write_text(header + "".join(f"{lines[name]}\n" for name in drawn if name in lines))
+    return 0 if len(lines) == len(drawn) else 1
 
 
 if __name__ == "__main__":

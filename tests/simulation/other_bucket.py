@@ -13,6 +13,7 @@ from storage.object_store import ObjectExists, ObjectMeta, ObjectMissing
 from storage.refs import TAIL_KEY, session_of_key
 from tests.simulation.history import History
 from tests.simulation.ledger import LedgerServer
+from tests.simulation.truth import Truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +51,22 @@ class OtherBucket:
 
     def brought_back(self, ledger: LedgerServer, history: History) -> dict[str, bytes]:
         """What people move into the cluster's bucket, by key: all that may be in use."""
-        state, pointer = ledger.truth.state, ledger.pointer
+        pointer = ledger.pointer
         for key, stored in self._objects.items():
             age_s = stored.at_s - self._begun_s
             is_counted = key in ledger.truth.referred or (pointer is not None and pointer.object_key == key)
             if is_counted and age_s > BUCKET_CONFIRMED_SECONDS_MAX:
                 history.violation(f"{key} counts, and was put into another bucket {age_s:.3f} s after the change (S22)")
-        moved: dict[str, bytes] = {}
-        for key, stored in self._objects.items():
-            session = session_of_key(key)
-            # What an ended session left is nobody's, and was looked for in the right bucket already.
-            is_garbage = session is not None and session not in state.sessions and key not in state.object_ids
-            if key not in {CLUSTER_KEY, TAIL_KEY} and not is_garbage:
-                moved[key] = stored.payload
-        return moved
+        return {
+            key: stored.payload
+            for key, stored in self._objects.items()
+            if key not in {CLUSTER_KEY, TAIL_KEY} and not _is_garbage(key, ledger.truth)
+        }
+
+
+def _is_garbage(key: str, truth: Truth) -> bool:
+    """Whether nothing looks for it any more: its session left it and is over, or it was released and counts as gone."""
+    state, session = truth.state, session_of_key(key)
+    if key in state.object_ids or key in state.released:
+        return False
+    return key in truth.referred or (session is not None and session not in state.sessions)

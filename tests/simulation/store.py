@@ -172,7 +172,9 @@ class Bucket:
         """People move what came into another bucket to where it belongs."""
         for key, payload in other.brought_back(self._ledger, self._history).items():
             if key not in self.objects:
-                self.put(key, payload, if_absent=True)
+                self._history.note("bucket", "brought back", f"{key} {len(payload)}")
+                self.objects[key] = _Stored(payload, self._loop.time())
+                self.answered.discard(key)  # its agent may have seen that this put does not count
 
     def _fault_of_deletion(self, who: str, key: str) -> str:
         """Why this object had to stay; empty where it may go."""

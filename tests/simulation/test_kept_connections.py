@@ -1,14 +1,14 @@
-"""A V1 client that keeps its connections while its coordinator moves away and back, by a script (safety rule S7).
+"""V1 clients that keep connections while others come and go, by scripts (safety rule S7).
 
-Rule: what it leaves is younger than what it goes back to, so when a connection began tells nothing of which one its
-client left. Worlds that are drawn hardly ever come to this, so it is written down, and the rule that it is about is
-switched off here.
+Rule: what one leaves is younger than what it goes back to, so when a connection began tells nothing of which one its
+client left; another leaves a request that comes in its next transaction. Worlds that are drawn hardly ever come to
+this, so it is written down, and the rules that it is about are switched off here.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coordinator import apply_transactions
+from coordinator import apply_pending_offsets, apply_transactions
 from coordinator.state import ClusterState
 from coordinator.transaction_commands import Stamp
 from coordinator.transactions import AppliedStamp
@@ -16,6 +16,7 @@ from protocol.types import SessionId
 from tests.simulation import transaction_wire as wire
 from tests.simulation.clients import NONE, PRODUCE_TIMEOUT_MS, ClientWorld
 from tests.simulation.connections import ClientConnection
+from tests.simulation.faults import coordinator_of
 from tests.simulation.patches import patched
 from tests.simulation.test_transactions import assert_sound, plan_of
 from tests.simulation.transaction_auditor import Transaction
@@ -23,6 +24,8 @@ from tests.simulation.world import Verdict, run
 
 SEED = 13
 WHO, PLACE = "kept", ("paid", 0)
+GROUP, INPUT = "flow-kept", ("orders", 0)
+"""A group that one program consumes alone, as its name tells the auditor."""
 ANSWER_SECONDS, LATE_SECONDS = 5.0, 4.0
 V1 = 1
 
@@ -35,6 +38,13 @@ def connections_rank_by_when_they_began() -> Iterator[None]:
         return None if stamp is None else AppliedStamp(stamp.position, session_id, stamp.serial)
 
     with patched(apply_transactions, "applied_stamp", stamped):
+        yield
+
+
+@contextmanager
+def stamps_of_offset_commits_are_not_compared() -> Iterator[None]:
+    """A TxnOffsetCommit counts whenever it comes, in whichever transaction is open by then."""
+    with patched(apply_pending_offsets, "_is_stale", lambda held, session_id, command: False):
         yield
 
 
@@ -108,8 +118,50 @@ class Script:
             self._auditor.told_end(transaction, is_commit=is_commit)
 
 
-def verdict_of_script() -> Verdict:
-    return run(SEED, plan_of(SEED, placements=(False,)), lambda world: Script(world).run())
+class OffsetScript(Script):
+    """It commits offsets of a group in each of two transactions, and the first commit comes late, in the second one."""
+
+    async def run(self) -> None:
+        first = await self._connect(0)
+        await self._initialise(first)
+        group_left = await self._connect(self._coordinator())
+        one = self._begin()
+        await self._write(first, one)
+        await self._add_group(first)
+        await self._commit(group_left, 1, late_s=3 * LATE_SECONDS)
+        group_left.close()
+        group = await self._connect(self._coordinator())
+        await self._commit(group, 1)
+        await self._end(first, one, is_commit=True)
+        other = self._begin()
+        await self._write(first, other)
+        await self._add_group(first)
+        await self._commit(group, 2)
+        await self._world.clock.sleep(3 * LATE_SECONDS)  # what was asked on the connection that was left arrives
+        await self._end(first, other, is_commit=True)
+
+    def _coordinator(self) -> int:
+        """The number of the group's."""
+        agent = coordinator_of(GROUP, self._world.around, self._world.agents)
+        assert agent is not None
+        return agent.number
+
+    async def _add_group(self, connection: ClientConnection) -> None:
+        body = wire.add_offsets(self._who, GROUP)
+        told = await connection.ask(wire.ADD_OFFSETS, wire.ADD_OFFSETS_VERSION, body, ANSWER_SECONDS)
+        assert wire.read_error(told) == NONE
+
+    async def _commit(self, connection: ClientConnection, offset: int, *, late_s: float = 0.0) -> None:
+        version = wire.TXN_OFFSET_COMMIT_VERSIONS[V1]
+        body = wire.commit_offsets(self._who, version, GROUP, {INPUT: offset})
+        is_compact = version >= wire.TXN_OFFSET_COMMIT_COMPACT
+        answer = connection.send(wire.TXN_OFFSET_COMMIT, version, body, is_compact=is_compact, late_s=late_s)
+        if not late_s:
+            assert set(wire.read_offsets_committed(await answer, version).values()) == {NONE}
+
+
+def verdict_of_script(script: type[Script] = Script) -> Verdict:
+    return run(SEED, plan_of(SEED, placements=(False,)), lambda world: script(world).run())
 
 
 def test_s7_a_late_request_on_the_younger_connection_that_was_left_decides_nothing() -> None:
@@ -123,3 +175,16 @@ def test_s7_were_connections_ranked_by_when_they_began_it_would_end_the_next_tra
     with connections_rank_by_when_they_began():
         verdict = verdict_of_script()
     assert "nobody asked for that (S7)" in verdict.violations[0]
+
+
+def test_s7_a_late_commit_of_offsets_on_a_connection_that_was_left_moves_nothing() -> None:
+    verdict = verdict_of_script(OffsetScript)
+    assert_sound(verdict)
+    assert verdict.counts["stale"] == 1
+    assert verdict.counts["committed"] == 2
+
+
+def test_s7_were_its_stamp_not_compared_the_group_would_go_back_in_the_next_transaction() -> None:
+    with stamps_of_offset_commits_are_not_compared():
+        verdict = verdict_of_script(OffsetScript)
+    assert f"commits 1 of {INPUT} for {GROUP} after 2 (S7)" in verdict.violations[0]

@@ -28,7 +28,8 @@ from storage.refs import TAIL_KEY, session_of_key
 from tests.simulation.administrators import Administrator, Deleter, Operator
 from tests.simulation.agents import AgentInWorld, Surroundings, is_of_ended_group, store_url_of
 from tests.simulation.auditor import Auditor
-from tests.simulation.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober
+from tests.simulation.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober, Rereader
+from tests.simulation.fault_names import FaultName
 from tests.simulation.faults import Faults
 from tests.simulation.group_auditor import GroupAuditor
 from tests.simulation.group_programs import GroupWorld
@@ -244,7 +245,7 @@ class _World:
         plan = self.plan
         producers = [IdempotentProducer(self._clients, f"producer-{n}", self._places) for n in range(plan.producers)]
         plain = [PlainProducer(self._clients, f"plain-{n}", self._places) for n in range(plan.plain_producers)]
-        consumers = [Consumer(self._clients, f"consumer-{n}", self._places) for n in range(plan.consumers)]
+        consumers = self._consumers()
         async with asyncio.TaskGroup() as tasks:
             for_ever = [tasks.create_task(consumer.run()) for consumer in consumers]
             probers = [Prober(self._clients, f"prober-{n}") for n in range(plan.probers)]
@@ -309,6 +310,12 @@ class _World:
         async with self._within(READING_SECONDS_MAX, "not everything could be read through every agent"):
             await self._read_everything()
             await self._transactions.read_everything()
+
+    def _consumers(self) -> list[Consumer]:
+        consumers = [Consumer(self._clients, f"consumer-{n}", self._places) for n in range(self.plan.consumers)]
+        if FaultName.STORE_DAMAGED in self.plan.faults:
+            consumers.append(Rereader(self._clients, "rereader", self._places))
+        return consumers
 
     def _look_at_drain(self, session: SessionId) -> None:
         for agent in self._agents:

@@ -1,0 +1,134 @@
+"""Stores and ledgers that reject, lie or are not the cluster's, by drawn worlds and by scripts.
+
+That a world in which a rule does not hold is found out, `tests.simulation.hard_mutations` proves.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+
+from agent.table_edits import TableEdits
+from coordinator import apply_transactions, producer_bounds
+from coordinator.state import ClusterState, PartitionState
+from iceberg_export.tables.edits import TableEdit
+from protocol.types import TopicId
+from tests.simulation import hard_mutations as _entered  # noqa: F401
+from tests.simulation.fault_names import HARD_FAULTS
+from tests.simulation.patches import patched
+from tests.simulation.plan import Plan, draw
+from tests.simulation.test_simulation import SEEDS
+from tests.simulation.test_transactions import assert_sound
+from tests.simulation.world import Verdict, run
+
+DRAWN = 6
+SEED = 8
+
+
+@cache
+def drawn_seeds() -> list[int]:
+    """The first seeds beyond those of `test_simulation` whose worlds have such faults."""
+    fitting = (
+        seed for seed in range(SEEDS + 1, 20 * SEEDS) if set(HARD_FAULTS) & set(draw(random.Random(seed)).faults)
+    )
+    return list(islice(fitting, DRAWN))
+
+
+def calm_plan(**others: object) -> Plan:
+    """A world in which nothing happens but what a script does."""
+    plan = draw(random.Random(SEED))
+    calm = replace(
+        plan,
+        agents=3,
+        faults=(),
+        groups=(),
+        transactions=None,
+        ledger_loss=None,
+        has_topic_churn=False,
+        has_growth=False,
+        has_older_agents=False,
+        retention_ms=-1,
+        retention_bytes=-1,
+        deleters=0,
+        table_editors=0,
+        archive_interval_s=2,
+        read_cache_bytes=0,
+        flush_interval_ms=50,
+        producers=2,
+        plain_producers=0,
+        producer_pause_s=0.8,
+        move_chance=0.0,
+        window=1,
+    )
+    return replace(calm, **others)  # type: ignore[arg-type]
+
+
+def test_every_world_with_such_faults_is_sound_and_none_is_idle() -> None:
+    happened = Counter[str]()
+    for seed in drawn_seeds():
+        verdict = run(seed)
+        assert_sound(verdict)
+        happened.update(verdict.counts)
+    assert {"NoRoom", "StoreDenied", "ObjectsNotDeleted", "LedgerUnavailable"} <= happened.keys()
+
+
+# People change tables.
+
+
+def test_tables_hold_what_people_were_told_they_changed() -> None:
+    verdict = run(SEED, calm_plan(table_editors=1))
+    assert_sound(verdict)
+    assert {"edits a table", "begins a table again"} <= verdict.counts.keys()
+
+
+def test_an_edit_that_is_acknowledged_and_not_made_is_noticed() -> None:
+    async def make(self: TableEdits, topic_id: TopicId, edit: TableEdit) -> None:
+        return
+
+    with patched(TableEdits, "make", make):
+        verdict = run(SEED, calm_plan(table_editors=1))
+    assert "not one of" in verdict.violations[0]
+
+
+# Safety rule S8: a producer's state is dropped for another one's.
+
+
+@contextmanager
+def one_producer_state_per_partition() -> Iterator[None]:
+    with patched(producer_bounds, "PRODUCER_STATES_PER_PARTITION_MAX", 1):
+        yield
+
+
+@contextmanager
+def drops_are_not_marked() -> Iterator[None]:
+    """Nobody knows later that a producer's state went."""
+
+    def note_dropped(state: ClusterState, partition: PartitionState) -> None:
+        state.producers_dropped_count += 1
+
+    with (
+        patched(producer_bounds, "note_dropped", note_dropped),
+        patched(apply_transactions, "note_dropped", note_dropped),
+    ):
+        yield
+
+
+def verdict_of_crowded_partitions() -> Verdict:
+    with one_producer_state_per_partition():
+        return run(SEED, calm_plan(partitions=1, seconds=10.0))
+
+
+def test_s8_producers_whose_states_go_for_each_other_go_on() -> None:
+    """Nothing is lost and no agent changes, and one request is in flight, so nothing may be refused."""
+    verdict = verdict_of_crowded_partitions()
+    assert_sound(verdict)
+    assert "refused" not in verdict.counts
+
+
+def test_s8_were_drops_not_marked_producers_would_be_out_of_order() -> None:
+    with drops_are_not_marked():
+        verdict = verdict_of_crowded_partitions()
+    assert verdict.counts["refused"] > 0

@@ -1,0 +1,173 @@
+"""Safety rules that drawn worlds show once in thousands of seeds, if at all: each by a script that comes to it.
+
+Rule: the script's world is sound, and no longer once the rule's mutation of `tests.simulation.mutations` is on.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from protocol.limits import BUCKET_CONFIRMED_SECONDS_MAX, LEDGER_SESSION_SECONDS
+from tests.simulation import mutations as _entered  # noqa: F401
+from tests.simulation.agents import AgentInWorld
+from tests.simulation.clients import RETRY_SECONDS, Client, ClientWorld, Consumer, PlainProducer, Rereader
+from tests.simulation.hard_faults import HardFaults
+from tests.simulation.mutation import MUTATIONS, drawn_mutations
+from tests.simulation.plan import Plan
+from tests.simulation.test_hard_faults import SEED, calm_plan
+from tests.simulation.test_transactions import assert_sound
+from tests.simulation.wire import Place
+from tests.simulation.world import STAMPED_TOPIC, TOPIC, Scene, Verdict, run
+
+FAR = 0
+"""The number of the agent that is far from the ledger."""
+
+
+def places_of(world: ClientWorld) -> list[Place]:
+    return [(topic, number) for topic in (TOPIC, STAMPED_TOPIC) for number in range(world.around.plan.partitions)]
+
+
+class StayingReader(Consumer):
+    """Reads at the ends of partitions through one agent."""
+
+    async def run_at(self, agent: AgentInWorld) -> None:
+        while True:
+            self.stay_with(agent)
+            if not await self.poll():
+                await self.world.clock.sleep(RETRY_SECONDS * self.chance.random())
+
+
+class StayingProber(Client):
+    """Asks one agent for ends again and again."""
+
+    async def run_at(self, agent: AgentInWorld, places: Sequence[Place]) -> None:
+        while True:
+            self.stay_with(agent)
+            await self.end_of(self.chance.choice(places))
+            await self.world.clock.sleep(RETRY_SECONDS * self.chance.random())
+
+
+async def reader_of_an_agent_whose_watch_lags(world: ClientWorld) -> None:
+    """Its lease is renewed all the time, and it hears of nothing for longer than one lasts."""
+    agent = world.agents[FAR]
+    async with asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(StayingReader(world, "reader", places_of(world)).run_at(agent))
+        await world.clock.sleep(5.0)
+        agent.ledger.lag_s = 2.5 * LEDGER_SESSION_SECONDS
+        await world.clock.sleep(3 * LEDGER_SESSION_SECONDS)
+        agent.ledger.lag_s = 0.0
+        reading.cancel()
+
+
+async def questions_while_the_ledgers_answer_is_on_its_way(world: ClientWorld) -> None:
+    """To an agent that is far from the ledger."""
+    agent = world.agents[FAR]
+    delay_s, agent.ledger_link._delay_s = agent.ledger_link._delay_s, 0.5
+    async with asyncio.TaskGroup() as tasks:
+        probers = [StayingProber(world, f"prober-{number}") for number in range(8)]
+        probing = [tasks.create_task(prober.run_at(agent, places_of(world))) for prober in probers]
+        await world.clock.sleep(10.0)
+        for each in probing:
+            each.cancel()
+    agent.ledger_link._delay_s = delay_s
+
+
+async def puts_that_land_long_after_their_agents_crash(world: ClientWorld) -> None:
+    """When what they left was looked for once."""
+    place = places_of(world)[0]
+    async with asyncio.TaskGroup() as tasks:
+        for agent in world.agents:
+            while agent.broker is None:
+                await world.clock.sleep(0.1)
+            agent.store_link.loss_chance = 1.0
+            sending: list[asyncio.Task[None]] = []
+            for number in range(6):
+                writer = PlainProducer(world, f"writer-{number} to {agent.name}", [])
+                sending.append(tasks.create_task(writer.send_to(agent, place)))
+                await world.clock.sleep(0.5)
+            for each in sending:
+                each.cancel()
+            agent.crash()
+            agent.store_link.loss_chance = 0.0
+            agent.start()
+
+
+async def files_with_flipped_bits(world: ClientWorld) -> None:
+    """Read again and again through every agent, once there are some."""
+    await world.clock.sleep(6.0)
+    for agent in world.agents:
+        agent.store.flip_chance = 0.5
+    async with asyncio.TaskGroup() as tasks:
+        readers = [tasks.create_task(Rereader(world, f"rereader-{n}", places_of(world)).run()) for n in range(2)]
+        await world.clock.sleep(8.0)
+        for each in readers:
+            each.cancel()
+    HardFaults(world.around, world.agents).heal()
+
+
+async def another_bucket_in_the_place_of_the_right_one(world: ClientWorld) -> None:
+    """For longer than an agent may believe what it has seen."""
+    faults = HardFaults(world.around, world.agents)
+    faults.lead_elsewhere(world.agents)
+    await world.clock.sleep(BUCKET_CONFIRMED_SECONDS_MAX + 5.0)
+    faults.heal()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What happens in which world, and a part of what is found wrong there once the rule is off."""
+
+    scene: Scene
+    plan: Plan
+    violation: str
+    seed: int = SEED
+
+    def run(self) -> Verdict:
+        return run(self.seed, self.plan, self.scene)
+
+
+SCRIPTS = {
+    "s4_an_answer_of_the_ledger_counts_before_what_was_there_is_applied": Script(
+        scene=reader_of_an_agent_whose_watch_lags, plan=calm_plan(), violation="hidden: reader finds nothing"
+    ),
+    "s4_a_barrier_joins_a_request_that_was_sent_before": Script(
+        scene=questions_while_the_ledgers_answer_is_on_its_way,
+        plan=calm_plan(partitions=1, producers=4, producer_pause_s=0.05),
+        violation="was true before (S4)",
+    ),
+    "s6_nobody_looks_for_late_puts": Script(
+        scene=puts_that_land_long_after_their_agents_crash,
+        plan=calm_plan(gc_grace_s=5),
+        violation="are left that nobody refers to",
+    ),
+    "s20_rows_are_believed_unchecked": Script(
+        scene=files_with_flipped_bits,
+        plan=calm_plan(partitions=1, producer_pause_s=0.3),
+        violation="inconsistent-offsets: rereader-",
+        seed=2,
+    ),
+    "s22_a_put_counts_in_any_bucket": Script(
+        scene=another_bucket_in_the_place_of_the_right_one,
+        plan=calm_plan(),
+        violation="was put into another bucket",
+    ),
+}
+"""By the mutation that switches the rule off."""
+
+
+def test_every_scripted_mutation_has_its_script() -> None:
+    assert SCRIPTS.keys() == MUTATIONS.keys() - set(drawn_mutations())
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_rule_holds(name: str) -> None:
+    assert_sound(SCRIPTS[name].run())
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_without_the_rule_it_is_noticed(name: str) -> None:
+    with MUTATIONS[name].switch_off():
+        verdict = SCRIPTS[name].run()
+    assert SCRIPTS[name].violation in verdict.violations[0]
