@@ -8,6 +8,7 @@ or where marking failed, a deleted object may be back. Whatever is found was onc
 import asyncio
 import errno
 import tempfile
+from collections.abc import Collection
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from protocol.limits import PACKS_SPARE_MAX
-from storage.object_store import StoreError
+from storage.object_store import ObjectsNotDeleted, StoreError
 from storage.pack_store import PackStore
 from tests.pack_disk import PackDisk
 
@@ -106,13 +107,14 @@ class PackStoreMachine(RuleBasedStateMachine):
 
     @rule(keys=key_lists)
     def delete(self, keys: list[str]) -> None:
+        kept: Collection[str] = ()
         try:
             self.runner.run(self.store.delete(keys))
-        except StoreError:
-            self.doubted.update(keys)
-        else:
-            for key in keys:
-                self.now.pop(key, None)
+        except ObjectsNotDeleted as error:
+            kept = error.reasons
+            self.doubted.update(kept)
+        for key in set(keys).difference(kept):
+            self.now.pop(key, None)
 
     @rule(operation=st.sampled_from(OPERATIONS), code=st.sampled_from([errno.ENOSPC, errno.EIO]))
     def fail(self, operation: str, code: int) -> None:
