@@ -8,9 +8,10 @@ can guess, so that what an earlier use of the file left behind is never taken fo
             modified ms i64 | payload crc32c u32 | key bytes u16 | state u8 | group u8 | key | payload | padding to 8
 
 The state alone is ever changed in place: an object that is deleted is marked, not cut out. The group byte is 0xff in
-the first record of each write: everything before that record was synced before it was written. A record without a key
-and payload ends the pack: nothing was written behind it. State and group are under no checksum, and read by the
-majority of their bits, so that no single bit changes one.
+the first record of each write: everything before that record was synced before it was written. It is 0x07 in the
+others, and 0 in all records of packs of before there were marks. A record without a key and payload ends the pack:
+nothing was written behind it. State and group are under no checksum, and read as what most of their bits say, so that
+no single bit changes one. Programs that know no 0x07 take it for 0.
 """
 
 import struct
@@ -36,7 +37,7 @@ _RECORD_MAGIC = b"PREC"
 _NONCE_FIRST = _CRC_FIRST = 8
 """Where the bytes under a record's checksum begin."""
 _ALIGNMENT = 8
-_GROUP_FIRST, _GROUP_NEXT = 0xFF, 0x00
+_GROUP_FIRST, _GROUP_NEXT, _GROUP_UNMARKED = 0xFF, 0x07, 0x00
 _MAJORITY_BITS = 4
 _DAMAGED_BITS = 16
 """Nonces of two packs differ in about 64 bits of 128."""
@@ -54,6 +55,8 @@ class PackRecord:
     is_live: bool
     is_group_first: bool = False
     """Whether everything before it was synced before it was written."""
+    is_marked: bool = True
+    """Whether the first record of each write of its pack is marked as such."""
 
     @property
     def is_end(self) -> bool:
@@ -136,7 +139,8 @@ def read_record(buffer: bytes, nonce: bytes) -> PackRecord | None:
         payload_crc=payload_crc,
         modified_ms=modified_ms,
         is_live=_differing_bits(state, DEAD[0]) >= _MAJORITY_BITS,
-        is_group_first=_differing_bits(group, _GROUP_NEXT) > _MAJORITY_BITS,
+        is_group_first=_GROUPS[group] == _GROUP_FIRST,
+        is_marked=_GROUPS[group] != _GROUP_UNMARKED,
     )
 
 
@@ -178,6 +182,14 @@ def _number(nonce: bytes) -> int:
 
 def _differing_bits(one: int, other: int) -> int:
     return (one ^ other).bit_count()
+
+
+def _nearest_group(byte: int) -> int:
+    return min((_GROUP_FIRST, _GROUP_NEXT, _GROUP_UNMARKED), key=lambda group: _differing_bits(group, byte))
+
+
+_GROUPS = tuple(map(_nearest_group, range(256)))
+"""What each group byte means: any two of the three differ in three bits at least."""
 
 
 def _crc(header: bytes, name: bytes) -> int:

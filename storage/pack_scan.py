@@ -70,10 +70,14 @@ class PackScan:
     def durable_end(self) -> int:
         """Everything before this was synced, once: what is unreadable there is damage.
 
-        A pack of before the first record of a write was marked has no such record: there it is all of it.
+        In a pack of before there were marks it is all of it. Where there are marks, and no record is the first of a
+        write, that of the only write may be what a crash has torn.
         """
         firsts = [found.position for found in self.records if found.record.is_group_first]
-        return self.end if self.is_ended or not firsts else firsts[-1]
+        if not self.is_ended and firsts:
+            return firsts[-1]
+        is_torn = not self.is_ended and any(found.record.is_marked for found in self.records)
+        return PACK_HEADER_BYTES if is_torn else self.end
 
     @property
     def damaged_gaps(self) -> Sequence[Gap]:

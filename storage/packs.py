@@ -257,12 +257,16 @@ class PackFolder:
         """Say in the pack that it ends here: then the next start takes nothing in it for torn."""
         if self._pack is None:
             return
+        self._write_end(is_synced=is_last)
+        self._let_go()
+
+    def _write_end(self, *, is_synced: bool) -> None:
+        assert self._pack is not None
         with suppress(OSError):  # without it, what is unreadable at the end is taken for a torn write
             if self._end:
                 self._files.write_at(self._descriptor, [encode_end(self._pack.nonce)], self._end)
-            if self._end and is_last and self._is_durable:
+            if self._end and is_synced and self._is_durable:
                 self._files.sync_data(self._descriptor)
-        self._let_go()
 
     def _let_go(self) -> None:
         if self._pack is not None:
@@ -293,6 +297,7 @@ class PackFolder:
                 self._files.sync_file(self._descriptor)  # later starts do not look for a torn end in it
         except OSError:
             is_over = True
+            self._write_end(is_synced=True)  # what is left behind it is no damage
         if is_over:
             assert self._pack is not None
             number = self._pack.number

@@ -41,6 +41,11 @@ def flip(path: Path, bit: int) -> None:
         file.write(bytes([byte ^ 1 << bit % 8]))
 
 
+def unmarked(stored: bytes) -> bytes:
+    """A record as it was written before writes were marked."""
+    return stored[: RECORD_HEADER_BYTES - 1] + b"\0" + stored[RECORD_HEADER_BYTES:]
+
+
 def record(key: str, payload: bytes, *, is_group_first: bool = True, nonce: bytes = NONCE) -> bytes:
     header = encode_record_header(key, nonce, len(payload), crc32c(payload), 1, is_group_first=is_group_first)
     return header + payload + padding(len(header) + len(payload))
@@ -121,21 +126,31 @@ class TestScan:
         assert len(scan(self.HEAD + first + second + broken + third + encode_end(NONCE)).damaged_gaps) == 1
 
     def test_where_no_write_is_marked_all_of_it_is(self) -> None:
-        one = record("a", b"1", is_group_first=False)
+        one = unmarked(record("a", b"1"))
         found = scan(self.HEAD + b"\xff" * len(one) + one)
         assert len(found.damaged_gaps) == 1
         assert found.whole_end(lambda _: True) == len(self.HEAD) + 2 * len(one)
         assert found.whole_end(lambda _: False) == PACK_HEADER_BYTES
 
+    def test_an_unreadable_first_record_of_the_only_write_may_be_torn(self) -> None:
+        one, other = record("a", b"1", is_group_first=False), record("b", b"2", is_group_first=False)
+        broken = b"\xff" * len(one)
+        found = scan(self.HEAD + broken + one + other)
+        assert (len(found.gaps), len(found.damaged_gaps)) == (1, 0)
+        assert found.whole_end(lambda each: each.record.key == "a") == len(self.HEAD + broken + one)
+        assert len(scan(self.HEAD + broken + one + other + encode_end(NONCE)).damaged_gaps) == 1
+        assert len(scan(self.HEAD + broken + one + other + record("c", b"3")).damaged_gaps) == 1
+        assert not scan(bytes(40) + broken + one).is_header_damaged
+
     @pytest.mark.parametrize("bit", range(8))
     def test_no_bit_changes_state_or_group(self, bit: int) -> None:
         for state, is_live in ((LIVE, True), (DEAD, False)):
-            for group, is_first in ((0xFF, True), (0, False)):
+            for group, is_first, is_marked in ((0xFF, True, True), (0x07, False, True), (0, False, False)):
                 stored = bytearray(record("a", b"1"))
                 stored[RECORD_HEADER_BYTES - 2 : RECORD_HEADER_BYTES] = bytes([state[0] ^ 1 << bit, group ^ 1 << bit])
                 found = read_record(bytes(stored), NONCE)
                 assert found is not None
-                assert (found.is_live, found.is_group_first) == (is_live, is_first)
+                assert (found.is_live, found.is_group_first, found.is_marked) == (is_live, is_first, is_marked)
 
 
 class TestStart:

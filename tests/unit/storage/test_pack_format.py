@@ -1,5 +1,7 @@
 """The bytes of a pack: literal ones, what is read back, and what is not taken for a record."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,9 +38,11 @@ RECORD_HEADER = bytes.fromhex(
     "0068e5cf8b010000"  # time
     "04030201"  # the payload's checksum
     "0900"  # key bytes
-    "4c00"  # state L
+    "4c07"  # state L, not the first record of its write
     "696e74616b652fc3a9"
 )
+UNMARKED_RECORD_HEADER = RECORD_HEADER.replace(b"L\x07", b"L\0")
+"""As it was written before writes were marked."""
 RECORD = PackRecord(
     key=KEY,
     payload_first=57,
@@ -93,6 +97,7 @@ class TestRecordHeader:
     def test_it_is_read_back(self) -> None:
         assert read_record(RECORD_HEADER, NONCE) == RECORD
         assert read_record(RECORD_HEADER + b"hello and what follows", NONCE) == RECORD
+        assert read_record(UNMARKED_RECORD_HEADER, NONCE) == replace(RECORD, is_marked=False)
 
     def test_the_state_alone_can_be_changed_in_place(self) -> None:
         marked = RECORD_HEADER[:STATE_POSITION] + DEAD + RECORD_HEADER[STATE_POSITION + 1 :]
