@@ -152,12 +152,15 @@ def parse_options(
         raise OptionError("option maxOffsetsPerTrigger is not valid in a batch query: it bounds batches of a stream")
     subscription = _subscription(options)
     columns = _columns(options, schema_columns)
+    starting = _bound(options, "starting", Edge.LATEST if is_stream else Edge.EARLIEST, is_stream=is_stream)
+    ending = _bound(options, "ending", Edge.LATEST, is_stream=is_stream)
+    _refuse_backwards(starting, ending)
     return ReadOptions(
         store_url=_store_url(options, environment),
         variables={name.upper(): value for name, value in options.items() if name.startswith("aws_")},
         subscription=subscription,
-        starting=_bound(options, "starting", Edge.LATEST if is_stream else Edge.EARLIEST, is_stream=is_stream),
-        ending=_bound(options, "ending", Edge.LATEST, is_stream=is_stream),
+        starting=starting,
+        ending=ending,
         is_missing_time_latest=_choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         offsets_per_trigger_max=_positive(options, "maxOffsetsPerTrigger"),
         partitions_min=_positive(options, "minPartitions"),
@@ -265,6 +268,24 @@ def _offsets_bound(name: str, value: str, *, is_start: bool, is_stream: bool) ->
         if not is_stream and offset == (LATEST_OFFSET if is_start else EARLIEST_OFFSET):
             raise OptionError(f"option {name}: {offset} of {topic}-{partition} is not valid in a batch query")
     return Offsets(by_partition=offsets)
+
+
+def _refuse_backwards(starting: Bound, ending: Bound) -> None:
+    """Offsets, or times, that a partition's own read would begin at behind its end: whatever the log holds.
+
+    Source: KafkaSourceProvider.checkOffsetLimitValidity (Spark 4.1), which compares no time for all partitions.
+    """
+    match starting, ending:
+        case Offsets(by_partition=starts), Offsets(by_partition=ends):
+            what = "offset"
+        case Timestamps(by_partition=starts), Timestamps(by_partition=ends):
+            what = "timestamp"
+        case _:
+            return
+    for (topic, partition), start in starts.items():
+        end = ends.get((topic, partition), start)
+        if start > end >= 0:
+            raise OptionError(f"the ending {what} of {topic}-{partition} is {end}, before its starting {what}, {start}")
 
 
 def _by_partition(name: str, value: str) -> dict[TopicPartition, int]:

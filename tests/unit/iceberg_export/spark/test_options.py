@@ -139,6 +139,26 @@ def test_what_cannot_be_meant_is_refused(given: dict[str, str], told: str) -> No
         parse(given)
 
 
+@pytest.mark.parametrize("kind", ["Offsets", "OffsetsByTimestamp"])
+def test_a_partitions_start_behind_its_end_is_refused_at_once(kind: str) -> None:
+    def bounds(start: int, end: int) -> dict[str, str]:
+        return {
+            "subscribe": "a",
+            f"starting{kind}": f'{{"a": {{"0": 1, "1": {start}}}}}',
+            f"ending{kind}": f'{{"a": {{"0": 1, "1": {end}}}}}',
+        }
+
+    with pytest.raises(OptionError, match="of a-1 is 7, before its starting"):
+        parse(bounds(8, 7))
+    parse(bounds(7, 7))
+
+
+def test_ends_of_the_log_and_a_time_for_all_are_compared_with_nothing() -> None:
+    parse(subscribe="a", startingOffsets='{"a": {"0": 9}}', endingOffsets='{"a": {"0": -1}}')
+    parse(subscribe="a", startingTimestamp="9", endingTimestamp="8")
+    parse(subscribe="a", startingOffsets='{"a": {"0": 9}}', endingOffsetsByTimestamp='{"a": {"0": 8}}')
+
+
 def test_a_stream_has_no_end_and_a_read_a_bucket() -> None:
     with pytest.raises(OptionError, match="endingOffsets is not valid in a streaming query"):
         parse(is_stream=True, subscribe="a", endingOffsets="latest")
