@@ -34,6 +34,8 @@ FORMAT_VERSION: Final = 1
 NO_KEY: Final = ""
 """In the place of an object's key: a transaction's marker, which has an offset and nothing to read. In the place of a
 metadata's: the table has no commit."""
+NO_ROWS: Final = "-"
+"""In the place of a metadata's key: the table has no commit, and lacks none, as no archived record was committed."""
 ZSTD_LEVEL: Final = 1
 _OFFSET_FIRST: Final = Offset(0)
 _DIGEST_BYTES: Final = 32
@@ -207,7 +209,7 @@ class TailTopic:
     topic_id: TopicId
     metadata_key: str
     """The bucket's key of the topic's Iceberg metadata, at the same position of the ledger as the partitions; `NO_KEY`
-    where the table has no commit."""
+    or `NO_ROWS` where the table has no commit."""
     partitions: tuple[TailPartition, ...]
 
     @property

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.chunk_index import NO_OBJECT, Places
-from coordinator.state import ClusterState, PartitionState
-from iceberg_export.tail_format import NO_KEY, TailChunks, TailPartition, TailTopic
+from coordinator.state import ClusterState, PartitionState, TopicState
+from iceberg_export.tail_format import NO_KEY, NO_ROWS, TailChunks, TailPartition, TailTopic
 from protocol.limits import TAIL_CHUNKS_MAX, TAIL_CHUNKS_PER_PARTITION_MAX
 from protocol.types import ObjectId, Offset, TopicId
 from txn.isolation import AbortedExtent
@@ -61,7 +61,7 @@ class TailTopics:
         return TailTopic(
             name=topic.name,
             topic_id=topic_id,
-            metadata_key=NO_KEY if topic.table is None else topic.table.metadata_key,
+            metadata_key=_metadata_key(topic),
             partitions=tuple(each.partition for each in told),
         )
 
@@ -69,6 +69,14 @@ class TailTopics:
         """Only these topics are left."""
         for topic_id in self._told.keys() - topic_ids:
             del self._told[topic_id]
+
+
+def _metadata_key(topic: TopicState) -> str:
+    if topic.table is not None:
+        return topic.table.metadata_key
+    # Passes over aborted records alone commit nothing to a table; so there may be none for long.
+    archived = [partition.index for partition in topic.partitions if partition.index.intake_row]
+    return NO_ROWS if archived and not any(index.archived_objects() for index in archived) else NO_KEY
 
 
 class _Told(NamedTuple):

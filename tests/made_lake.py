@@ -15,6 +15,7 @@ from iceberg_export.tables.commit import Change, TableBefore, commit
 from iceberg_export.tables.table_reader import TableCache
 from iceberg_export.tail_format import (
     NO_KEY,
+    NO_ROWS,
     TailChunk,
     TailChunks,
     TailManifest,
@@ -141,7 +142,8 @@ class MadeLake:
         self.mark(name, partition)
 
     async def archive(self, name: str, *, deletes_intake: bool = True, row_group_bytes: int = 4096) -> str:
-        """Moves everything that waits into one data file, and commits it to the topic's table. Returns its key."""
+        """Moves everything that waits into one data file, and commits it to the topic's table, unless it has no rows.
+        Returns its key."""
         topic = self.topics[name]
         key = parquet_key(name, topic.topic_id, SESSION, self._next())
         gone: set[str] = set()
@@ -170,7 +172,8 @@ class MadeLake:
                     partition.archived_end = partition.end
                     partition.chunks, partition.aborted = [], []
             file = writer.finish()
-        await self._commit(topic, key, file, dropped=frozenset(), offsets=offsets)
+        if file.data_file(key).record_count:
+            await self._commit(topic, key, file, dropped=frozenset(), offsets=offsets)
         if deletes_intake:
             await self.store.delete(sorted(gone))
         return key
@@ -264,10 +267,11 @@ def _chunk(first: int, end: int, key: str, byte_first: int, byte_count: int) -> 
 
 
 def _tail_topic(topic: MadeTopic) -> TailTopic:
+    is_archived = any(partition.archived_end for partition in topic.partitions)
     return TailTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        metadata_key=topic.metadata_key,
+        metadata_key=topic.metadata_key or (NO_ROWS if is_archived else NO_KEY),
         partitions=tuple(_tail_partitions(topic.partitions)),
     )
 

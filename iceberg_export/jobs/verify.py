@@ -33,6 +33,7 @@ from iceberg_export.jobs.summaries import brought, wrong_counts
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import Lake
 from iceberg_export.spark.options import OptionError
+from iceberg_export.tail_format import NO_KEY, NO_ROWS
 from protocol.limits import VERIFY_LOOKS_MAX, VERIFY_TASK_BYTES_TARGET, VERIFY_TASK_FILES_MAX
 from storage.object_store import ObjectMissing, StoreError
 
@@ -108,7 +109,8 @@ class Verification:
         if topic is None:
             return None
         log = {number: LogBounds(held.log_start, held.archived_end) for number, held in enumerate(topic.partitions)}
-        return LogIndex(metadata_key=topic.metadata_key, log=log, rows=None)
+        metadata_key = NO_KEY if topic.metadata_key == NO_ROWS else topic.metadata_key
+        return LogIndex(metadata_key=metadata_key, log=log, rows=None)
 
     def _look(self, name: str, index: LogIndex, listing: Listing) -> tuple[TableReport, set[str]]:
         """What is found, and the keys of objects that are not there, which may have been replaced meanwhile."""

@@ -21,7 +21,15 @@ from iceberg_export.spark.options import OptionError
 from iceberg_export.spark.row_groups import footer_of
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
-from iceberg_export.tail_format import NO_KEY, TailManifest, TailPartition, TailTopic, TailUnreadable, decode_manifest
+from iceberg_export.tail_format import (
+    NO_KEY,
+    NO_ROWS,
+    TailManifest,
+    TailPartition,
+    TailTopic,
+    TailUnreadable,
+    decode_manifest,
+)
 from protocol.limits import (
     FOOTER_READ_BYTES,
     SPARK_FILES_CACHED_MAX,
@@ -124,6 +132,8 @@ class Lake:
         return found
 
     def _known_files(self, topic: TailTopic) -> tuple[DataFile, ...] | None:
+        if topic.metadata_key == NO_ROWS:
+            return ()
         kept = self._files.get(topic.topic_id)
         return kept[1] if kept is not None and kept[0] == topic.metadata_key else None
 

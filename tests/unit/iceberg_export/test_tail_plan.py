@@ -7,7 +7,7 @@ import pytest
 from coordinator.apply_retention import forget_markers
 from coordinator.chunk_index import ChunkRef, MarkerRow, marker_row
 from coordinator.state import ClusterState, PartitionState, TableState
-from iceberg_export.tail_format import NO_KEY, TailPartition
+from iceberg_export.tail_format import NO_KEY, NO_ROWS, TailPartition
 from iceberg_export.tail_plan import TailTopics, chunks_each, waiting_chunks
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, ProducerEpoch, ProducerId
 from tests.unit.iceberg_export.test_topic_intake import ARCHIVED, TOPIC, partition_of, state_of
@@ -58,6 +58,18 @@ def test_a_table_is_told_as_of_the_same_position() -> None:
     topic = TailTopics().topic(state, TOPIC, each_max=9)
     assert topic is not None
     assert topic.metadata_key == "lake/orders/metadata/7"
+
+
+def test_a_topic_whose_archived_records_were_all_aborted_lacks_no_table() -> None:
+    aborted = partition_of((5, 1, 10), (8, 1, 20), archived_count=2, row_count=0)
+    for others, metadata_key in (
+        ((), NO_ROWS),
+        ((partition_of((4, 1, 40)),), NO_ROWS),
+        ((partition_of((4, 1, 40), archived_count=1),), NO_KEY),
+    ):
+        topic = TailTopics().topic(state_of(aborted, *others), TOPIC, each_max=9)
+        assert topic is not None
+        assert topic.metadata_key == metadata_key
 
 
 def test_an_open_transaction_ends_what_can_be_read_within_a_chunk_and_aborted_ones_are_told() -> None:

@@ -33,15 +33,15 @@ def state_of(*partitions: PartitionState) -> ClusterState:
     return state
 
 
-def partition_of(*chunks: tuple[int, int, int], archived_count: int = 0) -> PartitionState:
-    """Chunks as (offset end, object, bytes); the first ones are archived."""
+def partition_of(*chunks: tuple[int, int, int], archived_count: int = 0, row_count: int = 1) -> PartitionState:
+    """Chunks as (offset end, object, bytes); the first ones are archived, with so many rows each."""
     partition = PartitionState()
     for end, number, size in chunks:
         partition.index.append(end, number, 40, size, 7, NO_TIMESTAMP)
     for row in range(archived_count):
         chunk = partition.index.row(row)
         archived = ChunkRef(
-            chunk.offset_first, chunk.offset_end, ARCHIVED, 4, 99, Milliseconds(7), NO_TIMESTAMP, 0, row, 1
+            chunk.offset_first, chunk.offset_end, ARCHIVED, 4, 99, Milliseconds(7), NO_TIMESTAMP, 0, row, row_count
         )
         partition.index.replace(row, row + 1, [archived])
     return partition

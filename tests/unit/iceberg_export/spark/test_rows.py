@@ -1,6 +1,7 @@
 """Batches of a made bucket, planned and read as a Spark task does: every row once, wherever it lies."""
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ from iceberg_export.kernels import KERNELS
 from iceberg_export.spark.bounds import DataLoss, Losses, TailIncomplete, plan_ranges, resolve_batch
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST
-from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.lake import Lake, TableMissing
 from iceberg_export.spark.options import OptionError, parse_options
 from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, divide
 from iceberg_export.spark.rows import Wanted, read_split
+from iceberg_export.tail_format import NO_KEY, encode_manifest
 from protocol import record_reference, records
 from storage.memory_store import MemoryStore
+from storage.refs import TAIL_KEY
 from tests.made_lake import NOON, MadeLake
 from tests.made_records import Record
 
@@ -117,6 +120,34 @@ def test_every_committed_row_comes_once_however_many_tasks_share_them(
     assert [round(row["timestamp"].timestamp() * 1000) for row in rows] == [
         record.timestamp for _, record in made.visible("orders")
     ]
+
+
+def test_archived_records_that_were_all_aborted_need_no_table(bucket: Bucket, made: MadeLake) -> None:
+    made.create("orders", 2)
+    made.create("others", 1)
+    bucket.run(made.produce_aborted("orders", 0, 30))
+    bucket.run(made.archive("orders"))
+    bucket.run(made.produce("others", [5]))
+    bucket.run(made.archive("others"))
+    bucket.run(made.publish())
+    starting = {"startingTimestamp": str(NOON), "startingOffsetsByTimestampStrategy": "latest"}
+    assert read(bucket, subscribe="orders") == read(bucket, subscribe="orders", offsets=starting) == []
+    assert without_time(read(bucket, subscribe="others,orders")) == expected(made.visible("others"), "others")
+    bucket.run(made.produce("orders", [0, 3]))
+    bucket.run(made.publish())
+    assert [(row["partition"], row["offset"]) for row in read(bucket, subscribe="orders")] == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_archived_records_without_a_table_are_not_left_out_in_silence(bucket: Bucket, made: MadeLake) -> None:
+    made.create("orders", 1)
+    bucket.run(made.produce("orders", [5]))
+    bucket.run(made.archive("orders"))
+    told = made.manifest()
+    (topic,) = told.topics
+    lost = replace(told, topics=(replace(topic, metadata_key=NO_KEY),))
+    bucket.run(bucket.store.put(TAIL_KEY, [encode_manifest(lost)]))
+    with pytest.raises(TableMissing, match="records of orders are archived, and its table has no commit"):
+        read(bucket, subscribe="orders")
 
 
 def test_what_lies_below_the_start_or_behind_the_last_stable_offset_is_not_shown(
