@@ -14,6 +14,7 @@ from iceberg_export.spark.lake import Lake
 from tests.integration.test_typed_columns import TypedTopics, avro, field
 from tests.lake_topics import LakeTopic
 from tests.services import PenstockFactory
+from tests.tail_manifest import topic_in_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +105,7 @@ def test_readers_get_the_values_that_a_table_leaves_out(topics: TypedTopics, spa
     lake = Lake(open_bucket(url, {}))
 
     def is_told() -> bool:
-        found = lake.manifest().topic(topic.name)
+        found = topic_in_manifest(lake, topic.name)
         return found is not None and found.partitions[0].archived_end == len(topic.rows)
 
     topics.broker.process.wait_until(is_told, "the tail manifest", seconds_max=SECONDS_MAX)

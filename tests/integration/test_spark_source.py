@@ -22,6 +22,7 @@ from tests.flights import create_topic
 from tests.made_lake import NOON, MadeLake
 from tests.made_records import Record
 from tests.services import Minio, PenstockFactory
+from tests.tail_manifest import topic_in_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -384,7 +385,7 @@ def test_a_batch_is_what_read_committed_sees_of_a_broker_also_when_that_is_gone(
 
     def is_told() -> bool:
         """Whether the manifest knows what is archived, and all that came behind it."""
-        topic = lake.manifest().topic("tx")
+        topic = topic_in_manifest(lake, "tx")
         return (
             topic is not None
             and sum(partition.readable_end for partition in topic.partitions) == 20 * 30 + 2 * 20
