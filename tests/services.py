@@ -20,6 +20,7 @@ import pytest
 
 from tests.java_services import SHORT_LIVED
 from tests.processes import START_SECONDS_MAX, Process, free_port, is_listening, provided
+from tests.spark_python import worker_python
 from tools import go_servers, jars
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def spark_session(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(java.parent.parent))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_PYTHON", str(worker_python(folder)))
         session = (
             SparkSession.builder.master("local[2]")
             .appName("penstock-tests")

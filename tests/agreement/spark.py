@@ -1,13 +1,13 @@
 """The Spark of the agreement run: one session with two workers, Iceberg's jars, and our source."""
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.processes import provided
+from tests.spark_python import worker_python
 from tools import jars, java_runtime
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_session(folder: Path, *jar_sets: str) -> Iterator["SparkSession"]:
-    """A session whose files are in `folder`, with Iceberg's jars and those of `jar_sets`. Its Java has ended behind
-    the block."""
+def spark_session(folder: Path, *jar_sets: str, java_options: Sequence[str] = ()) -> Iterator["SparkSession"]:
+    """A session whose files are in `folder`, with Iceberg's jars and those of `jar_sets`. Its Java, which has
+    `java_options`, has ended behind the block."""
     from pyspark.sql import SparkSession
 
     from iceberg_export.spark.source import register
@@ -27,13 +27,14 @@ def spark_session(folder: Path, *jar_sets: str) -> Iterator["SparkSession"]:
     os.environ |= {
         "JAVA_HOME": str(provided(java_runtime.java_home())),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(worker_python(folder)),
     }
     settings = {
         "spark.jars": ",".join(names),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": " ".join(java_options),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.numRecentProgressUpdates": "10000",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.agreement.spark import spark_session
 from tests.frames.playing import OPTIONS, Differs, World, tiny_queries
+from tests.java_services import SHORT_LIVED
 from tests.services import PenstockFactory
 
 PRINTED_EACH = 10
@@ -33,7 +34,7 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-frames-")))
         broker = PenstockFactory(folder=folder, stack=stack)(options=OPTIONS)
-        session = stack.enter_context(spark_session(folder / "spark", "spark-kafka"))
+        session = stack.enter_context(spark_session(folder / "spark", "spark-kafka", java_options=SHORT_LIVED))
         stack.enter_context(tiny_queries(session))
         world = World(broker=broker, session=session, folder=folder)
         for seed in seeds:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from pyspark.errors import PySparkException
 
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import Lake
@@ -37,6 +38,7 @@ from tests.frames.drawing import (
     draw_steps,
 )
 from tests.services import Penstock
+from tests.tail_manifest import topic_in_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,8 +57,16 @@ TINY_QUERIES: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.ui.explainMode": "simple",
 }
-"""Settings of a session for many queries over a few rows: Spark compiles Java for each else."""
+"""Settings of a session for many queries over a few rows: else Spark compiles Java and prints long plans for each."""
+KAFKA_OPTIONS: Final = {
+    "kafka.isolation.level": "read_committed",
+    "kafka.fetch.max.wait.ms": "1",
+    "kafka.group.id": "frames",
+}
+"""The Kafka source's default waits half a second behind each partition that ends with a transaction's marker, and makes
+a consumer of each partition for each query; Spark keeps those of a named group."""
 
 
 @contextmanager
@@ -143,9 +153,7 @@ class World:
         reader = (self.session.readStream if is_stream else self.session.read).format(source)
         if source == PENSTOCK:
             return reader.option("penstock.store", self.store)
-        return reader.options(
-            **{"kafka.bootstrap.servers": self.broker.bootstrap, "kafka.isolation.level": "read_committed"}
-        )
+        return reader.options(**{"kafka.bootstrap.servers": self.broker.bootstrap, **KAFKA_OPTIONS})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +162,8 @@ class _Sequence:
 
     world: World
     frames: dict[str, "list[DataFrame]"] = field(default_factory=lambda: {source: [] for source in SOURCES})
+    planned: dict[int, tuple[str, Any]] = field(default_factory=dict[int, tuple[str, Any]])
+    """What the Kafka source answered when frames were first collected by plans of their own."""
     ends: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     produced: int = 0
     streams: int = 0
@@ -168,15 +178,17 @@ class _Sequence:
                 self._wait(topic)
             case Archive(topic=topic):
                 archive_by_http(self.world.broker, topic)
-            case Cache(frame=frame, is_cached=is_cached):
-                for source in SOURCES:
-                    chosen = self.frames[source][frame]
-                    _ = chosen.cache() if is_cached else chosen.unpersist(blocking=True)
+            case Cache():
+                self._cache(step)
+            case Ask(how="rows"):
+                self._ask_plan(step)
             case Ask():
                 self._compare(lambda source: _ask(step, self.frames[source][step.frame]))
             case Stream():
                 self._stream(step)
-            case Load() | Where() | Select() | Combine() | Query():
+            case Load(options=options):
+                self._load(options)
+            case Where() | Select() | Combine() | Query():
                 for source in SOURCES:
                     self.frames[source].append(self._made(step, source))
             case _:
@@ -188,12 +200,33 @@ class _Sequence:
         for deleted in self.world.admin.delete_topics(list(self.ends)).values():
             deleted.result(SECONDS_MAX)
 
-    def _made(self, step: Load | Where | Select | Combine | Query, source: str) -> "DataFrame":
+    def _cache(self, step: Cache) -> None:
+        """Filled at once: Spark plans when `cache` is called, and the Kafka source looks for the end when it fills."""
+        if step.is_cached:
+            self._compare(lambda source: [(self.frames[source][step.frame].cache().count(),)])
+            return
+        for source in SOURCES:
+            self.frames[source][step.frame].unpersist(blocking=True)
+
+    def _load(self, options: dict[str, str]) -> None:
+        """Where a source refuses options at once, the other one does, too, or in the frame's first query. The sequence
+        goes on with a frame without bounds then."""
+        try:
+            loaded = [self._loaded(options, source) for source in SOURCES]
+        except PySparkException:
+            self._compare(lambda source: self._loaded(options, source).collect())
+            unbounded = {name: value for name, value in options.items() if not name.startswith(("starting", "ending"))}
+            loaded = [self._loaded(unbounded, source) for source in SOURCES]
+        for source, frame in zip(SOURCES, loaded, strict=True):
+            self.frames[source].append(frame)
+
+    def _loaded(self, options: dict[str, str], source: str) -> "DataFrame":
+        loaded: DataFrame = self.world.read(source).options(**options).load()
+        return loaded
+
+    def _made(self, step: Where | Select | Combine | Query, source: str) -> "DataFrame":
         known = self.frames[source]
         match step:
-            case Load(options=options):
-                loaded: DataFrame = self.world.read(source).options(**options).load()
-                return loaded
             case Where(frame=frame, condition=condition):
                 return known[frame].where(condition)
             case Select(frame=frame, columns=columns):
@@ -244,13 +277,23 @@ class _Sequence:
         )
 
     def _is_readable(self, topic: str) -> bool:
-        found = self.world.lake.manifest().topic(topic)
+        found = topic_in_manifest(self.world.lake, topic)
         return found is not None and [each.readable_end for each in found.partitions] == self.ends[topic]
 
+    def _ask_plan(self, step: Ask) -> None:
+        """The rows of the frame's own plan, which Spark makes once and `format("penstock")` keeps to. The Kafka source
+        looks for the end in each task, so what it answered first is what has to come again."""
+        frame = step.frame
+        if frame not in self.planned:
+            self.planned[frame] = _answer(lambda source: _ask(step, self.frames[source][frame]), KAFKA)
+        self._compare_with(self.planned[frame], lambda source: _ask(step, self.frames[source][frame]))
+
     def _compare(self, ask: Callable[[str], Answer]) -> None:
-        answers = {source: _answer(ask, source) for source in SOURCES}
+        self._compare_with(_answer(ask, KAFKA), ask)
+
+    def _compare_with(self, kafka: tuple[str, Any], ask: Callable[[str], Answer]) -> None:
+        penstock = _answer(ask, PENSTOCK)
         self.world.tally.answers += 1
-        kafka, penstock = answers[KAFKA], answers[PENSTOCK]
         is_failed = kafka[0] == FAILED
         if is_failed:
             self.world.tally.failures += 1
