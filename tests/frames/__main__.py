@@ -20,6 +20,8 @@ from tests.java_services import SHORT_LIVED
 from tests.services import PenstockFactory
 
 PRINTED_EACH = 10
+JAVA_OPTIONS = (*SHORT_LIVED, "-XX:ReservedCodeCacheSize=256m")
+"""Without its second compiler Java has room for a fifth of its compiled code, and compiles again and again."""
 
 
 def main() -> int:
@@ -34,7 +36,7 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-frames-")))
         broker = PenstockFactory(folder=folder, stack=stack)(options=OPTIONS)
-        session = stack.enter_context(spark_session(folder / "spark", "spark-kafka", java_options=SHORT_LIVED))
+        session = stack.enter_context(spark_session(folder / "spark", "spark-kafka", java_options=JAVA_OPTIONS))
         stack.enter_context(tiny_queries(session))
         world = World(broker=broker, session=session, folder=folder)
         for seed in seeds:
