@@ -1,5 +1,6 @@
 """What a start and a read do about bytes that have changed in packs (safety rule S20)."""
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -273,6 +274,48 @@ class TestStart:
             assert packs.found.keys() == {"a", "b", "d"}
             assert packs.folder.has_gaps
             assert [damage.is_certain for damage in packs.damages] == [True]
+
+
+class TestNoDamage:
+    """What a crash or a failed write has left, and nothing more."""
+
+    @pytest.mark.parametrize("first", [b"\0" * PACK_HEADER_BYTES, b""], ids=["without its header", "with it"])
+    def test_a_torn_first_write_is_no_damage_and_its_file_is_used_again(self, folder: Path, first: bytes) -> None:
+        """Of `a` and `b`, which were on their way together, `b` alone reached the disk."""
+        with opened(folder) as packs:
+            (_, place) = packs.append("a", "b")
+            content = packs.last_file().read_bytes()
+        begin = first or content[:PACK_HEADER_BYTES]
+        torn = begin + bytes(place.record_first - len(begin)) + content[place.record_first :]
+        packs.last_file().write_bytes(torn)
+        for start in range(2):
+            with opened(folder, nonce_first=7 + start) as packs:
+                assert packs.found.keys() - {"c"} == {"b"}
+                assert [damage.is_certain for damage in packs.damages] == [False]
+                packs.append("c")
+        with opened(folder, nonce_first=9) as packs:
+            packs.folder.mark_dead([packs.found["b"]])
+        with opened(folder, nonce_first=10) as packs:
+            assert packs.found.keys() == {"c"}
+            packs.append("d")
+            assert packs.disk.calls["rename"] == 1, "its file has another name now"
+        with opened(folder, nonce_first=11) as packs:
+            assert packs.damages == []
+
+    @pytest.mark.parametrize("operation", ["write_at", "sync_data"])
+    def test_what_a_failed_append_left_that_could_not_be_cut_is_no_damage(self, folder: Path, operation: str) -> None:
+        with opened(folder) as packs:
+            packs.append("a")
+            packs.disk.fail(operation, errno.EIO)
+            packs.disk.fail("truncate", errno.EIO)
+            with pytest.raises(OSError, match="Input/output"):
+                packs.append("b", payload=b"n" * 700)
+            packs.append("c")
+            content = packs.last_file().read_bytes()  # of a process that is killed
+        packs.last_file().write_bytes(content)
+        with opened(folder) as packs:
+            assert packs.contents() == {"a": b"payload", "c": b"payload"}
+            assert (packs.damages, packs.folder.has_gaps) == ([], False)
 
 
 class TestRead:

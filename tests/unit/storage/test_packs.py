@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from protocol.limits import PACKS_SPARE_MAX
-from storage.pack_format import PACK_HEADER_BYTES, encode_record_header, padding
+from storage.pack_format import encode_record_header, padding
 from storage.packs import Pack, PackFolder, PackObject, Place
 from storage.store_damage import StoreDamage
 from tests.pack_disk import PackDisk
@@ -187,29 +187,6 @@ class TestTornEnds:
             file.write_bytes(content[:length])
             assert contents_of(folder) == {"a": b"x" * 13, "b": b"y" * 13}
             assert file.read_bytes() == content
-
-    @pytest.mark.parametrize("first", [b"\0" * PACK_HEADER_BYTES, b""], ids=["without its header", "with it"])
-    def test_a_torn_first_write_is_no_damage_and_its_file_is_used_again(self, folder: Path, first: bytes) -> None:
-        """Of `a` and `b`, which were on their way together, `b` alone reached the disk."""
-        with opened(folder) as packs:
-            (_, place) = packs.append("a", "b")
-            content = packs.last_file().read_bytes()
-        begin = first or content[:PACK_HEADER_BYTES]
-        torn = begin + bytes(place.record_first - len(begin)) + content[place.record_first :]
-        packs.last_file().write_bytes(torn)
-        for start in range(2):
-            with opened(folder, nonce_first=7 + start) as packs:
-                assert packs.found.keys() - {"c"} == {"b"}
-                assert [damage.is_certain for damage in packs.damages] == [False]
-                packs.append("c")
-        with opened(folder, nonce_first=9) as packs:
-            packs.folder.mark_dead([packs.found["b"]])
-        with opened(folder, nonce_first=10) as packs:
-            assert packs.found.keys() == {"c"}
-            packs.append("d")
-            assert packs.disk.calls["rename"] == 1, "its file has another name now"
-        with opened(folder, nonce_first=11) as packs:
-            assert packs.damages == []
 
     @pytest.mark.parametrize("rest", [b"\0", b"\xff"])
     def test_in_the_last_write_what_is_whole_stays_whatever_is_not(self, folder: Path, rest: bytes) -> None:
@@ -467,21 +444,6 @@ class TestFailingDisk:
             assert packs.folder.find("a") == (OLD if is_full else b"old")
         for _ in range(2):
             assert contents_of(folder) == {"a": OLD if is_full else b"old", "b": b"payload", "c": b"payload"}
-
-    @pytest.mark.parametrize("operation", ["write_at", "sync_data"])
-    def test_what_a_failed_append_left_that_could_not_be_cut_is_no_damage(self, folder: Path, operation: str) -> None:
-        with opened(folder) as packs:
-            packs.append("a")
-            packs.disk.fail(operation, errno.EIO)
-            packs.disk.fail("truncate", errno.EIO)
-            with pytest.raises(OSError, match="Input/output"):
-                packs.append("b", payload=b"n" * 700)
-            packs.append("c")
-            content = packs.last_file().read_bytes()  # of a process that is killed
-        packs.last_file().write_bytes(content)
-        with opened(folder) as packs:
-            assert packs.contents() == {"a": b"payload", "c": b"payload"}
-            assert (packs.damages, packs.folder.has_gaps) == ([], False)
 
     def test_a_pack_whose_sync_failed_is_not_written_again(self, folder: Path) -> None:
         with opened(folder) as packs:
