@@ -30,7 +30,8 @@ T = TypeVar("T")
 PASSING = (StoreUnavailable, LedgerUnavailable, OutcomeUnknown, TimeoutError)
 """Errors that pass by themselves; `agent.outages` reports them for all tasks together."""
 REMEDY_TABLE = 'docs/RUNBOOK.md, "A table\'s metadata is damaged"'
-REMEDY_OBJECT = 'docs/RUNBOOK.md, "Audit: do bucket, ledger and state agree?"'
+REMEDY_DAMAGED = 'docs/RUNBOOK.md, "A damaged file"'
+REMEDY_MISSING = 'docs/RUNBOOK.md, "Objects are missing"'
 REMEDY_BUG = "this is a bug: keep the log, and report it"
 
 
@@ -143,8 +144,10 @@ def _remedy(error: Exception) -> str:
     match error:
         case TableUnreadable():
             return REMEDY_TABLE
-        case FileUnreadable() | ObjectDamaged() | ObjectMissing() | InvalidBatch() | ChunkMismatch():
-            return REMEDY_OBJECT
+        case FileUnreadable() | ObjectDamaged() | InvalidBatch() | ChunkMismatch():
+            return REMEDY_DAMAGED
+        case ObjectMissing():
+            return REMEDY_MISSING
         case StoreError() | LedgerError() | OSError():
             return "see the reason"
         case _:

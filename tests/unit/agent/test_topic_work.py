@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.metrics import Metrics
-from agent.topic_work import REMEDY_BUG, REMEDY_OBJECT, REMEDY_TABLE, TopicWork
+from agent.topic_work import REMEDY_BUG, REMEDY_DAMAGED, REMEDY_MISSING, REMEDY_TABLE, TopicWork
 from coordinator.log import LedgerCorrupt
 from coordinator.state import TopicState
 from iceberg_export.files import FileUnreadable
 from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import TOPIC_PAUSE_OUTAGE_SECONDS_MAX, TOPIC_PAUSE_SECONDS_FIRST, TOPIC_PAUSE_SECONDS_MAX
-from storage.object_store import StoreDenied, StoreUnavailable
+from storage.object_store import ObjectMissing, StoreDenied, StoreUnavailable
 from tests.made_commands import TOPIC, create
 from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
 
@@ -60,7 +60,8 @@ async def test_what_works_returns_its_result(parts: Parts) -> None:
     ("error", "kind", "remedy"),
     [
         (TableUnreadable("no"), "damage", REMEDY_TABLE),
-        (FileUnreadable("no"), "damage", REMEDY_OBJECT),
+        (FileUnreadable("no"), "damage", REMEDY_DAMAGED),
+        (ObjectMissing("no"), "damage", REMEDY_MISSING),
         (StoreDenied("no"), "damage", "see the reason"),
         (KeyError("row"), "bug", REMEDY_BUG),
         (AssertionError("never"), "bug", REMEDY_BUG),
