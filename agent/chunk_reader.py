@@ -226,6 +226,9 @@ class ChunkReader:
             data = memoryview(await self._store.get_range(stored.key, 0, stored.object_bytes))
         except StoreError as error:
             del self._whole[object_id]
+            if isinstance(error, ObjectDamaged):
+                await self._read_ranges(whole.flights)  # chunks before its damage, or its end, may be whole
+                return
             for flight in whole.flights:
                 self._crash(flight, error)
             return
@@ -252,8 +255,13 @@ class ChunkReader:
             except StoreError as error:
                 # An object that does not answer is not asked again for the rest: whoever waits asks again.
                 is_away = isinstance(error, StoreUnavailable)
-                for flight in flights if is_away else [flights[piece.wanted] for piece in planned.pieces]:
-                    self._crash(flight, error)
+                struck = flights if is_away else [flights[piece.wanted] for piece in planned.pieces]
+                if isinstance(error, ObjectDamaged) and len(struck) > 1:
+                    for flight in struck:
+                        await self._read_ranges([flight])  # one of them alone may be damaged, or behind the end
+                    continue
+                for flight in struck:
+                    self._fail(flight, error)
                 if is_away:
                     return
                 continue
@@ -271,9 +279,7 @@ class ChunkReader:
                 served = await run_in_thread(serve_intake, copied, flight.chunk)
         except InvalidBatch as error:
             self._cache.drop_object(flight.chunk.object_id)  # it is read again for whoever asks again
-            damage = ObjectDamaged(f"{flight.stored.key} does not hold what the ledger says: {error}")
-            self.damaged.found(flight.stored.key, flight.key, damage)
-            self._crash(flight, damage)
+            self._fail(flight, ObjectDamaged(f"{flight.stored.key} does not hold what the ledger says: {error}"))
         else:
             self._land(flight, served)
 
@@ -283,12 +289,10 @@ class ChunkReader:
         try:
             batches = await self._archive.read(flight.stored.key, flight.chunk, flight.compression)
         except StoreError as error:
-            if isinstance(error, ObjectDamaged):
-                if not self.damaged.is_known(flight.stored.key):
-                    # Without checksums other chunks of the file may have been read without an error, and be wrong.
-                    self._cache.drop_chunks(flight.chunk.object_id)
-                self.damaged.found(flight.stored.key, flight.key, error)
-            self._crash(flight, error)
+            if isinstance(error, ObjectDamaged) and not self.damaged.is_known(flight.stored.key):
+                # Without checksums other chunks of the file may have been read without an error, and be wrong.
+                self._cache.drop_chunks(flight.chunk.object_id)
+            self._fail(flight, error)
         else:
             self._land(flight, ServedChunk(batches))
 
@@ -298,6 +302,12 @@ class ChunkReader:
             self._cache.put(flight.chunk, served, flight.compression)
         del self._flights[flight.key]
         flight.served.set_result(served)
+
+    def _fail(self, flight: _Flight, error: StoreError) -> None:
+        """A read just now gave an error: damage is remembered, so that it is not read again for a while."""
+        if isinstance(error, ObjectDamaged):
+            self.damaged.found(flight.stored.key, flight.key, error)
+        self._crash(flight, error)
 
     def _crash(self, flight: _Flight, error: StoreError) -> None:
         if not flight.served.done():

@@ -122,7 +122,6 @@ class DeepAudit:
 
     async def _read_file(self, object_id: ObjectId, stored: ObjectState) -> None:
         size = stored.object_bytes
-        # A range beyond the end of an object is StoreUnavailable, as if it might come: a cut file would end the audit.
         found = (await self.store.head(stored.key)).size_bytes
         if found != size:
             raise FileUnreadable(f"it has {found} bytes, the state says {size}")

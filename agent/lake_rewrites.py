@@ -21,7 +21,6 @@ from coordinator.commands import Done, PartitionReplacement
 from coordinator.lake_folders import folder_name
 from coordinator.state import ObjectState, TopicState
 from coordinator.topic_configs import TABLE_FILE_BYTES
-from iceberg_export.files import FileUnreadable
 from iceberg_export.level_plan import SizedFile
 from iceberg_export.merge import Merge
 from iceberg_export.parquet_reader import ParquetReader
@@ -32,7 +31,7 @@ from iceberg_export.tables.table_reader import gather_bounded
 from iceberg_export.topic_files import FilesOutOfOrder, TopicFile, merge_chunks, topic_files
 from iceberg_export.typed.union import decode
 from protocol.types import ObjectNumber, SessionId
-from storage.object_store import ObjectMissing
+from storage.object_store import ObjectDamaged, ObjectMissing
 from storage.refs import parquet_key
 
 
@@ -139,7 +138,7 @@ class LakeRewrites:
             for swap in command.partitions:
                 _check_count(topic, swap)
                 await self._archive.check_places(command.object_key, swap.archived)
-        except (FileUnreadable, ObjectMissing) as error:
+        except (ObjectDamaged, ObjectMissing) as error:
             raise NoRewrite(f"{command.object_key} is not what was said of it: {error}") from error
         row_count = sum(chunk.row_count for swap in command.partitions for chunk in swap.archived)
         if (file.record_count, file.object_bytes) != (row_count, command.object_bytes):

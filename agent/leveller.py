@@ -28,13 +28,12 @@ from coordinator.commands import Done
 from coordinator.rendezvous import owners_of
 from coordinator.state import TopicState
 from coordinator.topic_configs import TABLE_FILE_BYTES
-from iceberg_export.files import FileUnreadable
 from iceberg_export.merge import Merge, MergedFile, merge, next_merge
 from iceberg_export.tables.columns import ColumnsChange
 from iceberg_export.topic_files import FilesOutOfOrder
 from protocol.limits import LEVEL_INTERVAL_S
 from protocol.types import TopicId
-from storage.object_store import ObjectMissing, StoreError, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +116,7 @@ class Leveller:
     async def level(self, topic_id: TopicId) -> MergedFile | None:
         """Do one merge of a topic; None where there is nothing to merge, or it was refused and is planned again.
 
-        Raises `StoreError`s and `OutcomeUnknown`: try again, but for `FileUnreadable` and `TableUnreadable`, where
+        Raises `StoreError`s and `OutcomeUnknown`: try again, but for `ObjectDamaged` and `TableUnreadable`, where
         people must look.
         """
         topic = self._metadata.state.topics.get(topic_id)
@@ -177,7 +176,7 @@ class Leveller:
             told = {"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
             log.info("files stay as they are: merged, they would lose typed values", extra=told)
             return None
-        except FileUnreadable as error:
+        except ObjectDamaged as error:
             # The others are merged without it; the message begins with its key.
             named = [key for key in planned.keys if str(error).startswith(key)]
             self._damaged.found(planned.topic_id, named or planned.keys)

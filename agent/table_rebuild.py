@@ -15,14 +15,13 @@ from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import CommitTable, Done
 from coordinator.state import ClusterState, TableState
-from iceberg_export.files import FileUnreadable
 from iceberg_export.tables.columns import newest
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import gather_bounded
 from iceberg_export.typed.union import TypedColumns
 from protocol.limits import TABLE_REBUILD_TRIES_MAX, TABLE_RELEASED_PER_COMMIT_MAX
 from protocol.types import TopicId
-from storage.object_store import ObjectMissing, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from storage.refs import ObjectKind
 
 log = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ class TableRebuild:
     async def _described(self, topic_id: TopicId, key: str) -> _Described:
         try:
             return await self._lake.describe(key)
-        except (ObjectMissing, FileUnreadable) as error:
+        except (ObjectMissing, ObjectDamaged) as error:
             await self._metadata.barrier()
             state = self._metadata.state
             if key not in _live(state, _table_of(state, topic_id)):

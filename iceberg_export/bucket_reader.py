@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from storage.keys import check_key
 from storage.local_files import Files, errors_of
 from storage.local_store import PACKS_FOLDER
-from storage.object_store import ObjectStore, StoreMisconfigured, StoreUnavailable
+from storage.object_store import ObjectStore, StoreMisconfigured, cut_short
 from storage.pack_reader import PackReader
 from storage.refs import INTAKE_PREFIX
 
@@ -29,7 +29,8 @@ class BucketReader(Protocol):
         ...
 
     def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        """Exactly `byte_count` bytes from `byte_first`. Raises `ObjectMissing`."""
+        """Exactly `byte_count` bytes from `byte_first`. Raises `ObjectMissing`, and `ObjectDamaged` where the object
+        ends before them."""
         ...
 
     def close(self) -> None: ...
@@ -76,7 +77,7 @@ class LocalReader:
         with errors_of(key, is_read=True):
             found = self._files.read_range(str(self._root / key), byte_first, byte_count)
         if len(found) != byte_count:
-            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
+            raise cut_short(key, len(found), byte_first, byte_count)
         return found
 
     def close(self) -> None:

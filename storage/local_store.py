@@ -27,7 +27,7 @@ from storage.object_store import (
     ObjectsNotDeleted,
     StoreError,
     StoreMisconfigured,
-    StoreUnavailable,
+    cut_short,
 )
 
 INCOMPLETE_FOLDER = ".incomplete"
@@ -209,7 +209,7 @@ class LocalStore:
         with errors_of(key, is_read=True):
             found = self._files.read_range(self._path(key), byte_first, byte_count)
         if len(found) != byte_count:
-            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
+            raise cut_short(key, len(found), byte_first, byte_count)
         return found
 
     def _head(self, key: str) -> ObjectMeta:

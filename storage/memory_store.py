@@ -7,7 +7,7 @@ a decorator says so.
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from storage.keys import check_key, check_prefix
-from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, StoreUnavailable
+from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, cut_short
 
 
 def _epoch() -> int:
@@ -34,7 +34,7 @@ class MemoryStore:
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
         found = self._find(key)[0][byte_first : byte_first + byte_count]
         if len(found) != byte_count:
-            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
+            raise cut_short(key, len(found), byte_first, byte_count)
         return found
 
     async def head(self, key: str) -> ObjectMeta:

@@ -32,6 +32,11 @@ class ObjectDamaged(StoreError):
     """The object is there and does not hold what the ledger says: nothing is served from it, and people must look."""
 
 
+def cut_short(key: str, found_bytes: int, byte_first: int, byte_count: int) -> ObjectDamaged:
+    """The error for a range that is not all in its object. Keys are written once, so it will never be."""
+    return ObjectDamaged(f"{key} has {found_bytes} of the {byte_count} bytes from byte {byte_first}: it was cut")
+
+
 class ObjectExists(StoreError):
     """A conditional put found the key taken."""
 
@@ -83,7 +88,7 @@ class ObjectStore(Protocol):
         ...
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        """Exactly `byte_count` bytes from `byte_first`. A shorter answer of the store raises `StoreUnavailable`."""
+        """Exactly `byte_count` bytes from `byte_first`. Raises `ObjectDamaged` where the object ends before them."""
         ...
 
     async def head(self, key: str) -> ObjectMeta:

@@ -15,7 +15,7 @@ from functools import partial
 from crc32c import crc32c
 
 from storage.local_files import Files, errors_of
-from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, cut_short
 from storage.pack_format import PACK_HEADER_BYTES, RECORD_BYTES_READ, PackRecord, read_nonce, read_record
 from storage.pack_opening import PackFiles
 from storage.pack_scan import pack_nonce, records_from
@@ -136,7 +136,7 @@ class PackReader:
         if now is None or now.key != record.key or now.payload_crc != record.payload_crc:
             return None
         if within != wanted:
-            raise StoreUnavailable(f"{record.key} has {within} instead of {wanted} bytes from byte {byte_first}")
+            raise cut_short(record.key, within, byte_first, wanted)
         if len(found) != wanted or (wanted == record.payload_bytes and crc32c(found) != record.payload_crc):
             raise ObjectDamaged(f"{record.key}: its checksum in {self._pack_files.path(place.number)} is wrong")
         return found

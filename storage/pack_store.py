@@ -26,7 +26,7 @@ from storage.object_store import (
     ObjectsNotDeleted,
     StoreError,
     StoreMisconfigured,
-    StoreUnavailable,
+    cut_short,
 )
 from storage.one_thread import OneThread
 from storage.packs import Pack, PackFolder, PackObject, Place
@@ -107,7 +107,7 @@ class PackStore:
         place = self._place(key)
         within = min(byte_count, max(place.payload_bytes - byte_first, 0))
         if within != byte_count:
-            raise StoreUnavailable(f"{key} has {within} instead of {byte_count} bytes from byte {byte_first}")
+            raise cut_short(key, within, byte_first, byte_count)
         return await self._read(key, place, byte_first, byte_count)
 
     async def head(self, key: str) -> ObjectMeta:

@@ -14,6 +14,7 @@ from enum import Enum
 
 from storage.object_store import (
     BucketMissing,
+    ObjectDamaged,
     ObjectExists,
     ObjectMissing,
     StoreDenied,
@@ -77,7 +78,8 @@ _PASSING_CODES = frozenset(
 )
 """What another try may well change, whatever its status."""
 _DENYING_CODES = frozenset({"AccessDenied", "AllAccessDisabled"})
-_PASSING_STATUSES = frozenset({408, 416, 425, 429})
+_PASSING_STATUSES = frozenset({408, 425, 429})
+_RANGE_NOT_SATISFIABLE = 416
 _TLS_REMEDIES = (
     ("UnknownIssuer", "nobody that this machine trusts has signed its certificate: name its CA in AWS_CA_BUNDLE"),
     ("CaUsedAsEndEntity", "its certificate is one of a CA: give the server a certificate that its CA has signed"),
@@ -110,6 +112,8 @@ def _answered(operation: Operation, subject: str, answer: _Answer, place: Place)
         return ObjectMissing(f"{subject} does not exist")
     if operation is Operation.PUT and answer.status in {409, 412} and not passes:
         return ObjectExists(f"{subject} exists")
+    if operation is Operation.GET and answer.status == _RANGE_NOT_SATISFIABLE:
+        return ObjectDamaged(f"{subject} ends before the bytes that were asked for: it was cut")
     remedy = _remedy(operation, answer, place)
     told = f"{operation.name.lower()} {subject}: {answer}" + (f"; {remedy}" if remedy else "")
     if answer.code in _DENYING_CODES or (not answer.code and answer.status == 403):

@@ -26,12 +26,14 @@ from storage.aws_credentials import AwsCredentials
 from storage.keys import check_key, check_prefix
 from storage.object_store import (
     Buffer,
+    ObjectDamaged,
     ObjectMeta,
     ObjectMissing,
     ObjectsNotDeleted,
     StoreError,
     StoreMisconfigured,
     StoreUnavailable,
+    cut_short,
 )
 from storage.s3_errors import Operation, Place, is_refused_key, store_error
 from storage.s3_settings import S3Settings
@@ -91,10 +93,13 @@ class S3Store:
             await self.head(key)
             return b""
         path = self._path(key)
-        async with self._request(Operation.GET, path):
-            found = await obstore.get_range_async(self._client, path, start=byte_first, length=byte_count)
+        try:
+            async with self._request(Operation.GET, path):
+                found = await obstore.get_range_async(self._client, path, start=byte_first, length=byte_count)
+        except ObjectDamaged as error:  # it ends before the range's first byte
+            raise cut_short(key, 0, byte_first, byte_count) from error
         if len(found) != byte_count:
-            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
+            raise cut_short(key, len(found), byte_first, byte_count)
         return found.to_bytes()
 
     async def head(self, key: str) -> ObjectMeta:

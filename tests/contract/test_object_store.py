@@ -19,6 +19,7 @@ from storage.memory_store import MemoryStore
 from storage.metered import MeteredStore
 from storage.object_store import (
     Buffer,
+    ObjectDamaged,
     ObjectExists,
     ObjectMissing,
     ObjectStore,
@@ -213,11 +214,11 @@ class TestRead:
         assert await store.get_range("a", 5, 0) == b""
 
     @pytest.mark.parametrize(("byte_first", "byte_count"), [(8, 3), (10, 1), (100, 5)])
-    async def test_a_range_beyond_the_end_is_refused(
+    async def test_a_range_beyond_the_end_is_damage_and_no_outage(
         self, store: ObjectStore, byte_first: int, byte_count: int
     ) -> None:
         await store.put("a", [b"0123456789"])
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(ObjectDamaged, match="it was cut"):
             await store.get_range("a", byte_first, byte_count)
 
     async def test_what_does_not_exist_is_missing(self, store: ObjectStore) -> None:

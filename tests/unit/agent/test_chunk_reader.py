@@ -9,14 +9,14 @@ from agent.chunk_cache import ServedChunk
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import ArchivedChunk
 from protocol.compression import Compression
-from protocol.limits import DAMAGED_CHUNK_REREAD_INTERVAL_S
+from protocol.limits import DAMAGED_CHUNK_REREAD_INTERVAL_S, MIB
 from protocol.record_batch import walk_batches
 from protocol.types import ObjectId
 from storage.failing import Fault, FaultKind, Operation
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
-from tests.unit.agent.data_paths import data_paths
+from tests.unit.agent.data_paths import another_agent, data_paths
 from tests.unit.iceberg_export.test_checksums import archived
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000, value=b"x" * 50) for n in range(3)])
@@ -48,6 +48,26 @@ async def test_what_can_be_read_is_served_up_to_what_cannot() -> None:
         await paths.memory.put(state.objects[damaged.object_id].key, [bytes(damaged.byte_first + len(BATCH))])
         served = await paths.reader.read(state, [first, damaged, last], [Compression.NONE] * 3)
     assert [chunk.buffer for chunk in served] == [BATCH]
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["by ranges", "whole"])
+async def test_of_an_object_that_was_cut_what_is_left_is_served(*, is_shared: bool) -> None:
+    async with data_paths(cache_bytes=8 * MIB if is_shared else 0, partitions=3) as paths:
+        await paths.produce_together(dict.fromkeys(range(3), BATCH))
+        state = paths.parts.metadata.state
+        chunks = [partition.index.row(0) for partition in state.topics[TOPIC].partitions]
+        key = state.objects[chunks[0].object_id].key
+        await paths.memory.put(key, [(await paths.memory.get(key))[: chunks[2].byte_first + 5]])
+        async with another_agent(paths) as reader:
+            answers = await asyncio.gather(
+                *(reader.reader.read(state, [chunk], [Compression.NONE]) for chunk in chunks), return_exceptions=True
+            )
+            with pytest.raises(ObjectDamaged, match=key):
+                await reader.reader.read(state, [chunks[2]], [Compression.NONE])
+            damaged_count = reader.reader.damaged.count({key})
+    assert [isinstance(answer, list) for answer in answers] == [True, True, False]
+    assert isinstance(answers[2], ObjectDamaged)
+    assert damaged_count == 1
 
 
 async def test_an_object_that_does_not_answer_fails_nobody_who_waits_for_another_one() -> None:

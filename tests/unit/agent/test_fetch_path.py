@@ -79,6 +79,10 @@ async def damage(paths: DataPaths, key: str) -> None:
     await paths.memory.put(key, [bytes((await paths.memory.head(key)).size_bytes)])
 
 
+async def cut(paths: DataPaths, key: str) -> None:
+    await paths.memory.put(key, [(await paths.memory.get(key))[:20]])
+
+
 async def take_away(paths: DataPaths, key: str) -> None:
     paths.store.script(*[Fault(kind=FaultKind.BEFORE, operation=Operation.GET, key_prefix=key)] * 2)
 
@@ -88,6 +92,7 @@ async def take_away(paths: DataPaths, key: str) -> None:
     ("harm", "error_code"),
     [
         (damage, ErrorCode.kafka_storage_error),
+        (cut, ErrorCode.kafka_storage_error),
         (lose, ErrorCode.not_leader_or_follower),
         (take_away, ErrorCode.not_leader_or_follower),
     ],

@@ -4,6 +4,7 @@ import pytest
 
 from storage.object_store import (
     BucketMissing,
+    ObjectDamaged,
     ObjectExists,
     ObjectMissing,
     StoreDenied,
@@ -122,6 +123,12 @@ def test_a_head_has_no_body_to_explain_itself() -> None:
     assert type(denied) is StoreDenied
     assert "s3:GetObject" in str(denied)
     assert "AWS_REGION" in str(error_of(answered(400), Operation.HEAD))
+
+
+def test_a_range_behind_the_end_of_an_object_is_damage_and_no_outage() -> None:
+    error = error_of(refusal(416, "InvalidRange"), Operation.GET)
+    assert type(error) is ObjectDamaged
+    assert str(error).startswith("a/key ends before")
 
 
 @pytest.mark.parametrize(
