@@ -18,7 +18,7 @@ from agent.cpu import run_in_thread
 from agent.damaged_objects import DamagedObjects
 from agent.object_wants import ObjectWants
 from agent.read_budget import ReadBudget, Share
-from coordinator.chunk_index import NO_OBJECT, ChunkRef
+from coordinator.chunk_index import NO_CHECKSUM, NO_OBJECT, ChunkRef
 from coordinator.state import ClusterState, ObjectState
 from protocol.compression import Compression
 from protocol.control_records import marker_batch
@@ -321,7 +321,13 @@ def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
 
     Raises `InvalidBatch` where the bytes are not what the index says, or not those that were produced.
     """
-    check_crcs(batches)  # before the offsets are believed (safety rule S20), and no damage is blessed by S14 below
+    # Before the offsets are believed (safety rule S20), and no damage is blessed by S14 below.
+    checksum = check_crcs(batches)
+    if chunk.checksum not in (NO_CHECKSUM, checksum):
+        raise InvalidBatch(
+            ErrorCode.corrupt_message,
+            f"batches with the checksum {checksum:#010x} at byte {chunk.byte_first}, not {chunk.checksum:#010x}",
+        )
     offset_end = patch_offsets(batches, chunk.offset_first)
     if offset_end != chunk.offset_end:
         raise InvalidBatch(

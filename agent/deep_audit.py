@@ -8,12 +8,11 @@ those that the index says; of a table's metadata, which has none either, that it
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from agent.cpu import run_in_thread
-from coordinator.chunk_index import ChunkRef
+from coordinator.chunk_index import NO_CHECKSUM, ChunkRef
 from coordinator.log import LedgerCorrupt
 from coordinator.snapshot import decode_snapshot
 from coordinator.state import ClusterState, ObjectState, TopicState
@@ -24,13 +23,16 @@ from iceberg_export.tables.avro_files import decode_rows
 from iceberg_export.tables.metadata import TableUnreadable, decode
 from iceberg_export.tail_format import TailUnreadable, decode_manifest
 from protocol.decoding import Undecodable
+from protocol.errors import InvalidBatch
 from protocol.limits import AUDIT_AFFECTED_LISTED_MAX, AUDIT_PROGRESS_OBJECTS, AUDIT_READ_BYTES
+from protocol.record_batch import check_crcs
 from protocol.types import ObjectId
 from storage.chunk_format import (
     FORMAT_VERSION,
     HEADER_BYTES,
     TAIL_BYTES_HINT,
     ChunkFormatError,
+    ObjectDescription,
     TailTooShort,
     check_chunk,
     check_header,
@@ -39,7 +41,7 @@ from storage.chunk_format import (
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
 from storage.refs import METADATA_SUFFIX, SNAPSHOT_PREFIX, TAIL_KEY, ObjectKind, intake_key, topic_of_parquet_key
 
-_DAMAGE = (ObjectDamaged, ChunkFormatError, TableUnreadable, Undecodable, LedgerCorrupt, TailUnreadable)
+_DAMAGE = (ObjectDamaged, ChunkFormatError, InvalidBatch, TableUnreadable, Undecodable, LedgerCorrupt, TailUnreadable)
 
 
 class Progress(Protocol):
@@ -113,12 +115,21 @@ class DeepAudit:
     async def _read(self, object_id: ObjectId, stored: ObjectState) -> None:
         match stored.kind:
             case ObjectKind.INTAKE:
-                await self._decoded(stored.key, partial(_check_intake, stored.key))
+                await self._read_intake(object_id, stored)
             case ObjectKind.PARQUET:
                 await self._read_file(object_id, stored)
             case ObjectKind.TABLE_METADATA:
                 is_json = stored.key.endswith(METADATA_SUFFIX)
                 await self._decoded(stored.key, decode if is_json else decode_rows)
+
+    async def _read_intake(self, object_id: ObjectId, stored: ObjectState) -> None:
+        data = await self.store.get(stored.key)
+        self.byte_count += len(data)
+        description = await run_in_thread(_check_intake, stored.key, data)
+        partitions = [self.state.partition(chunk.topic_id, chunk.partition) for chunk in description.chunks]
+        indexes = [partition.index for partition in partitions if partition is not None]
+        rows = [index.row(row) for index in indexes for row in index.rows_of_object(object_id)]
+        await run_in_thread(_check_chunks, memoryview(data), rows)
 
     async def _read_file(self, object_id: ObjectId, stored: ObjectState) -> None:
         size = stored.object_bytes
@@ -186,7 +197,7 @@ class DeepAudit:
         return ", ".join(listed[:AUDIT_AFFECTED_LISTED_MAX]) + (f" and {more} more partitions" if more > 0 else "")
 
 
-def _check_intake(key: str, data: bytes) -> None:
+def _check_intake(key: str, data: bytes) -> ObjectDescription:
     """Raises `ChunkFormatError`."""
     try:
         description = describe_object(data[-TAIL_BYTES_HINT:], len(data))
@@ -201,6 +212,18 @@ def _check_intake(key: str, data: bytes) -> None:
         raise ChunkFormatError(f"it was written as {written_as}")
     for chunk in description.chunks:
         check_chunk(view[chunk.byte_first : chunk.byte_first + chunk.byte_count], chunk)
+    return description
+
+
+def _check_chunks(data: memoryview, rows: Iterable[ChunkRef]) -> None:
+    """Raises `InvalidBatch`, and `ChunkFormatError` where the index means other bytes than these."""
+    for row in rows:
+        checksum = check_crcs(data[row.byte_first : row.byte_first + row.byte_count])
+        if row.checksum not in (NO_CHECKSUM, checksum):
+            raise ChunkFormatError(
+                f"the chunk at byte {row.byte_first} has the checksum {checksum:#010x}, the index says "
+                f"{row.checksum:#010x}"
+            )
 
 
 def _steps(checksums: FileChecksums) -> Iterator[tuple[int, int]]:

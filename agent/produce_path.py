@@ -23,6 +23,7 @@ from agent.metrics import Metrics
 from agent.turns import work
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Refused
+from coordinator.rules import RULES_CHECKED_STORAGE
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CHEAP_OBJECT_BYTES_TARGET,
@@ -274,7 +275,7 @@ class ProducePath:
         if error is not None:
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
             return
-        outcome = self._writer.submit(commit_command(intake))
+        outcome = self._writer.submit(commit_command(intake, self._metadata.state.rules_version))
         outcome.add_done_callback(lambda future: self._settle(intake, future))
 
     def _settle(self, intake: SealedIntake, future: "asyncio.Future[Outcome]") -> None:
@@ -417,8 +418,8 @@ class ProducePath:
         self._cache.put(ref, ServedChunk(copied))
 
 
-def commit_command(intake: SealedIntake) -> CommitChunks:
-    """The command that makes a sealed intake true."""
+def commit_command(intake: SealedIntake, rules_version: int) -> CommitChunks:
+    """The command that makes a sealed intake true, as far as the form of the rules in force has a place for it."""
     return CommitChunks(
         object_session=intake.session,
         object_number=intake.number,
@@ -439,4 +440,5 @@ def commit_command(intake: SealedIntake) -> CommitChunks:
             base_sequence=intake.batch_base_sequences,
             is_transactional=intake.batch_is_transactional,
         ),
+        batch_crcs=intake.batch_crcs if rules_version >= RULES_CHECKED_STORAGE else b"",
     )

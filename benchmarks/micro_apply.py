@@ -13,9 +13,20 @@ from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.apply import apply_proposal
 from coordinator.command_codec import decode, encode
-from coordinator.commands import BatchColumns, ChunkColumns, Command, CommitChunks, CreateTopic, Proposal, StartSession
+from coordinator.commands import (
+    BatchColumns,
+    ChunkColumns,
+    Command,
+    CommitChunks,
+    CreateTopic,
+    Proposal,
+    RaiseRules,
+    StartSession,
+)
+from coordinator.rules import RULES_NEWEST
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state import ClusterState
+from protocol.crc import crc32c, pack_crcs
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 
 TOPIC = TopicId(bytes(range(16)))
@@ -60,6 +71,7 @@ def commit(
             base_sequence=sequences if is_idempotent else [-1] * chunks,
             is_transactional=[0] * chunks,
         ),
+        batch_crcs=pack_crcs([crc32c(row.to_bytes(8, "big"), number) for row in range(chunks)]),
     )
 
 
@@ -69,7 +81,8 @@ class Applier:
     def __init__(self) -> None:
         self.state = ClusterState.empty("bench", 1)
         self.number = 0
-        self.apply(StartSession(name="a", node_id=1, endpoints=(), zone=None, rules_version=1))
+        self.apply(StartSession(name="a", node_id=1, endpoints=(), zone=None, rules_version=RULES_NEWEST))
+        self.apply(RaiseRules(rules_version=RULES_NEWEST))
         self.apply(CreateTopic(name="t", topic_id=TOPIC, partition_count=PARTITIONS, configs=()))
 
     def apply(self, command: Command) -> None:

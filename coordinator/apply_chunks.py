@@ -10,11 +10,13 @@ from typing import Final, assert_never
 
 from coordinator.apply_objects import add_object, is_key_known
 from coordinator.apply_transactions import begin, has_room_to_wait, is_placed_at_commit, join_partition, wait_for_commit
+from coordinator.chunk_index import NO_CHECKSUM
 from coordinator.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
 from coordinator.producer_bounds import may_begin, note_written
 from coordinator.state import NO_TIME, ClusterState, PartitionState
 from coordinator.transaction_commands import TransactionPartition
 from coordinator.waiting_runs import WaitingRun, run_of
+from protocol.crc import CRC_BYTES, crc_of_crcs, unpack_crcs
 from protocol.errors import ErrorCode
 from protocol.types import (
     NO_PRODUCER_ID,
@@ -81,6 +83,7 @@ class _Commit:
         self.object_id = state.object_id_next
         self.now_ms = state.now_ms_told
         self.position = state.position
+        self.crcs = unpack_crcs(command.batch_crcs) or (NO_CHECKSUM,) * len(command.batches.record_bytes)
         self.references = 0
         self.error_codes: list[int] = []
         self.base_offsets: list[int] = []
@@ -168,7 +171,13 @@ class _Commit:
         self.base_offsets.append(base_offset)
         offset_end = Offset(base_offset + record_count)
         self._add_row(
-            partition, offset_end, byte_first, batches.record_bytes[row], batches.max_timestamp[row], append_time_ms
+            partition,
+            offset_end,
+            byte_first,
+            batches.record_bytes[row],
+            batches.max_timestamp[row],
+            append_time_ms,
+            self.crcs[row],
         )
 
     def _commit_whole(
@@ -182,7 +191,8 @@ class _Commit:
         self.base_offsets.extend(offsets)
         byte_count = sum(batches.record_bytes[first:end])
         max_timestamp = max(batches.max_timestamp[first:end])
-        self._add_row(partition, offset_end, byte_first, byte_count, max_timestamp, append_time_ms)
+        checksum = self._checksum(first, end)
+        self._add_row(partition, offset_end, byte_first, byte_count, max_timestamp, append_time_ms, checksum)
 
     def _commit_batches(
         self,
@@ -195,25 +205,30 @@ class _Commit:
     ) -> None:
         """A chunk whose batches are judged one by one: a row for every run of accepted bytes."""
         batches = self.command.batches
-        byte_run = byte_end = byte_first
+        run_first, byte_run = first, byte_first
+        byte_end = byte_first
         offset_end = partition.log_end
         max_timestamp: int = NO_TIMESTAMP
+
+        def add_run(run_end: int) -> None:
+            if offset_end > partition.log_end:
+                checksum, byte_count = self._checksum(run_first, run_end), byte_end - byte_run
+                self._add_row(partition, offset_end, byte_run, byte_count, max_timestamp, append_time_ms, checksum)
+
         for row in range(first, end):
             error_code, base_offset = self._judge(key, partition, row, offset_end, byte_end, append_time_ms)
             self.error_codes.append(error_code)
             self.base_offsets.append(base_offset)
             is_accepted = error_code == NO_ERROR and base_offset == offset_end
             if not is_accepted:
-                if offset_end > partition.log_end:
-                    self._add_row(partition, offset_end, byte_run, byte_end - byte_run, max_timestamp, append_time_ms)
-                byte_run = byte_end + batches.record_bytes[row]
+                add_run(row)
+                run_first, byte_run = row + 1, byte_end + batches.record_bytes[row]
                 max_timestamp = NO_TIMESTAMP
             else:
                 offset_end = Offset(offset_end + batches.record_count[row])
                 max_timestamp = max(max_timestamp, batches.max_timestamp[row])
             byte_end += batches.record_bytes[row]
-        if offset_end > partition.log_end:
-            self._add_row(partition, offset_end, byte_run, byte_end - byte_run, max_timestamp, append_time_ms)
+        add_run(end)
 
     def _judge(
         self,
@@ -290,6 +305,7 @@ class _Commit:
             record_count=batches.record_count[row],
             max_timestamp=append_time_ms if is_stamped else Milliseconds(batches.max_timestamp[row]),
             append_time_ms=append_time_ms,
+            checksum=self.crcs[row],
         )
         self.references += wait_for_commit(self.state, partition, ProducerId(batches.producer_id[row]), run)
         if is_stamped:
@@ -323,6 +339,11 @@ class _Commit:
             return is_placed_at_commit(self.state.topics[key[0]], partition, producer_id)
         return partition.has_open_transaction(producer_id)
 
+    def _checksum(self, first: int, end: int) -> int:
+        """That of the batches of rows `[first, end)`, which lie back to back."""
+        packed = self.command.batch_crcs[first * CRC_BYTES : end * CRC_BYTES]
+        return crc_of_crcs(packed) if packed else NO_CHECKSUM
+
     def _add_row(
         self,
         partition: PartitionState,
@@ -331,11 +352,14 @@ class _Commit:
         byte_count: int,
         max_timestamp: int,
         append_time_ms: Milliseconds,
+        checksum: int,
     ) -> None:
         """Add a chunk to the index. Where the broker stamps records, its time is their timestamp too (S14)."""
         if append_time_ms != NO_TIMESTAMP:
             max_timestamp = append_time_ms
-        partition.index.append(offset_end, self.object_id, byte_first, byte_count, max_timestamp, append_time_ms)
+        partition.index.append(
+            offset_end, self.object_id, byte_first, byte_count, max_timestamp, append_time_ms, checksum
+        )
         partition.log_end = offset_end
         self.references += 1
 

@@ -378,11 +378,7 @@ def wait_for_commit(state: ClusterState, partition: PartitionState, producer_id:
     runs = partition.waiting.setdefault(producer_id, [])
     last = runs[-1] if runs else None
     if last is not None and (last.object_id, last.byte_end) == (run.object_id, run.byte_first):
-        runs[-1] = last._replace(
-            byte_count=last.byte_count + run.byte_count,
-            record_count=last.record_count + run.record_count,
-            max_timestamp=max(last.max_timestamp, run.max_timestamp),
-        )
+        runs[-1] = last.extended(run)
         return False
     runs.append(run)
     held.waiting_runs += 1
@@ -411,6 +407,12 @@ def _place(partition: PartitionState, runs: Iterable[WaitingRun]) -> None:
     for run in runs:
         offset_end = Offset(partition.log_end + run.record_count)
         partition.index.append(
-            offset_end, run.object_id, run.byte_first, run.byte_count, run.max_timestamp, run.append_time_ms
+            offset_end,
+            run.object_id,
+            run.byte_first,
+            run.byte_count,
+            run.max_timestamp,
+            run.append_time_ms,
+            run.checksum,
         )
         partition.log_end = offset_end

@@ -27,6 +27,8 @@ NO_ROWS = -1
 
 MARKER_BYTES: Final = 78
 """What `protocol.control_records.marker_batch` makes."""
+NO_CHECKSUM: Final = 0
+"""In `checksum`: not known, because the chunk is archived or a marker, or older rules were in force."""
 NO_OBJECT: Final = ObjectId(0)
 """The object of a marker's row: markers are made when they are read, and stand nowhere."""
 
@@ -57,6 +59,9 @@ class ChunkRef(NamedTuple):
     row_group: int
     row_first: int
     row_count: int
+    checksum: int = NO_CHECKSUM
+    """Of its record batches, by their CRCs (`protocol.crc.crc_of_crcs`): bytes that have another are not the chunk's,
+    whole as they may be (safety rule S20)."""
 
     @property
     def is_archived(self) -> bool:
@@ -78,9 +83,9 @@ class ChunkRef(NamedTuple):
         )
 
 
-_CHUNK: Final = Struct("<5q3i")
+_CHUNK: Final = Struct("<5q3iI")
 """What a row stores of `ChunkRef`: all but its offsets, in the same order."""
-_ROW: Final = Struct("<5q3i4xq")
+_ROW: Final = Struct("<5q3iIq")
 """The whole row: `log_bytes` too."""
 _ROW_GROUP: Final = Struct("<i")
 _ROW_GROUP_AT: Final = 40
@@ -96,11 +101,16 @@ COLUMN_TYPES: Final = (
     ("row_first", "i"),
     ("row_count", "i"),
     ("log_bytes", "q"),
+    ("checksum", "I"),
 )
-"""The columns with their types in `array`'s words, in the order of snapshots."""
-COLUMNS_OF_CHUNK: Final = COLUMN_TYPES[:-1]
-"""Those that are `ChunkRef`'s fields. An index without the rest is read: a chunk's bytes are its log bytes then."""
-_ROW_TYPE: Final = np.dtype([(name, {"q": "<i8", "i": "<i4"}[kind]) for name, kind in COLUMN_TYPES[1:]], align=True)
+"""The columns with their types in `array`'s words, in the order of snapshots. The last two may be missing there: a
+chunk's bytes are its log bytes then, and checksums are not known."""
+COLUMNS_UNCHECKED: Final = len(COLUMN_TYPES) - 1
+"""How many of them the form of `RULES_FIRST` has."""
+_COLUMNS_MIN: Final = len(COLUMN_TYPES) - 2
+_NUMPY_TYPES: Final = {"q": "<i8", "i": "<i4", "I": "<u4"}
+_ROW_COLUMNS: Final = (*COLUMN_TYPES[1:-2], COLUMN_TYPES[-1], COLUMN_TYPES[-2])
+_ROW_TYPE: Final = np.dtype([(name, _NUMPY_TYPES[kind]) for name, kind in _ROW_COLUMNS], align=True)
 """The same as `_ROW`, in numpy's words."""
 
 assert _ROW_TYPE.itemsize == _ROW.size, "numpy and struct lay a row out alike"
@@ -120,6 +130,7 @@ def marker_row(marker: MarkerRow) -> bytes:
         NO_ROWS,
         marker.epoch,
         marker.is_commit,
+        NO_CHECKSUM,
         MARKER_BYTES,
     )
 
@@ -132,6 +143,7 @@ class Places(NamedTuple):
     byte_first: NDArray[np.int64]
     byte_count: NDArray[np.int64]
     append_time_ms: NDArray[np.int64]
+    checksum: NDArray[np.int64]
 
 
 class FileRuns(NamedTuple):
@@ -155,8 +167,10 @@ class ChunkIndex:
     @classmethod
     def from_columns(cls, first: Offset, columns: Sequence[bytes | memoryview]) -> "ChunkIndex":
         """The index of these columns, as `columns` gave them. Raises ValueError where they do not fit each other."""
-        if len(columns) == len(COLUMNS_OF_CHUNK):
+        if len(columns) == _COLUMNS_MIN:
             columns = [*columns, columns[3]]
+        if len(columns) == COLUMNS_UNCHECKED:
+            columns = [*columns, bytes(len(columns[0]) // 2)]
         if len(columns) != len(COLUMN_TYPES):
             raise ValueError(f"an index has {len(COLUMN_TYPES)} columns, not {len(columns)}")
         index = cls(first)
@@ -263,12 +277,28 @@ class ChunkIndex:
         return int(self._column("log_bytes")[bisect_right(self._offset_end, offset) :].sum())
 
     def append(
-        self, offset_end: int, object_id: int, byte_first: int, byte_count: int, max_timestamp: int, append_time_ms: int
+        self,
+        offset_end: int,
+        object_id: int,
+        byte_first: int,
+        byte_count: int,
+        max_timestamp: int,
+        append_time_ms: int,
+        checksum: int = NO_CHECKSUM,
     ) -> None:
         """Add a chunk of record batches `[end, offset_end)`, which must not be empty."""
         self._offset_end.append(offset_end)
         self._rows += _ROW.pack(
-            object_id, byte_first, byte_count, max_timestamp, append_time_ms, NO_ROWS, NO_ROWS, NO_ROWS, byte_count
+            object_id,
+            byte_first,
+            byte_count,
+            max_timestamp,
+            append_time_ms,
+            NO_ROWS,
+            NO_ROWS,
+            NO_ROWS,
+            checksum,
+            byte_count,
         )
 
     def append_marker(self, row: bytes) -> Offset:

@@ -14,6 +14,7 @@ from coordinator.commands import AdvanceLogStart, BatchColumns, ChunkColumns, Co
 from coordinator.group_commands import CommitOffsets
 from coordinator.log import LedgerCorrupt
 from coordinator.transaction_commands import CommitTransactionalOffsets
+from protocol.crc import CRC_BYTES
 from protocol.limits import BATCHES_PER_COMMIT_MAX, LOG_STARTS_PER_ENTRY_MAX, OFFSETS_PER_ENTRY_MAX
 
 assert sys.byteorder == "little", "columns are written as they lie in memory: Penstock needs a little-endian machine"
@@ -150,6 +151,12 @@ def read_batches(columns: Sequence[bytes]) -> BatchColumns:
         base_sequence=base_sequence,
         is_transactional=is_transactional,
     )
+
+
+def check_crcs(batch_crcs: bytes, batches: BatchColumns) -> None:
+    """There is a CRC of each batch, or of none."""
+    if batch_crcs and len(batch_crcs) != CRC_BYTES * len(batches.record_bytes):
+        raise LedgerCorrupt(f"{len(batch_crcs)} bytes of CRCs of {len(batches.record_bytes)} batches")
 
 
 def read_chunks(

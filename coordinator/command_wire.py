@@ -5,11 +5,18 @@ types here carry the ranges that `coordinator.command_codec` promises to check. 
 `coordinator.command_columns`.
 """
 
-from typing import assert_never
+from typing import Annotated, assert_never
 
 from coordinator.admin_commands import AdminCommand
 from coordinator.admin_wire import WireAdminCommand, WireReplicas, admin_command_to_wire
-from coordinator.command_columns import commit_columns, log_start_columns, read_batches, read_chunks, read_log_starts
+from coordinator.command_columns import (
+    check_crcs,
+    commit_columns,
+    log_start_columns,
+    read_batches,
+    read_chunks,
+    read_log_starts,
+)
 from coordinator.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
@@ -44,9 +51,10 @@ from coordinator.group_wire import WireGroupCommand, group_command_to_wire
 from coordinator.log import LedgerCorrupt
 from coordinator.registry_commands import RegistryCommand
 from coordinator.registry_wire import WireRegistryCommand, registry_command_to_wire
+from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.transaction_commands import TransactionCommand
 from coordinator.transaction_wire import WireTransactionCommand, transaction_command_to_wire
-from coordinator.wire_forms import WireStruct
+from coordinator.wire_forms import WireStruct, since
 from coordinator.wire_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 
@@ -120,9 +128,11 @@ class WireCommitChunks(WireStruct, tag=7):
     topic_ids: list[Uuid]
     chunks: list[bytes]
     batches: list[bytes]
+    batch_crcs: Annotated[bytes, since(RULES_CHECKED_STORAGE)] = b""
 
     def command(self) -> CommitChunks:
         batches = read_batches(self.batches)
+        check_crcs(self.batch_crcs, batches)
         return CommitChunks(
             object_session=SessionId(self.object_session),
             object_number=ObjectNumber(self.object_number),
@@ -132,6 +142,7 @@ class WireCommitChunks(WireStruct, tag=7):
                 self.chunks, batches=batches, topics_count=len(self.topic_ids), object_bytes=self.object_bytes
             ),
             batches=batches,
+            batch_crcs=self.batch_crcs,
         )
 
 
@@ -381,6 +392,7 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
                 list(command.topic_ids),
                 chunks,
                 batches,
+                command.batch_crcs,
             )
         case StartSession():
             endpoints = [(endpoint.listener, endpoint.host, endpoint.port) for endpoint in command.endpoints]

@@ -172,6 +172,9 @@ class CommitChunks:
     topic_ids: tuple[TopicId, ...]
     chunks: ChunkColumns
     batches: BatchColumns
+    batch_crcs: bytes = b""
+    """Of each batch the CRC in its header, as `protocol.crc.pack_crcs` gives them; of none where the form in force has
+    no place for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

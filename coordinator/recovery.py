@@ -21,7 +21,7 @@ from coordinator.apply_retention import forget_markers
 from coordinator.apply_sessions import end_session
 from coordinator.apply_topics import create_topic
 from coordinator.apply_transactions import expire_transaction
-from coordinator.chunk_index import NO_ROWS, OFFSET_FIRST, ChunkRef
+from coordinator.chunk_index import NO_CHECKSUM, NO_ROWS, OFFSET_FIRST, ChunkRef
 from coordinator.commands import (
     BatchColumns,
     ChunkColumns,
@@ -32,11 +32,13 @@ from coordinator.commands import (
     Refused,
 )
 from coordinator.log import POSITION_REVISION_BITS, LedgerCorrupt, position_first
+from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.state import ClusterState, PartitionState
 from coordinator.transaction_commands import ExpireTransaction, TransactionDecided
 from protocol.control_records import empty_control_batch
+from protocol.crc import pack_crcs
 from protocol.errors import ErrorCode, InvalidBatch
-from protocol.record_batch import BatchHeader, split_batches
+from protocol.record_batch import BatchHeader, check_crcs, split_batches
 from protocol.types import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -184,6 +186,7 @@ def _commit(
             base_sequence=[header.base_sequence for header in batches],
             is_transactional=[int(header.is_transactional) for header in batches],
         ),
+        batch_crcs=pack_crcs([header.crc for header in batches]),
     )
 
 
@@ -223,6 +226,11 @@ class Recovery:
         state.transactional_ids.clear()
         state.producers_of_transactions.clear()
 
+    @property
+    def _has_checksums(self) -> bool:
+        """Whether agents of the rules in force, which the state keeps, know checksums of chunks."""
+        return self.state.rules_version >= RULES_CHECKED_STORAGE
+
     def expect(self, found: FoundObject) -> None:
         """Learn what an object holds that will be committed later: first all of them, then `commit` each."""
         self._copies.update(batch for batch, _ in _sequenced(found.command))
@@ -242,9 +250,9 @@ class Recovery:
         columns = command.batches
         producer_ids = [NO_PRODUCER_ID if row in gaps else found for row, found in enumerate(columns.producer_id)]
         ends = {topic_id: self._ends(topic_id) for topic_id in command.topic_ids}
-        outcome = commit_chunks(
-            self.state, command.object_session, replace(command, batches=replace(columns, producer_id=producer_ids))
-        )
+        batch_crcs = command.batch_crcs if self._has_checksums else b""
+        committed = replace(command, batches=replace(columns, producer_id=producer_ids), batch_crcs=batch_crcs)
+        outcome = commit_chunks(self.state, command.object_session, committed)
         assert isinstance(outcome, ChunksCommitted), outcome
         self._count(command, outcome, gaps, ends)
 
@@ -336,6 +344,7 @@ class Recovery:
                 row_group=NO_ROWS,
                 row_first=NO_ROWS,
                 row_count=NO_ROWS,
+                checksum=check_crcs(batch) if self._has_checksums else NO_CHECKSUM,
             )
             index.replace(gap.row, gap.row + 1, [row])
         self.state.sessions_ended[session] = self.state.time_ms

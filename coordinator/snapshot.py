@@ -24,7 +24,7 @@ from coordinator.admin_wire import (
     quotas_to_wire,
 )
 from coordinator.apply_tables import unneeded_files
-from coordinator.chunk_index import ChunkIndex
+from coordinator.chunk_index import COLUMNS_UNCHECKED, NO_CHECKSUM, ChunkIndex
 from coordinator.commands import Endpoint
 from coordinator.group_wire import group_to_wire
 from coordinator.groups import vacant_of
@@ -243,12 +243,15 @@ def _from_table(table: TableState | None) -> tuple[str, int, list[int]] | None:
 
 def _from_partition(partition: PartitionState, rules_version: int) -> SnapshotPartition:
     transactions = partition.transactions or NO_TRANSACTIONS
-    has_positions = rules_version >= RULES_CHECKED_STORAGE
+    columns = partition.index.columns()
+    is_newer = rules_version >= RULES_CHECKED_STORAGE
+    if not is_newer:
+        del columns[COLUMNS_UNCHECKED:]  # no entry of that form has said a checksum
     return SnapshotPartition(
         log_start=partition.log_start,
         index_first=partition.index.first,
         unknown_producers_below=partition.unknown_producers_below,
-        columns=[memoryview(column) for column in partition.index.columns()],
+        columns=[memoryview(column) for column in columns],
         producers=[
             (producer_id, producer.epoch, producer.last_active_ms, [_from_batch(batch) for batch in producer.recent])
             for producer_id, producer in sorted(partition.producers.items())
@@ -259,8 +262,9 @@ def _from_partition(partition: PartitionState, rules_version: int) -> SnapshotPa
         if transactions.aborted_count
         else [],
         waiting=[(one, list(map(_from_run, runs))) for one, runs in sorted(partition.waiting.items())],
-        producer_positions=[one.last_position for _, one in sorted(partition.producers.items())]
-        if has_positions
+        producer_positions=[one.last_position for _, one in sorted(partition.producers.items())] if is_newer else [],
+        waiting_checksums=[[run.checksum for run in runs] for _, runs in sorted(partition.waiting.items())]
+        if is_newer
         else [],
     )
 
@@ -370,6 +374,7 @@ def _to_table(metadata_key: str, version: int, objects: list[int]) -> TableState
 def _to_partition(wire: SnapshotPartition) -> PartitionState:
     index = ChunkIndex.from_columns(Offset(wire.index_first), wire.columns)
     positions = wire.producer_positions or [NO_POSITION] * len(wire.producers)
+    checksums = wire.waiting_checksums or [[NO_CHECKSUM] * len(runs) for _, runs in wire.waiting]
     return PartitionState(
         log_start=Offset(wire.log_start),
         table_start=Offset(wire.log_start if wire.table_start is None else wire.table_start),
@@ -388,15 +393,18 @@ def _to_partition(wire: SnapshotPartition) -> PartitionState:
         },
         unknown_producers_below=ProducerId(wire.unknown_producers_below),
         transactions=_to_transactions(wire),
-        waiting={ProducerId(producer_id): list(map(_to_run, runs)) for producer_id, runs in wire.waiting},
+        waiting={
+            ProducerId(producer_id): [_to_run(*each) for each in zip(runs, of_runs, strict=True)]
+            for (producer_id, runs), of_runs in zip(wire.waiting, checksums, strict=True)
+        },
     )
 
 
 def _from_run(run: WaitingRun) -> tuple[int, int, int, int, int, int]:
-    return run
+    return run[:-1]
 
 
-def _to_run(wire: tuple[int, int, int, int, int, int]) -> WaitingRun:
+def _to_run(wire: tuple[int, int, int, int, int, int], checksum: int) -> WaitingRun:
     object_id, byte_first, byte_count, record_count, max_timestamp, append_time_ms = wire
     return WaitingRun(
         ObjectId(object_id),
@@ -405,6 +413,7 @@ def _to_run(wire: tuple[int, int, int, int, int, int]) -> WaitingRun:
         record_count,
         Milliseconds(max_timestamp),
         Milliseconds(append_time_ms),
+        checksum,
     )
 
 

@@ -38,7 +38,8 @@ class SnapshotPartition(WireStruct):
     index_first: int
     unknown_producers_below: int
     columns: list[memoryview]
-    """Read without a copy: they are most of a snapshot."""
+    """Read without a copy: they are most of a snapshot. Those of an index; without checksums before
+    `RULES_CHECKED_STORAGE`."""
     producers: list[tuple[int, int, int, list[tuple[int, int, int]]]]
     """Producer id, epoch, last activity, remembered batches."""
     table_start: int | None = None
@@ -48,9 +49,11 @@ class SnapshotPartition(WireStruct):
     transactions_aborted: list[memoryview] = []
     """The columns of `txn.isolation`."""
     waiting: list[tuple[int, list[tuple[int, int, int, int, int, int]]]] = []
-    """By producer id, the fields of each `WaitingRun`."""
+    """By producer id, the fields of each `WaitingRun` but its checksum."""
     producer_positions: Annotated[list[int], since(RULES_CHECKED_STORAGE)] = []
     """Of each of `producers`, in their order: the last position."""
+    waiting_checksums: Annotated[list[list[int]], since(RULES_CHECKED_STORAGE)] = []
+    """Of each of `waiting`, in their order: the checksum of each run."""
 
 
 class SnapshotTopic(WireStruct):

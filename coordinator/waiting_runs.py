@@ -9,6 +9,8 @@ in a transaction is fixed with its first batch, whatever the topic is altered to
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from coordinator.chunk_index import NO_CHECKSUM
+from protocol.crc import crc32c, pack_crcs
 from protocol.types import Milliseconds, ObjectId
 
 PLACEMENT: Final = "penstock.transaction.placement"
@@ -26,6 +28,18 @@ class WaitingRun(NamedTuple):
     max_timestamp: Milliseconds
     append_time_ms: Milliseconds
     """-1 unless the broker stamps the records (safety rule S14)."""
+    checksum: int = NO_CHECKSUM
+    """Of the batches, as a chunk's (`coordinator.chunk_index.ChunkRef`)."""
+
+    def extended(self, batch: "WaitingRun") -> "WaitingRun":
+        """The run with a batch that lies right behind it."""
+        is_checked = self.checksum != NO_CHECKSUM and batch.checksum != NO_CHECKSUM
+        return self._replace(
+            byte_count=self.byte_count + batch.byte_count,
+            record_count=self.record_count + batch.record_count,
+            max_timestamp=max(self.max_timestamp, batch.max_timestamp),
+            checksum=crc32c(pack_crcs([batch.checksum]), self.checksum) if is_checked else NO_CHECKSUM,
+        )
 
     @property
     def byte_end(self) -> int:

@@ -167,6 +167,7 @@ def _source_chunk(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryvie
         offset_end=chunk.offset_end,
         append_time_ms=chunk.append_time_ms,
         records=data,
+        checksum=chunk.checksum,
         aborted=archive_pass.aborted.get(chunk.partition, NOTHING_ABORTED),
     )
 

@@ -37,6 +37,8 @@ class IntakeChunk:
     byte_count: int
     append_time_ms: Milliseconds
     """-1 where timestamps are the producer's (CreateTime); else the timestamp of every record (safety rule S14)."""
+    checksum: int = 0
+    """As `coordinator.chunk_index.ChunkRef` has it; 0 where it is not known."""
 
     @property
     def is_marker(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iceberg_export.kafka_rows import BatchRows
-from protocol.record_batch import check_crc, walk_batches
+from protocol.record_batch import check_crc, checksum_of, walk_batches
 from protocol.records import decode_records
 from protocol.types import Milliseconds, Offset, PartitionIndex
 from storage.object_store import Buffer
@@ -18,7 +18,7 @@ from txn.isolation import NOTHING_ABORTED, AbortedBatches
 
 
 class ChunkMismatch(Exception):
-    """A chunk's bytes do not hold the offsets that the index says: nothing may be replaced by them."""
+    """A chunk's bytes are not those that the index says: nothing may be replaced by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,8 @@ class SourceChunk:
     """A chunk as it lies in its intake object.
 
     `records`: concatenated v2 batches; their own base offsets are not looked at, the first is `offset_first`.
-    `append_time_ms` is -1 for CreateTime; else it replaces every record's timestamp (safety rule S14).
+    `append_time_ms` is -1 for CreateTime; else it replaces every record's timestamp (safety rule S14). `checksum` is
+    the one of `coordinator.chunk_index.ChunkRef`, 0 where it is not known.
     """
 
     partition: PartitionIndex
@@ -34,6 +35,7 @@ class SourceChunk:
     offset_end: Offset
     append_time_ms: Milliseconds
     records: Buffer
+    checksum: int = 0
     aborted: AbortedBatches = NOTHING_ABORTED
 
 
@@ -45,7 +47,14 @@ def decode_chunk(
     wanted_first = chunk.offset_first if offset_first is None else offset_first
     wanted_end = chunk.offset_end if offset_end is None else offset_end
     base_offset = chunk.offset_first
-    for header in walk_batches(chunk.records):
+    headers = list(walk_batches(chunk.records))
+    if chunk.checksum and checksum_of(headers) != chunk.checksum:
+        # Before anything is yielded: it may be another chunk, whose batches are as good as any.
+        raise ChunkMismatch(
+            f"partition {chunk.partition}: the bytes of the chunk at offset {chunk.offset_first} have the checksum "
+            f"{checksum_of(headers):#010x}, the index says {chunk.checksum:#010x}"
+        )
+    for header in headers:
         # These bytes may become the only copy: what was damaged in the bucket must not be archived as good.
         check_crc(chunk.records, header)
         batch_offset, base_offset = base_offset, Offset(base_offset + header.last_offset_delta + 1)

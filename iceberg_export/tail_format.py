@@ -40,6 +40,8 @@ ZSTD_LEVEL: Final = 1
 _OFFSET_FIRST: Final = Offset(0)
 _DIGEST_BYTES: Final = 32
 _HEADER: Final = struct.Struct("<BI")
+_COLUMNS: Final = 6
+"""Of chunks."""
 
 
 class TailUnreadable(Exception):
@@ -58,6 +60,8 @@ class TailChunk:
     byte_count: int
     append_time_ms: Milliseconds
     """-1 where timestamps are the producer's (CreateTime); else the timestamp of every record (safety rule S14)."""
+    checksum: int = 0
+    """Of the record batches, by their CRCs (`protocol.crc.crc_of_crcs`); 0 where it is not known."""
 
     @property
     def is_marker(self) -> bool:
@@ -68,7 +72,7 @@ class TailChunks(Sequence[TailChunk]):
     """Consecutive chunks of one partition: each begins where the one before it ends. Kept as columns, so that a
     manifest of many costs little to make and to read."""
 
-    __slots__ = ("_byte_count", "_byte_first", "_ends", "_first", "_key_rows", "_keys", "_times")
+    __slots__ = ("_byte_count", "_byte_first", "_checksums", "_ends", "_first", "_key_rows", "_keys", "_times")
 
     def __init__(
         self,
@@ -77,15 +81,15 @@ class TailChunks(Sequence[TailChunk]):
         keys: Sequence[str] = (),
         columns: Sequence["array[int]"] | None = None,
     ) -> None:
-        """`columns`: offset ends, rows of `keys` (-1: `NO_KEY`), first bytes, byte counts and append times, all of one
-        length. `keys` may have others too, and may be shared, and grow.
+        """`columns`: offset ends, rows of `keys` (-1: `NO_KEY`), first bytes, byte counts, append times and checksums,
+        all of one length. `keys` may have others too, and may be shared, and grow.
 
         Raises `ValueError` where they do not fit each other.
         """
         self._first, self._keys = offset_first, keys
         if columns is None:
-            columns = [array("q") for _ in range(5)]
-        self._ends, self._key_rows, self._byte_first, self._byte_count, self._times = columns
+            columns = [array("q") for _ in range(_COLUMNS)]
+        self._ends, self._key_rows, self._byte_first, self._byte_count, self._times, self._checksums = columns
         lengths = {len(column) for column in columns}
         if len(lengths) != 1:
             raise ValueError(f"the columns of a tail's chunks have {sorted(lengths)} rows")
@@ -94,7 +98,7 @@ class TailChunks(Sequence[TailChunk]):
     def of(cls, chunks: Iterable[TailChunk]) -> "TailChunks":
         """Raises `ValueError` where one of `chunks` does not begin where the one before it ends, or holds nothing."""
         keys: dict[str, int] = {}
-        columns = [array("q") for _ in range(5)]
+        columns = [array("q") for _ in range(_COLUMNS)]
         first = end = None
         for chunk in chunks:
             first = chunk.offset_first if first is None else first
@@ -102,7 +106,7 @@ class TailChunks(Sequence[TailChunk]):
                 raise ValueError(f"[{chunk.offset_first}, {chunk.offset_end}) does not follow upon {end}")
             end = chunk.offset_end
             row = -1 if chunk.is_marker else keys.setdefault(chunk.object_key, len(keys))
-            values = (end, row, chunk.byte_first, chunk.byte_count, chunk.append_time_ms)
+            values = (end, row, chunk.byte_first, chunk.byte_count, chunk.append_time_ms, chunk.checksum)
             for column, value in zip(columns, values, strict=True):
                 column.append(value)
         return cls(offset_first=_OFFSET_FIRST if first is None else first, keys=tuple(keys), columns=columns)
@@ -138,7 +142,7 @@ class TailChunks(Sequence[TailChunk]):
             if row >= 0 and known[row] < 0:
                 known[row] = keys.setdefault(self._keys[row], len(keys))
             rows.append(known[row])
-        return [self._ends, rows, self._byte_first, self._byte_count, self._times]
+        return [self._ends, rows, self._byte_first, self._byte_count, self._times, self._checksums]
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -175,6 +179,7 @@ class TailChunks(Sequence[TailChunk]):
             byte_first=self._byte_first[row],
             byte_count=self._byte_count[row],
             append_time_ms=Milliseconds(self._times[row]),
+            checksum=self._checksums[row],
         )
 
 
@@ -248,9 +253,11 @@ class _Partition(Struct, array_like=True):
     archived_end: int
     last_stable: int
     chunks: list[memoryview] = []
-    """Columns; none where there are no chunks."""
+    """Columns without the checksums; none where there are no chunks."""
     aborted: list[memoryview] = []
     """Producer ids, first offsets, markers; none where nothing is aborted."""
+    checksums: memoryview = memoryview(b"")
+    """Of `chunks`, as u32; none where none is known. Readers that do not know the field ignore it."""
 
 
 class _Topic(Struct, array_like=True):
@@ -339,12 +346,14 @@ def decode_manifest(data: bytes) -> TailManifest:
 
 def _from_partition(partition: TailPartition, keys: dict[str, int]) -> _Partition:
     assert not partition.chunks or partition.chunks.offset_first == partition.archived_end, "no gap behind the archive"
+    *columns, checksums = partition.chunks.columns(keys)
     return _Partition(
         log_start=partition.log_start,
         archived_end=partition.archived_end,
         last_stable=partition.last_stable,
-        chunks=[memoryview(column.tobytes()) for column in partition.chunks.columns(keys)] if partition.chunks else [],
+        chunks=[memoryview(column.tobytes()) for column in columns] if partition.chunks else [],
         aborted=[memoryview(array("q", column).tobytes()) for column in zip(*partition.aborted, strict=True)],
+        checksums=memoryview(array("I", checksums).tobytes() if any(checksums) else b""),
     )
 
 
@@ -360,6 +369,10 @@ def _to_topic(wire: _Topic, keys: Sequence[str]) -> TailTopic:
 def _to_partition(wire: _Partition, keys: Sequence[str]) -> TailPartition:
     archived_end = Offset(wire.archived_end)
     columns = [_integers(column) for column in wire.chunks]
+    if columns:
+        known = array("I")
+        known.frombytes(wire.checksums)
+        columns.append(array("q", known or [0] * len(columns[0])))
     aborted = [_integers(column) for column in wire.aborted]
     return TailPartition(
         log_start=Offset(wire.log_start),

@@ -154,6 +154,7 @@ def _chunks(places: Places, archived_end: Offset, state: ClusterState) -> TailCh
         _array(places.byte_first * is_stored),
         _array(places.byte_count * is_stored),
         _array(places.append_time_ms),
+        _array(places.checksum.astype(np.int64)),
     ]
     return TailChunks(offset_first=archived_end, keys=keys, columns=columns)
 

@@ -97,6 +97,7 @@ def read_slice(part: TailSlice, bucket: BucketReader) -> Iterator[RecordRows]:
                 offset_end=chunk.offset_end,
                 append_time_ms=chunk.append_time_ms,
                 records=records,
+                checksum=chunk.checksum,
                 aborted=aborted,
             )
             try:

@@ -81,6 +81,7 @@ def _intake_chunks(state: ClusterState, topic: TopicState) -> Iterator[IntakeChu
                 byte_first=chunk.byte_first,
                 byte_count=chunk.byte_count,
                 append_time_ms=chunk.append_time_ms,
+                checksum=chunk.checksum,
             )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from protocol.crc import pack_crcs
 from protocol.limits import BATCHES_PER_COMMIT_MAX, INTAKE_OBJECT_BYTES_TARGET, LEDGER_ENTRY_BYTES_MAX
 from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
@@ -19,7 +20,7 @@ from storage.refs import intake_key
 ENTRY_BYTES = 256
 ENTRY_BYTES_PER_TOPIC = 24
 ENTRY_BYTES_PER_CHUNK = 4 * 8
-ENTRY_BYTES_PER_BATCH = 7 * 8
+ENTRY_BYTES_PER_BATCH = 8 * 8
 
 NANOSECONDS_PER_MS = 1_000_000
 
@@ -29,6 +30,8 @@ class BatchRow(Protocol):
 
     @property
     def batch_bytes(self) -> int: ...
+    @property
+    def crc(self) -> int: ...
     @property
     def record_count(self) -> int: ...
     @property
@@ -94,7 +97,8 @@ class SealedIntake:
     """An object to be put under `key`, and the columns of the command that commits it.
 
     Chunk and batch columns are those of `coordinator.commands.ChunkColumns` and `BatchColumns`: `chunk_topics` holds
-    indexes into `topic_ids`; batches stand in the order of their bytes. `tickets` stand in the order of the batches.
+    indexes into `topic_ids`; batches stand in the order of their bytes. `batch_crcs` is that of `CommitChunks`.
+    `tickets` stand in the order of the batches.
     """
 
     session: SessionId
@@ -114,6 +118,7 @@ class SealedIntake:
     batch_producer_epochs: list[int]
     batch_base_sequences: list[int]
     batch_is_transactional: list[int]
+    batch_crcs: bytes
     tickets: list[TicketPlace]
 
 
@@ -264,5 +269,6 @@ def _lay_out(
         batch_producer_epochs=[row.producer_epoch for row in headers],
         batch_base_sequences=[row.base_sequence for row in headers],
         batch_is_transactional=transactional,
+        batch_crcs=pack_crcs([row.crc for row in headers]),
         tickets=tickets,
     )

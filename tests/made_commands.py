@@ -17,14 +17,18 @@ from coordinator.commands import (
     Command,
     CommitChunks,
     CreateTopic,
+    Done,
     Endpoint,
     Outcome,
     Proposal,
+    RaiseRules,
     StartSession,
 )
 from coordinator.invariants import check
 from coordinator.log import LedgerRecord
+from coordinator.rules import RULES_FIRST
 from coordinator.state import ClusterState, PartitionState
+from protocol.crc import pack_crcs
 from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, Position, SessionId, TopicId
 
 TOPIC = TopicId(bytes(range(16)))
@@ -42,6 +46,7 @@ class Batch:
     epoch: int = -1
     sequence: int = -1
     is_transactional: int = 0
+    crc: int = 0
 
 
 def idempotent(sequence: int, *, records: int = 1, producer: int = 7, epoch: int = 0) -> Batch:
@@ -85,6 +90,7 @@ def commit(number: int, *chunks: Chunk, session: int = 1) -> CommitChunks:
             base_sequence=[batch.sequence for batch in batches],
             is_transactional=[int(batch.is_transactional) for batch in batches],
         ),
+        batch_crcs=pack_crcs([batch.crc for batch in batches]) if any(batch.crc for batch in batches) else b"",
     )
 
 
@@ -137,10 +143,12 @@ class Cluster:
         self.records: list[LedgerRecord] = []
 
     @classmethod
-    def started(cls, **configs: str) -> "Cluster":
-        """With session 1 and the topic `t`, one partition."""
+    def started(cls, rules: int = RULES_FIRST, /, **configs: str) -> "Cluster":
+        """With session 1 and the topic `t`, one partition; `rules` are in force."""
         cluster = cls()
-        cluster.do(start())
+        cluster.do(start(rules=rules))
+        if rules > RULES_FIRST:
+            assert cluster.do(RaiseRules(rules_version=rules)) == Done()
         cluster.do(replace(create(), configs=_pairs(configs)))
         return cluster
 

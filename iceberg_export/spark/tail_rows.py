@@ -130,6 +130,7 @@ def _decode(part: TailPart, chunk: TailChunk, payload: memoryview, aborted: Abor
         offset_end=chunk.offset_end,
         append_time_ms=chunk.append_time_ms,
         records=payload,
+        checksum=chunk.checksum,
         aborted=aborted,
     )
     for batch in decode_chunk(source, part.range.first, part.range.end):

@@ -16,6 +16,7 @@ ENTRY_BYTES_MAX = ENTRY_BYTES + 1000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     batch_bytes: int
+    crc: int
     record_count: int
     max_timestamp: int
     producer_id: int
@@ -27,6 +28,7 @@ class Row:
 rows = st.builds(
     Row,
     batch_bytes=st.integers(1, 40),
+    crc=st.integers(0, (1 << 32) - 1),
     record_count=st.integers(1, 9),
     max_timestamp=st.integers(-1, 99),
     producer_id=st.integers(-1, 3),

@@ -87,6 +87,7 @@ def commits(draw: st.DrawFn) -> CommitChunks:
         topic_ids=tuple(map(TopicId, draw(st.lists(uuids, min_size=1, max_size=3)))),
         chunks=ChunkColumns(**chunks),
         batches=BatchColumns(**batches),
+        batch_crcs=draw(st.sampled_from([b"", bytes(range(4 * count)), b"crc"])),
     )
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from coordinator.apply_chunks import _Commit
 from coordinator.commands import Command, Outcome
+from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.snapshot import digest
 from coordinator.waiting_runs import AT_COMMIT, AT_PRODUCE, PLACEMENT
 from tests.made_commands import Batch, Chunk, Cluster, commit
@@ -16,6 +17,7 @@ from tests.made_transactions import V1, V2, add, begin, end
 batches = st.builds(
     Batch,
     records=st.integers(1, 3),
+    crc=st.integers(0, 1 << 31),
     producer=st.integers(-1, 1),
     epoch=st.sampled_from([-1, 0, 0, 0, 1, 1]),
     sequence=st.integers(-1, 4),
@@ -33,7 +35,7 @@ steps = st.lists(batches | batches | ends | st.builds(add, st.just(0), epoch=st.
 
 def outcomes(placement: str, taken: list[Batch | Command]) -> tuple[list[Outcome], bytes, list[bytes]]:
     """Of a batch each alone in its chunk, and of other commands; and the state that they leave."""
-    cluster = Cluster.started(**{PLACEMENT.replace(".", "_"): placement})
+    cluster = Cluster.started(RULES_CHECKED_STORAGE, **{PLACEMENT.replace(".", "_"): placement})
     told: list[Outcome] = [cluster.do(begin(), time_ms=5)]
     for number, step in enumerate(taken):
         command = commit(number, Chunk(batches=[step])) if isinstance(step, Batch) else step

@@ -30,6 +30,7 @@ from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
 from coordinator.log import Ledger
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.rules import RULES_NEWEST
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePolicy
 from protocol.limits import MIB
@@ -52,6 +53,12 @@ class Ticket:
 
     def settle(self, acknowledgement: Acknowledgement) -> None:
         self.settled.set_result(acknowledgement)
+
+
+def group_of(batch: bytes, ticket: Ticket, partition: int = 0) -> BatchGroup:
+    """What a Produce request brings for a partition of the topic."""
+    view = memoryview(batch)
+    return BatchGroup(TOPIC, PartitionIndex(partition), view, split_batches(view), ticket)
 
 
 class DataPaths:
@@ -133,8 +140,7 @@ class DataPaths:
         tickets = []
         for partition, batch in batches.items():
             tickets.append(Ticket())
-            view = memoryview(batch)
-            self.produce_path.add(BatchGroup(TOPIC, PartitionIndex(partition), view, split_batches(view), tickets[-1]))
+            self.produce_path.add(group_of(batch, tickets[-1], partition))
         for ticket in tickets:
             await ticket.settled
 
@@ -143,8 +149,7 @@ class DataPaths:
         answers = []
         for batch in batches:
             ticket = Ticket()
-            view = memoryview(batch)
-            self.produce_path.add(BatchGroup(TOPIC, PartitionIndex(partition), view, split_batches(view), ticket))
+            self.produce_path.add(group_of(batch, ticket, partition))
             answers.append(await ticket.settled)
         return answers
 
@@ -175,9 +180,10 @@ async def data_paths(
     partitions: int = 1,
     ledger: Ledger | None = None,
     memory: MemoryStore | None = None,
+    rules: int = RULES_NEWEST,
 ) -> AsyncIterator[DataPaths]:
     """Paths whose topic exists."""
-    async with running_parts(ledger) as parts, asyncio.TaskGroup() as tasks:
+    async with running_parts(ledger, start(rules=rules)) as parts, asyncio.TaskGroup() as tasks:
         configs = (("message.timestamp.type", timestamp_type),)
         await parts.writer.submit(replace(create(partitions=partitions), configs=configs))
         yield DataPaths(parts, tasks, cache_bytes, budget_bytes, memory=memory)
@@ -196,7 +202,7 @@ async def another_agent(
     """Paths of another agent of the same cluster, with nothing in its memory."""
     ledger = paths.parts.ledger
     assert isinstance(ledger, MemoryLedger)
-    begin = start(name, node=ord(name[0]))
+    begin = start(name, node=ord(name[0]), rules=RULES_NEWEST)
     async with (
         running_parts(connect(ledger.core), begin, store=paths.memory) as parts,
         asyncio.TaskGroup() as tasks,

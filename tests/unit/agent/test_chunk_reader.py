@@ -6,8 +6,9 @@ from dataclasses import asdict
 import pytest
 
 from agent.chunk_cache import ServedChunk
-from coordinator.chunk_index import ChunkRef
+from coordinator.chunk_index import NO_CHECKSUM, ChunkRef
 from coordinator.commands import ArchivedChunk
+from coordinator.rules import RULES_FIRST
 from protocol.compression import Compression
 from protocol.limits import DAMAGED_CHUNK_REREAD_INTERVAL_S, MIB
 from protocol.record_batch import walk_batches
@@ -16,7 +17,7 @@ from storage.failing import Fault, FaultKind, Operation
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
-from tests.unit.agent.data_paths import another_agent, data_paths
+from tests.unit.agent.data_paths import Ticket, another_agent, data_paths, group_of
 from tests.unit.iceberg_export.test_checksums import archived
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000, value=b"x" * 50) for n in range(3)])
@@ -144,6 +145,55 @@ async def test_archived_rows_are_served_in_the_compression_of_each_request() -> 
 
 def compression_of(served: ServedChunk) -> Compression:
     return next(iter(walk_batches(served.buffer))).compression
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 8 * MIB], ids=["by ranges", "whole"])
+async def test_another_objects_chunk_in_its_place_is_not_served(cache_bytes: int) -> None:
+    """Safety rule S20: it is whole, of as many records and bytes, and of another topic."""
+    other = make_batch([Record(offset=n, timestamp=1_000, value=b"y" * 50) for n in range(3)])
+    async with data_paths(cache_bytes=cache_bytes, partitions=2) as paths:
+        await paths.produce_together({0: BATCH, 1: BATCH})
+        await paths.produce_together({0: other, 1: BATCH})
+        state = paths.parts.metadata.state
+        rows = [partition.index.row(row) for partition in state.topics[TOPIC].partitions for row in range(2)]
+        keys = [state.objects[row.object_id].key for row in rows[:2]]
+        one, two = [await paths.memory.get(key) for key in keys]
+        assert len(one) == len(two)
+        await paths.memory.put(keys[0], [two])
+        await paths.memory.put(keys[1], [one])
+        async with another_agent(paths) as reader:
+            answers = await asyncio.gather(
+                *(reader.reader.read(state, [row], [Compression.NONE]) for row in rows), return_exceptions=True
+            )
+            damaged_count = reader.reader.damaged.count(set(keys))
+    assert [type(answer) for answer in answers] == [ObjectDamaged, ObjectDamaged, list, list]
+    assert all("checksum" in str(answer) for answer in answers[:2])
+    assert damaged_count == 2
+
+
+async def test_batches_in_another_order_are_not_served() -> None:
+    other = make_batch([Record(offset=n, timestamp=1_000, value=b"y" * 50) for n in range(3)])
+    async with data_paths(cache_bytes=0) as paths:
+        paths.produce_path.add(group_of(BATCH, ticket := Ticket()))
+        paths.produce_path.add(group_of(other, Ticket()))
+        await ticket.settled
+        state = paths.parts.metadata.state
+        (row,) = state.topics[TOPIC].partitions[0].index.rows_from(0)
+        key = state.objects[row.object_id].key
+        (served,) = await paths.reader.read(state, [row], [Compression.NONE])
+        await paths.memory.put(key, [(await paths.memory.get(key)).replace(BATCH + other, other + BATCH)])
+        with pytest.raises(ObjectDamaged, match="checksum"):
+            await paths.reader.read(state, [row], [Compression.NONE])
+    assert len(served.buffer) == len(BATCH + other)
+
+
+async def test_a_chunk_that_was_written_under_older_rules_is_served_as_before() -> None:
+    async with data_paths(cache_bytes=0, rules=RULES_FIRST) as paths:
+        await paths.produce(BATCH)
+        state = paths.parts.metadata.state
+        row = state.topics[TOPIC].partitions[0].index.row(0)
+        (served,) = await paths.reader.read(state, [row], [Compression.NONE])
+    assert (row.checksum, served.buffer) == (NO_CHECKSUM, BATCH)
 
 
 async def test_no_bit_of_a_stored_chunk_can_change_and_be_served() -> None:

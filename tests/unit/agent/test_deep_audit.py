@@ -4,7 +4,9 @@ import pytest
 
 from agent.audit import Audit, AuditReport
 from agent.cluster_identity import check_bucket
-from storage.chunk_format import HEADER_BYTES
+from protocol.record_batch import read_header, set_max_timestamp
+from protocol.types import ObjectNumber
+from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_footer
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 from tests.unit.agent.data_paths import DataPaths, data_paths
 from tests.unit.agent.test_damaged_files import archived_file
@@ -89,3 +91,24 @@ async def test_every_bit_of_an_intake_object_is_looked_at() -> None:
             whole = await flip(paths, stored.key, byte)
             assert damaged(await audited(paths)) == [("damaged", stored.key)], byte
             await paths.memory.put(stored.key, [whole])
+
+
+async def test_objects_that_were_swapped_are_named_and_so_is_an_index_that_means_other_bytes() -> None:
+    """Safety rule S20."""
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(2), batch(2))
+        keys = [meta.key async for meta in paths.memory.list(INTAKE_PREFIX)]
+        contents = [await paths.memory.get(key) for key in keys]
+        for key, content in zip(keys, reversed(contents), strict=True):
+            await paths.memory.put(key, [content])
+        assert damaged(await audited(paths)) == [("damaged", key) for key in keys]
+        # As if it was written so: header and footer are right, and the batches are others.
+        await paths.memory.put(keys[1], [contents[1]])
+        (chunk,) = read_footer(contents[0], len(contents[0]))
+        others = bytearray(contents[0][chunk.byte_first : chunk.byte_first + chunk.byte_count])
+        set_max_timestamp(others, read_header(others), 77)
+        parts = [ChunkParts(chunk.topic_id, chunk.partition, [others])]
+        await paths.memory.put(keys[0], encode_object(paths.parts.writer.session, ObjectNumber(0), parts).parts)
+        report = await audited(paths)
+        assert damaged(report) == [("damaged", keys[0])]
+        assert "the index says" in report.disagreements[0].detail

@@ -13,9 +13,11 @@ from agent.fetch_sessions import WantedPartition
 from agent.ledger_writer import OutcomeUnknown
 from agent.produce_path import NO_OFFSET, Acknowledgement, ProducePath
 from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
+from coordinator.chunk_index import NO_CHECKSUM
 from coordinator.commands import ReportTime
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
+from coordinator.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.waiting_runs import AT_COMMIT, PLACEMENT
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -24,7 +26,7 @@ from protocol.limits import (
     INTAKE_OBJECT_BYTES_TARGET,
     ROWS_PER_TURN,
 )
-from protocol.record_batch import split_batches
+from protocol.record_batch import check_crcs, split_batches
 from protocol.types import ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import BatchGroup
 from storage.failing import Fault, FaultKind, Operation
@@ -32,7 +34,7 @@ from storage.object_store import Buffer
 from storage.refs import intake_key
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
-from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths
+from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths, group_of
 from tests.unit.agent.ledger_parts import always_ours
 from tests.unit.agent.transactional_paths import Producer
 
@@ -351,3 +353,14 @@ async def test_accepted_and_refused_batches_are_counted_apart() -> None:
     assert "penstock_produce_records_total 3.0" in exposed
     assert f"penstock_produce_bytes_total {float(len(idempotent(b'a', 0)) + len(PLAIN))}" in exposed
     assert 'penstock_produce_batches_rejected_total{error="out_of_order_sequence_number"} 1.0' in exposed
+
+
+@pytest.mark.parametrize("rules", [RULES_FIRST, RULES_NEWEST])
+async def test_the_ledger_gets_to_know_what_was_written_once_its_rules_have_a_place_for_it(rules: int) -> None:
+    other = make_batch([Record(offset=0, timestamp=7, value=b"third")])
+    async with data_paths(rules=rules) as paths:
+        for batch in (PLAIN, other):
+            paths.produce_path.add(group_of(batch, ticket := Ticket()))
+        await ticket.settled
+        (row,) = paths.parts.metadata.state.topics[TOPIC].partitions[0].index.rows_from(0)
+    assert row.checksum == (NO_CHECKSUM if rules == RULES_FIRST else check_crcs(PLAIN + other))

@@ -6,6 +6,7 @@ from agent.chunk_reader import serve_intake
 from agent.cluster_identity import check_bucket
 from coordinator.apply_objects import add_object
 from coordinator.apply_topics import create_topic
+from coordinator.chunk_index import NO_CHECKSUM
 from coordinator.commands import (
     CreateTopic,
 )
@@ -15,12 +16,13 @@ from coordinator.log import (
 )
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.recovery import Recovery
+from coordinator.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.state import ClusterState
 from protocol.limits import RECOVERY_READS_MAX
 from protocol.record_batch import walk_batches
 from protocol.types import ObjectNumber, SessionId, TopicId
 from storage.refs import SNAPSHOT_PREFIX, ObjectKind, intake_key, parquet_key, short_name
-from tests.made_commands import TOPIC, create
+from tests.made_commands import TOPIC, create, start
 from tests.unit.agent.ledger_parts import BEGAN_MS, ManualClock, running_parts
 from tests.unit.agent.recovery_parts import (
     ACCEPTING,
@@ -131,11 +133,12 @@ async def test_s9_without_what_cannot_be_read_nothing_begins_unless_that_is_acce
     assert state.sessions_ended[SessionId(1)] >= BEGAN_MS + 3_000_000
 
 
-async def test_s5_gaps_of_objects_that_are_lost_are_bridged_and_offsets_stay() -> None:
+@pytest.mark.parametrize("rules", [RULES_FIRST, RULES_NEWEST])
+async def test_s5_gaps_of_objects_that_are_lost_are_bridged_and_offsets_stay(rules: int) -> None:
     store = TimedStore()
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
-    async with running_parts(ledger, store=store) as parts:
+    async with running_parts(ledger, start(rules=rules), store=store) as parts:
         await parts.writer.submit(create())
         for number in range(5):
             await produce(parts, number, (7, 3 * number))
@@ -161,6 +164,8 @@ async def test_s5_gaps_of_objects_that_are_lost_are_bridged_and_offsets_stay() -
             (b.base_offset, b.base_offset + b.last_offset_delta, b.is_control) for b in walk_batches(found.buffer)
         ]
     assert served == [(3, 5, False), (6, 8, True), (9, 11, False), (12, 14, True)]
+    bridged = [row.checksum != NO_CHECKSUM for row in partition.index.rows_from(0)][1::2]
+    assert bridged == [rules != RULES_FIRST] * 2
     # The next recovery takes the bridge for what it is.
     following = wiped()
     report = await recover(following, store)

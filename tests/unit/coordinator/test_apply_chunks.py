@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.chunk_index import NO_CHECKSUM
 from coordinator.commands import ChunksCommitted, Outcome, Refused
+from coordinator.rules import RULES_CHECKED_STORAGE
+from protocol.crc import crc_of_crcs, pack_crcs
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, SessionId, TopicId
 from tests.made_commands import BATCH_BYTES, TOPIC, Batch, Chunk, Cluster, commit, create, idempotent, start
@@ -47,6 +50,23 @@ class TestBatchesWithoutProducers:
         assert outcome.base_offsets == [0, 3, 5]
         assert rows(cluster) == [(0, 6, 0, 3 * BATCH_BYTES)]
         assert cluster.partition.index.row(0).max_timestamp == 9_000
+
+    def test_a_row_has_the_checksum_of_its_batches(self) -> None:
+        cluster = Cluster.started(RULES_CHECKED_STORAGE)
+        cluster.produce(0, Batch(crc=9))
+        cluster.produce(1, Batch(crc=0xFFFFFFFF), Batch(crc=8), Batch(crc=7))
+        cluster.produce(2, Batch(), Batch())
+        checksums = [row.checksum for row in cluster.partition.index.rows_from(0)]
+        assert checksums == [9, crc_of_crcs(pack_crcs([0xFFFFFFFF, 8, 7])), NO_CHECKSUM]
+
+    def test_a_row_of_accepted_batches_has_their_checksum_alone(self) -> None:
+        cluster = Cluster.started(RULES_CHECKED_STORAGE)
+        cluster.produce(0, replace(idempotent(0), crc=1))
+        again = replace(idempotent(0), crc=2)
+        cluster.produce(1, Batch(crc=3), Batch(crc=4), again, replace(idempotent(1), crc=5), again, Batch(crc=6))
+        expected = [1, crc_of_crcs(pack_crcs([3, 4])), 5, 6]
+        assert [row.checksum for row in cluster.partition.index.rows_from(0)] == expected
+        assert rows(cluster)[1:] == [(1, 3, 0, 200), (3, 4, 300, 100), (4, 5, 500, 100)]
 
     def test_chunks_of_one_object_count_as_its_references(self) -> None:
         cluster = Cluster.started()

@@ -4,7 +4,7 @@ from array import array
 
 import pytest
 
-from coordinator.chunk_index import NO_ROWS, ChunkIndex, ChunkRef, MarkerRow, marker_row
+from coordinator.chunk_index import COLUMNS_UNCHECKED, NO_CHECKSUM, NO_ROWS, ChunkIndex, ChunkRef, MarkerRow, marker_row
 from protocol.types import Milliseconds, ObjectId, Offset, ProducerEpoch, ProducerId
 
 
@@ -107,7 +107,7 @@ class TestReading:
         index.append(25, 1, 0, 10, 7, -1)
         for name in places._fields:
             assert getattr(places, name).tolist() == [getattr(row, name) for row in rows]
-        assert [len(column) for column in index.places(2, 2)] == [0] * 5
+        assert [len(column) for column in index.places(2, 2)] == [0] * 6
 
     def test_rows_from_an_offset_begin_with_the_one_that_covers_it(self) -> None:
         index = index_of(10, 15, 20)
@@ -241,12 +241,30 @@ class TestColumns:
         assert index_of(258).columns()[0] == bytes([2, 1, 0, 0, 0, 0, 0, 0])
 
     def test_a_column_that_is_missing_is_noticed(self) -> None:
-        with pytest.raises(ValueError, match="10 columns, not 8"):
-            ChunkIndex.from_columns(Offset(0), index_of(1).columns()[:-2])
+        with pytest.raises(ValueError, match="11 columns, not 8"):
+            ChunkIndex.from_columns(Offset(0), index_of(1).columns()[:-3])
 
     def test_an_index_without_log_bytes_counts_what_its_chunks_take(self) -> None:
         index = index_of(10, 20)
-        assert ChunkIndex.from_columns(Offset(0), index.columns()[:-1]).columns() == index.columns()
+        assert ChunkIndex.from_columns(Offset(0), index.columns()[:-2]).columns() == index.columns()
+
+    def test_an_index_without_checksums_knows_none(self) -> None:
+        index = index_of(10)
+        index.append(12, 5, 40, 20, 7, -1, 0xFFFFFFFF)
+        index.append_marker(marker_row(MarkerRow(ProducerId(7), ProducerEpoch(3), True, Milliseconds(5))))
+        assert [row.checksum for row in index.rows_from(0)] == [NO_CHECKSUM, 0xFFFFFFFF, NO_CHECKSUM]
+        assert index.places(0, 3).checksum.tolist() == [0, 0xFFFFFFFF, 0]
+        copy = ChunkIndex.from_columns(Offset(0), index.columns())
+        assert list(copy.rows_from(0)) == list(index.rows_from(0))
+        older = ChunkIndex.from_columns(Offset(0), index.columns()[:COLUMNS_UNCHECKED])
+        assert list(older.rows_from(0)) == [row._replace(checksum=NO_CHECKSUM) for row in index.rows_from(0)]
+
+    def test_what_stands_in_the_place_of_chunks_has_its_own_checksum(self) -> None:
+        index = ChunkIndex()
+        for end in (10, 20):
+            index.append(end, 1, 0, 10, 7, -1, end)
+        index.replace(1, 2, [archived(10, 15), archived(15, 20)._replace(checksum=6)])
+        assert [row.checksum for row in index.rows_from(0)] == [10, NO_CHECKSUM, 6]
 
     def test_a_column_that_is_too_short_is_noticed(self) -> None:
         with pytest.raises(ValueError, match="differ in length"):

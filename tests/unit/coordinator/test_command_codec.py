@@ -152,6 +152,7 @@ COMMANDS: dict[str, Command] = {
         session=77,
     ),
     "commit_many_chunks": commit(6, *[Chunk(partition=n % 7, batches=[Batch(timestamp=n)]) for n in range(200)]),
+    "commit_chunks_with_crcs": commit(9, Chunk(batches=[Batch(crc=0xE3069283), Batch(crc=1)])),
     "replace_chunks": ReplaceChunks(
         topic_id=TOPIC,
         object_session=SessionId(1),
@@ -388,6 +389,7 @@ class TestUnwritableCommands:
             (commit(1, Chunk(batches=[])), "have lengths"),
             (commit(1, Chunk(partition=1 << 31, batches=[Batch()])), "beyond 31 bits"),
             (commit(-1, Chunk(batches=[Batch()])), "cannot be read"),
+            (replace(commit(1, Chunk(batches=[Batch()])), batch_crcs=bytes(5)), "5 bytes of CRCs of 1 batches"),
             (DeleteTopic(topic_id=type(TOPIC)(b"short")), "cannot be read"),
             (create("\ud800"), "CreateTopic cannot be written"),
             (delete_before(-1), "a log start of -1"),

@@ -1,13 +1,17 @@
 """Topics whose transactions are placed at commit: nobody sees an open record, or an aborted one, or a gap."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator import apply_transactions
 from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
-from coordinator.chunk_index import OFFSET_FIRST
+from coordinator.chunk_index import NO_CHECKSUM, OFFSET_FIRST
 from coordinator.commands import ChunksCommitted, DeleteTopic, ExpireProducers
+from coordinator.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.waiting_runs import PLACEMENT, WaitingRun
+from protocol.crc import crc_of_crcs, pack_crcs
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ObjectId, ProducerId
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit
@@ -17,8 +21,8 @@ WAITING = [(0, -1)]
 FIRST = ProducerId(0)
 
 
-def started(**configs: str) -> Cluster:
-    cluster = Cluster.started(**configs)
+def started(rules: int = RULES_FIRST, /, **configs: str) -> Cluster:
+    cluster = Cluster.started(rules, **configs)
     place(cluster, "commit")
     decided(cluster, begin())
     return cluster
@@ -208,3 +212,18 @@ def test_there_is_a_limit_to_what_waits(monkeypatch: pytest.MonkeyPatch, limit: 
     decided(cluster, end())
     assert cluster.partition.log_end == 2
     assert written(cluster, 2, transactional(0, epoch=1)) == WAITING
+
+
+def test_what_waits_has_the_checksum_of_its_batches_however_they_came() -> None:
+    """Safety rule S20: it is placed as one chunk, and read as one."""
+    cluster = started(RULES_CHECKED_STORAGE)
+    three = [replace(transactional(number), crc=crc) for number, crc in enumerate((5, 6, 7))]
+    written(cluster, 0, *three, Batch(crc=8))
+    written(cluster, 1, transactional(3), transactional(4))
+    copy = decode_snapshot(encode_snapshot(cluster.state))
+    waiting = cluster.partition.waiting[FIRST]
+    checksum = crc_of_crcs(pack_crcs([5, 6, 7]))
+    assert [run.checksum for run in waiting] == [checksum, NO_CHECKSUM]
+    assert copy.topics[TOPIC].partitions[0].waiting[FIRST] == waiting
+    decided(cluster, end())
+    assert [row.checksum for row in cluster.partition.index.rows_from(0)] == [8, checksum, NO_CHECKSUM, NO_CHECKSUM]

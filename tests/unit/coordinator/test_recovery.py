@@ -2,10 +2,13 @@
 
 import pytest
 
+from coordinator.chunk_index import NO_CHECKSUM
 from coordinator.commands import CommitChunks
 from coordinator.log import LedgerCorrupt
 from coordinator.recovery import FoundObject, Recovery, read_object
+from coordinator.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from protocol.limits import PARTITIONS_MAX
+from protocol.record_batch import check_crcs
 from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.chunk_format import ChunkFormatError, ChunkParts, encode_object
 from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, idempotent
@@ -64,3 +67,15 @@ def test_a_batch_of_an_epoch_that_is_over_is_counted_as_refused() -> None:
     recovering.commit(object_of(1, idempotent(1, epoch=0)))
     told = recovering.topics[TOPIC]
     assert (told.batches, told.refused) == (1, 1)
+
+
+@pytest.mark.parametrize("rules", [RULES_FIRST, RULES_CHECKED_STORAGE])
+def test_what_comes_back_has_the_checksums_that_its_commits_would_have_had(rules: int) -> None:
+    batches = [make_batch([Record(offset=0, timestamp=time)]) for time in (1, 2)]
+    chunk = ChunkParts(topic_id=TOPIC, partition=PartitionIndex(0), parts=batches)
+    content = b"".join(encode_object(SessionId(1), ObjectNumber(3), [chunk]).parts)
+    recovering = Recovery(state=Cluster.started(rules).state, topic_names={})
+    recovering.commit(read_object("k", content, session=SessionId(1), number=ObjectNumber(3), modified_ms=5))
+    (row,) = recovering.state.topics[TOPIC].partitions[0].index.rows_from(0)
+    assert row.offset_end == 2
+    assert row.checksum == (NO_CHECKSUM if rules == RULES_FIRST else check_crcs(b"".join(batches)))

@@ -153,7 +153,7 @@ def test_positions_of_producers_are_kept_from_the_rules_on_that_have_them() -> N
         one.last_position for one in decode_snapshot(data).topics[TOPIC].partitions[0].producers.values()
     ] == positions
     body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(data[1:])))
-    body[11][0][4][0][-1].append(5)
+    body[11][0][4][0][-2].append(5)
     with pytest.raises(LedgerCorrupt, match="longer"):
         decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))
 
@@ -222,5 +222,5 @@ class TestUnreadableSnapshots:
         body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(encode_snapshot(lived_in().state)[1:])))
         partition = body[11][0][4][0]
         del partition[3][-2:]
-        with pytest.raises(LedgerCorrupt, match="10 columns"):
+        with pytest.raises(LedgerCorrupt, match="11 columns"):
             decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))

@@ -1,6 +1,7 @@
 """A pass from chunks in the bucket to the entry that swaps them, and back to what a consumer reads."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,9 @@ from iceberg_export.archive_pass import ArchivedPass, archive
 from iceberg_export.files import FileUnreadable
 from iceberg_export.parquet_reader import ParquetReader
 from iceberg_export.plan import ArchivePass, IntakeChunk
+from iceberg_export.source_chunks import ChunkMismatch
 from protocol.compression import Compression
+from protocol.record_batch import check_crcs
 from protocol.types import NO_TIMESTAMP, ObjectId, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing
@@ -46,6 +49,7 @@ async def filled_store() -> tuple[MemoryStore, ArchivePass]:
                 byte_first=len(objects[number]),
                 byte_count=len(data),
                 append_time_ms=NO_TIMESTAMP,
+                checksum=check_crcs(data),
             )
         )
         objects[number] += data
@@ -125,6 +129,19 @@ async def test_an_intake_object_that_is_gone_fails_the_pass_before_anything_is_p
     with pytest.raises(ObjectMissing):
         await archived_by(store, planned)
     assert [meta.key async for meta in store.list("lake/")] == []
+
+
+async def test_another_object_in_the_place_of_one_fails_the_pass_before_anything_is_put() -> None:
+    """Safety rule S20: its batches are whole, and its offsets fit."""
+    store, planned = await filled_store()
+    others = make_batch([replace(record, value=b"other") for record in records(0, 3, 5)], Compression.NONE)
+    last = replace(planned.chunks[1], byte_count=len(others))
+    await store.put(last.object_key, [b"PADDING", others])
+    with pytest.raises(ChunkMismatch, match="the chunk at offset 3 have the checksum"):
+        await archived_by(store, replace(planned, chunks=(planned.chunks[0], last, planned.chunks[2])))
+    assert [meta.key async for meta in store.list("lake/")] == []
+    unchecked = replace(last, checksum=0)
+    await archived_by(store, replace(planned, chunks=(planned.chunks[0], unchecked, planned.chunks[2])))
 
 
 async def test_a_pass_that_is_cancelled_as_a_read_fails_ends() -> None:

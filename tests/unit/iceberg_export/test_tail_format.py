@@ -98,6 +98,18 @@ def test_a_manifest_of_any_age_is_read() -> None:
     assert decode_manifest(golden_bytes("tail/1", encode_manifest(MANIFEST))) == MANIFEST
 
 
+def test_checksums_are_kept_where_some_are_known_and_may_be_missing() -> None:
+    (partition, archived), other = MANIFEST.topics[0].partitions, MANIFEST.topics[1]
+    checksums = (0xFFFFFFFE, 0, 0xFFFFFFFF)  # the second is a marker
+    checked = [replace(each, checksum=checksum) for each, checksum in zip(partition.chunks, checksums, strict=True)]
+    topic = replace(MANIFEST.topics[0], partitions=(replace(partition, chunks=TailChunks.of(checked)), archived))
+    manifest = replace(MANIFEST, topics=(topic, other))
+    read = decode_manifest(golden_bytes("tail/with_checksums", encode_manifest(manifest)))
+    assert read == manifest
+    assert [each.checksum for each in read.topics[0].partitions[0].chunks] == list(checksums)
+    assert [each.checksum for each in read.topics[1].partitions[0].chunks] == [0, 0]
+
+
 def test_a_manifest_of_another_format_is_refused() -> None:
     with pytest.raises(TailUnreadable, match="in format 02; this program reads 1"):
         decode_manifest(b"\2" + encode_manifest(MANIFEST)[1:])
@@ -163,7 +175,7 @@ def test_chunks_with_a_gap_are_refused() -> None:
 
 
 def test_columns_that_differ_in_length_are_refused() -> None:
-    columns = [array("q", [1]), *(array("q") for _ in range(4))]
+    columns = [array("q", [1]), *(array("q") for _ in range(5))]
     with pytest.raises(ValueError, match=r"have \[0, 1\] rows"):
         TailChunks(columns=columns)
 

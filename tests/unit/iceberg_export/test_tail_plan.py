@@ -77,7 +77,7 @@ def test_an_open_transaction_ends_what_can_be_read_within_a_chunk_and_aborted_on
     transactions = partition.transactions = PartitionTransactions()
     transactions.begin(ProducerId(7), Offset(2))
     transactions.end(ProducerId(7), partition.index.append_marker(MARKER), is_commit=False)
-    partition.index.append(9, 2, 40, 20, 7, 11)
+    partition.index.append(9, 2, 40, 20, 7, 11, 0xFFFFFFFF)
     partition.index.append(12, 2, 60, 20, 7, 11)
     transactions.begin(ProducerId(8), Offset(8))
     partition.log_end = Offset(12)
@@ -86,6 +86,7 @@ def test_an_open_transaction_ends_what_can_be_read_within_a_chunk_and_aborted_on
     (tail,) = topic.partitions
     assert told(tail) == [(0, 5, "intake/1", 40, 10), (5, 6, NO_KEY, 0, 0), (6, 9, "intake/2", 40, 20)]
     assert tail.chunks[2].append_time_ms == 11
+    assert [each.checksum for each in tail.chunks] == [10, 0, 0xFFFFFFFF]
     assert tail.aborted == (AbortedExtent(ProducerId(7), Offset(2), Offset(5)),)
     assert (tail.last_stable, tail.readable_end) == (8, 8)
     assert waiting_chunks(state_of(partition), TOPIC) == [3]

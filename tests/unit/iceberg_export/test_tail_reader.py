@@ -11,7 +11,7 @@ from iceberg_export.tail_format import NO_KEY, TailChunk, TailChunks, TailPartit
 from iceberg_export.tail_reader import PlanAgain, TailMissing, read_manifest, read_slice, tail_slice
 from protocol.compression import Compression
 from protocol.control_records import empty_control_batch
-from protocol.record_batch import encode_varint
+from protocol.record_batch import check_crcs, encode_varint
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, ProducerId
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectDamaged
@@ -31,7 +31,9 @@ class Filled:
         self.bucket = StoreReader(self.store)
         self.chunks: list[TailChunk] = []
 
-    def put(self, *batches: bytes, end: int, key: str = "", append_time_ms: int = NO_TIMESTAMP) -> None:
+    def put(
+        self, *batches: bytes, end: int, key: str = "", append_time_ms: int = NO_TIMESTAMP, checksum: int = 0
+    ) -> None:
         """Adds a chunk that ends at `end`, in an object of its own that begins with something else."""
         first = self.chunks[-1].offset_end if self.chunks else Offset(10)
         records = b"".join(batches)
@@ -45,6 +47,7 @@ class Filled:
                 byte_first=6,
                 byte_count=len(records),
                 append_time_ms=Milliseconds(append_time_ms),
+                checksum=checksum,
             )
         )
 
@@ -146,6 +149,16 @@ def test_damaged_bytes_are_an_error(filled: Filled) -> None:
         filled.read(filled.partition(), 20, 22)
     with pytest.raises(ObjectDamaged, match="the index says 30"):
         filled.read(filled.partition(), 22, 30)
+
+
+def test_another_objects_batches_are_an_error(filled: Filled) -> None:
+    """Safety rule S20: they are whole, and as many."""
+    both = (batch(10, 13), batch(13, 14))
+    filled.put(*both, end=14, checksum=check_crcs(b"".join(both)))
+    assert filled.read(filled.partition(), 10, 14) == rows(range(10, 14))
+    filled.bucket._run(filled.store.put("intake/0", [b"header", both[0], batch(14, 15)]))
+    with pytest.raises(ObjectDamaged, match=r"intake/0 at byte 6: partition 3: .* have the checksum"):
+        filled.read(filled.partition(), 10, 11)
 
 
 def test_markers_are_not_read_and_nothing_to_read_is_nothing(filled: Filled) -> None:

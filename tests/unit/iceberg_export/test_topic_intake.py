@@ -37,7 +37,7 @@ def partition_of(*chunks: tuple[int, int, int], archived_count: int = 0, row_cou
     """Chunks as (offset end, object, bytes); the first ones are archived, with so many rows each."""
     partition = PartitionState()
     for end, number, size in chunks:
-        partition.index.append(end, number, 40, size, 7, NO_TIMESTAMP)
+        partition.index.append(end, number, 40, size, 7, NO_TIMESTAMP, size)
     for row in range(archived_count):
         chunk = partition.index.row(row)
         archived = ChunkRef(
@@ -68,6 +68,7 @@ def test_chunks_come_by_partition_and_offset_behind_what_is_archived() -> None:
     assert intake.intake_bytes == intake_bytes(state, TOPIC) == 100
     assert intake.chunks[0].byte_first == 40
     assert intake.chunks[0].append_time_ms == NO_TIMESTAMP
+    assert [chunk.checksum for chunk in intake.chunks] == [20, 30, 50]
     assert intake.chunks[0].offset_first == Offset(5)
 
 

@@ -9,6 +9,7 @@ from protocol.record_batch import (
     BatchHeader,
     check_crc,
     check_crcs,
+    checksum_of,
     encode_varint,
     is_transactional_at_sight,
     patch_offsets,
@@ -163,6 +164,17 @@ class TestCrcsOfStoredBatches:
         patch_offsets(stored, 77)
         check_crcs(stored)
         check_crcs(b"")
+
+    def test_their_checksum_says_which_they_are_and_in_which_order(self) -> None:
+        one, two, three = (hand_made(record_count=count, last_offset_delta=count - 1) for count in (1, 2, 3))
+        assert check_crcs(b"") == 0
+        assert check_crcs(one) == read_header(one).crc
+        checksums = {check_crcs(b"".join(parts)) for parts in ((one, two, three), (two, one, three), (one, three))}
+        assert len(checksums) == 3
+        stored = bytearray(one + two + three)
+        patch_offsets(stored, 77)
+        assert check_crcs(stored) in checksums
+        assert checksum_of(list(walk_batches(stored))) == check_crcs(stored)
 
     def test_every_other_bit_counts(self) -> None:
         batch = hand_made()

@@ -28,6 +28,7 @@ MS = 1_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     batch_bytes: int
+    crc: int = 0
     record_count: int = 1
     max_timestamp: int = 1000
     producer_id: int = -1
@@ -193,6 +194,7 @@ class TestSealing:
         intake = batcher()
         row = Row(
             batch_bytes=3,
+            crc=0xC0FFEE,
             record_count=5,
             max_timestamp=77,
             producer_id=9,
@@ -209,6 +211,7 @@ class TestSealing:
         assert result.batch_producer_epochs == [2, -1]
         assert result.batch_base_sequences == [40, -1]
         assert result.batch_is_transactional == [1, 0]
+        assert result.batch_crcs == bytes([0, 0xC0, 0xFF, 0xEE, 0, 0, 0, 0])
 
     def test_transactional_batches_say_which_protocol_they_follow_and_others_none(self) -> None:
         intake = batcher()

@@ -21,6 +21,7 @@ from agent.handlers import describe_topic_partitions, fetch, metadata, produce
 from agent.services import NoAnswer, Request, Services
 from coordinator.commands import StartDrain, StartSession
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from coordinator.rules import RULES_NEWEST
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex
@@ -40,7 +41,7 @@ E = TypeVar("E", bound=Entity)
 
 
 def agent(name: str, node: int, zone: str) -> StartSession:
-    return replace(start(name, node=node), zone=zone)
+    return replace(start(name, node=node, rules=RULES_NEWEST), zone=zone)
 
 
 class Trio:
