@@ -179,6 +179,22 @@ def swap(data: Path, target: Target, other: Target) -> Damage:
     contents = one.read_bytes(), two.read_bytes()
     one.write_bytes(contents[1])
     two.write_bytes(contents[0])
+    return _swapped(target, other)
+
+
+def swap_packed(data: Path, target: Target, other: Target) -> Damage:
+    """Give each of two targets of one size in packs the other's bytes."""
+    assert target.end - target.first == other.end - other.first, "one does not fit in the place of the other"
+    places = [(data / each.path, each.first, each.end) for each in (target, other)]
+    contents = [path.read_bytes()[first:end] for path, first, end in places]
+    for (path, first, _), content in zip(places, reversed(contents), strict=True):
+        with path.open("r+b") as file:
+            file.seek(first)
+            file.write(content)
+    return _swapped(target, other)
+
+
+def _swapped(target: Target, other: Target) -> Damage:
     return Damage(mode=Mode.SWAP, target=target, others=frozenset({other.topic} if other.topic else ()))
 
 

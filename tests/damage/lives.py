@@ -27,6 +27,7 @@ from tests.damage.damages import (
     in_order,
     remove,
     swap,
+    swap_packed,
     targets_of_cluster,
     targets_of_topic,
 )
@@ -39,8 +40,12 @@ MAY_END = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.ETCD})
 """`LedgerCorrupt` ends an agent: what it serves would be wrong."""
 MAY_REFUSE = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.IDENTITY, Kind.ETCD})
 """An agent may refuse to start over these, with a text that says what to do."""
-AUDITED = frozenset({Kind.PARQUET, Kind.FOOTER, Kind.INTAKE})
-"""Of the kinds with checksums every flipped bit is found; other flips change what no checksum covers."""
+AUDITED = {
+    **dict.fromkeys((Kind.PARQUET, Kind.FOOTER, Kind.INTAKE), frozenset({Mode.FLIP, Mode.SWAP})),
+    Kind.PACK_HEADER: frozenset({Mode.SWAP}),
+}
+"""Of the kinds with checksums every flipped bit is found, and what was swapped; other flips change what no checksum
+covers."""
 LIVES_AT_ONCE = 2
 BACKGROUND_POLLS = 30
 _OTHERS = (Mode.CUT, Mode.REMOVAL, Mode.SWAP)
@@ -120,15 +125,21 @@ def damage_topics(data: Path, plan: Plan, kinds: Collection[Kind], random_: rand
                     done.append(cut(data, target, random_))
                 case Mode.REMOVAL if kind not in _WAITING:
                     done.append(remove(data, target))
-                case Mode.SWAP if kind not in _WAITING:
-                    if swapped is None:
+                case Mode.SWAP:
+                    if swapped is None or (kind in _WAITING and _size(swapped) != _size(target)):
                         swapped = target
-                    else:
-                        done.append(swap(data, swapped, target))
-                        swapped = None
+                        continue
+                    exchange = swap_packed if kind in _WAITING else swap
+                    done.append(exchange(data, swapped, target))
+                    swapped = None
                 case _:
-                    pass  # of one object in a pack: the pack is cut, removed and swapped as a whole
+                    pass  # of one object in a pack: the pack is cut and removed as a whole
     return done
+
+
+def _size(target: Target) -> int:
+    """An object in a pack fits in the place of one of its size alone."""
+    return target.end - target.first
 
 
 def one_life(data: Path, folder: Path, plan: Plan, damages: Sequence[Damage], tally: Tally) -> None:
@@ -155,7 +166,7 @@ def one_life(data: Path, folder: Path, plan: Plan, damages: Sequence[Damage], ta
     told = world.audit(data)
     for damage in damages:
         if not _is_named(damage, told):
-            if damage.target.kind in AUDITED and damage.mode is Mode.FLIP:
+            if damage.mode in AUDITED.get(damage.target.kind, ()):
                 tally.fail([damage], "the audit does not name it")
             else:
                 tally.unnamed[damage.target.kind, damage.mode] += 1

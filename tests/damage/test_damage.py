@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.damage.damages import OF_CLUSTERS, OF_TOPICS
+from tests.damage.damages import OF_CLUSTERS, OF_TOPICS, Mode
 from tests.damage.lives import Plan, Tally, sweep
 
 SEED = 7
@@ -17,6 +17,7 @@ def test_damaged_objects_of_topics_end_nothing_and_are_never_served(tmp_path: Pa
     sweep(tmp_path, Plan(flips=10, others=1), SEED, tally, OF_TOPICS)
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
     assert len(tally.tried) > len(OF_TOPICS)
+    assert {kind for kind, mode in tally.tried if mode is Mode.SWAP} == set(OF_TOPICS)
 
 
 @pytest.mark.timeout(600)
