@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
-from coordinator.chunk_index import ChunkRef
+from coordinator.chunk_index import COLUMNS_UNCHECKED, ChunkRef
 from coordinator.command_codec import decode
 from coordinator.commands import AdvanceLogStart, ApplyRetention, Command
 from coordinator.log import LedgerRecord
@@ -126,4 +126,4 @@ class LogStarts:
 def _rows(partition: PartitionState) -> list[tuple[ChunkRef, int]]:
     """The chunks of a partition, with the bytes that each counts for."""
     index = partition.index
-    return list(zip(index.rows_from(index.first), array("q", index.columns()[-1]), strict=True))
+    return list(zip(index.rows_from(index.first), array("q", index.columns()[COLUMNS_UNCHECKED - 1]), strict=True))

@@ -26,6 +26,7 @@ from storage.object_store import (
     StoreDenied,
     StoreError,
     StoreUnavailable,
+    cut_short,
 )
 from storage.refs import (
     INTAKE_PREFIX,
@@ -271,7 +272,7 @@ class SimulatedStore:
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
         found = (await self._read(key))[byte_first : byte_first + byte_count]
         if len(found) != byte_count:
-            raise StoreUnavailable(f"{key} gave {len(found)} instead of {byte_count} bytes from byte {byte_first}")
+            raise cut_short(key, len(found), byte_first, byte_count)
         return self._flipped(key, found)
 
     async def head(self, key: str) -> ObjectMeta:

@@ -78,6 +78,7 @@ class Tails:
                     byte_first=0 if is_marker else chunk.byte_first,
                     byte_count=0 if is_marker else chunk.byte_count,
                     append_time_ms=Milliseconds(chunk.append_time_ms),
+                    checksum=chunk.checksum,
                 )
 
     def judge(self, content: bytes) -> None:
