@@ -43,7 +43,7 @@ class HardFaults:
             spells.end_all()
         for agent in self._agents:
             agent.store.denied = frozenset()
-            agent.store.flip_chance = 0.0
+            agent.store.flip_chance = agent.store.mix_up_chance = 0.0
         self._lead_back(self._agents)
 
     async def deny(self, agent: AgentInWorld) -> None:

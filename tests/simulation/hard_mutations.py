@@ -6,9 +6,11 @@ Rule: as `tests.simulation.mutations`, which has them from here.
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from agent import conditional_puts
+from agent import chunk_reader, conditional_puts
 from agent.bucket_confirmation import ConfirmedStore
+from agent.chunk_cache import ServedChunk
 from agent.entry_objects import UncommittedObjects
+from coordinator.chunk_index import NO_CHECKSUM, ChunkRef
 from iceberg_export.checksums import FileChecksums
 from protocol.types import SessionId
 from storage.gc_plan import Fate
@@ -63,6 +65,18 @@ def s9_conditional_puts_are_not_tried() -> Iterator[None]:
 def s20_rows_are_believed_unchecked() -> Iterator[None]:
     """What the store returns of an archive file is decoded, whatever its checksums say."""
     with patched(FileChecksums, "check", lambda self, byte_first, data: None):
+        yield
+
+
+@mutation(is_scripted=True)
+def s20_any_whole_batches_are_believed_to_be_the_chunk() -> Iterator[None]:
+    """Nobody compares a chunk's batches with the checksum that its row has."""
+    right = chunk_reader.serve_intake
+
+    def serve(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
+        return right(batches, chunk._replace(checksum=NO_CHECKSUM))
+
+    with patched(chunk_reader, "serve_intake", serve):
         yield
 
 

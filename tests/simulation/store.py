@@ -239,6 +239,8 @@ class SimulatedStore:
         self.lie_chance = 0.0
         self.flip_chance = 0.0
         """How often what is read of an archive file has a flipped bit."""
+        self.mix_up_chance = 0.0
+        """How often another intake object of the same size is read."""
         self.denied: frozenset[Operation] = frozenset()
         """What the bucket answers with 403."""
         self.other: OtherBucket | None = None
@@ -270,7 +272,7 @@ class SimulatedStore:
         return self._flipped(key, await self._read(key))
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        found = (await self._read(key))[byte_first : byte_first + byte_count]
+        found = (await self._read(self._mixed_up(key)))[byte_first : byte_first + byte_count]
         if len(found) != byte_count:
             raise cut_short(key, len(found), byte_first, byte_count)
         return self._flipped(key, found)
@@ -321,6 +323,15 @@ class SimulatedStore:
         if self._lies():
             raise StoreUnavailable(f"{key} broke off")
         return found
+
+    def _mixed_up(self, key: str) -> str:
+        """Another intake object of the same size, now and then."""
+        objects = self._bucket.objects
+        if not self.mix_up_chance or key not in objects or self._chance.random() >= self.mix_up_chance:
+            return key
+        size = len(objects[key].payload)
+        others = [other for other in objects if other.startswith(INTAKE_PREFIX) and len(objects[other].payload) == size]
+        return self._chance.choice(others) if key in others else key
 
     def _flipped(self, key: str, found: bytes) -> bytes:
         if not self.flip_chance or not is_archive_file(key) or self._chance.random() >= self.flip_chance:

@@ -107,6 +107,19 @@ async def files_with_flipped_bits(world: ClientWorld) -> None:
     HardFaults(world.around, world.agents).heal()
 
 
+async def objects_that_are_mixed_up(world: ClientWorld) -> None:
+    """The bucket answers with others of the same size, again and again, through every agent."""
+    await world.clock.sleep(4.0)
+    for agent in world.agents:
+        agent.store.mix_up_chance = 0.5
+    async with asyncio.TaskGroup() as tasks:
+        readers = [tasks.create_task(Rereader(world, f"rereader-{n}", places_of(world)).run()) for n in range(2)]
+        await world.clock.sleep(8.0)
+        for each in readers:
+            each.cancel()
+    HardFaults(world.around, world.agents).heal()
+
+
 async def another_bucket_in_the_place_of_the_right_one(world: ClientWorld) -> None:
     """For longer than an agent may believe what it has seen."""
     faults = HardFaults(world.around, world.agents)
@@ -147,6 +160,11 @@ SCRIPTS = {
         plan=calm_plan(partitions=1, producer_pause_s=0.3),
         violation="inconsistent-offsets: rereader-",
         seed=2,
+    ),
+    "s20_any_whole_batches_are_believed_to_be_the_chunk": Script(
+        scene=objects_that_are_mixed_up,
+        plan=calm_plan(partitions=1, producer_pause_s=0.3),
+        violation="inconsistent-offsets: ",
     ),
     "s22_a_put_counts_in_any_bucket": Script(
         scene=another_bucket_in_the_place_of_the_right_one,
