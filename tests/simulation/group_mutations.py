@@ -246,7 +246,7 @@ def members_of_consumer_groups_are_forgotten_with_their_coordinator() -> Iterato
         yield
 
 
-@mutation(FaultName.LEDGER_CUT, FaultName.LEDGER_SHAKY, FaultName.LEDGER_LAG, where=has_consumer)
+@mutation(is_scripted=True)
 def s4_a_coordinator_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
     """They have joined elsewhere, and give up what they have."""
     with patched(held_consumer_group, "costs_place", lambda error_code: False):

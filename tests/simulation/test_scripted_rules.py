@@ -5,14 +5,19 @@ Rule: the script's world is sound, and no longer once the rule's mutation of `te
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from protocol.errors import ErrorCode
 from protocol.limits import BUCKET_CONFIRMED_SECONDS_MAX, LEDGER_SESSION_SECONDS
+from tests.simulation import group_wire
 from tests.simulation import mutations as _entered  # noqa: F401
 from tests.simulation.agents import AgentInWorld
 from tests.simulation.clients import RETRY_SECONDS, Client, ClientWorld, Consumer, PlainProducer, Rereader
+from tests.simulation.connections import ClientConnection
+from tests.simulation.faults import coordinator_of
+from tests.simulation.group_wire import HeartbeatTold, Identity
 from tests.simulation.hard_faults import HardFaults
 from tests.simulation.mutation import MUTATIONS, drawn_mutations
 from tests.simulation.plan import Plan
@@ -21,6 +26,8 @@ from tests.simulation.test_transactions import assert_sound
 from tests.simulation.wire import Place
 from tests.simulation.world import STAMPED_TOPIC, TOPIC, Scene, Verdict, run
 
+GROUPS = [f"group-{number}" for number in range(12)]
+"""Some of them move when an agent comes."""
 FAR = 0
 """The number of the agent that is far from the ledger."""
 
@@ -79,8 +86,7 @@ async def puts_that_land_long_after_their_agents_crash(world: ClientWorld) -> No
     place = places_of(world)[0]
     async with asyncio.TaskGroup() as tasks:
         for agent in world.agents:
-            while agent.broker is None:
-                await world.clock.sleep(0.1)
+            await serving(world, agent)
             agent.store_link.loss_chance = 1.0
             sending: list[asyncio.Task[None]] = []
             for number in range(6):
@@ -128,6 +134,59 @@ async def another_bucket_in_the_place_of_the_right_one(world: ClientWorld) -> No
     faults.heal()
 
 
+async def heartbeat(world: ClientWorld, agent: AgentInWorld, who: Identity) -> HeartbeatTold:
+    """Of a member of a consumer group, to an agent that is its coordinator or takes itself for it."""
+    is_joining = who.generation == 0
+    body = group_wire.consumer_heartbeat(
+        who,
+        rebalance_ms=45_000 if is_joining else -1,
+        topics=[TOPIC] if is_joining else None,
+        owned={} if is_joining else None,
+    )
+    connection = ClientConnection(agent, world.around, who.member_id)
+    version = group_wire.CONSUMER_GROUP_HEARTBEAT_VERSION
+    told = await connection.ask(group_wire.CONSUMER_GROUP_HEARTBEAT, version, body, 30.0, is_compact=True)
+    connection.close()
+    return group_wire.read_consumer_heartbeat(told)
+
+
+async def serving(world: ClientWorld, agent: AgentInWorld) -> None:
+    """Return once it is."""
+    while agent.broker is None:
+        await world.clock.sleep(0.1)
+
+
+async def joined(world: ClientWorld, agent: AgentInWorld, group_id: str, member_id: str) -> Identity:
+    """A new member, once the coordinator has taken it."""
+    who = Identity(group_id=group_id, member_id=member_id, generation=0)
+    told = await heartbeat(world, agent, who)
+    while told.error:
+        await world.clock.sleep(RETRY_SECONDS)
+        told = await heartbeat(world, agent, who)
+    return replace(who, generation=told.epoch)
+
+
+async def member_of_another_coordinator(world: ClientWorld) -> None:
+    """It asks the coordinator of before, which has not heard that the group was taken over, or of the member."""
+    before, now = world.agents[:2]
+    await serving(world, before)
+    now.crash()
+    await world.clock.sleep(LEDGER_SESSION_SECONDS + 3.0)
+    groups = [each for each in GROUPS if coordinator_of(each, world.around, world.agents) is before]
+    for group_id in groups:
+        await joined(world, before, group_id, "11" * 16)
+    await world.clock.sleep(3.0)  # then it has nothing more to write
+    before.ledger.lag_s = 2 * LEDGER_SESSION_SECONDS
+    now.start()
+    await serving(world, now)
+    moved = next(each for each in groups if coordinator_of(each, world.around, world.agents) is now)
+    who = await joined(world, now, moved, "22" * 16)
+    told = await heartbeat(world, before, who)
+    if told.error in {ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch}:
+        world.around.history.violation(f"{who.member_id} is told {ErrorCode(told.error).name}, and is a member (S4)")
+    before.ledger.lag_s = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """What happens in which world, and a part of what is found wrong there once the rule is off."""
@@ -142,6 +201,9 @@ class Script:
 
 
 SCRIPTS = {
+    "s4_a_coordinator_that_is_cut_off_calls_members_unknown": Script(
+        scene=member_of_another_coordinator, plan=calm_plan(), violation="and is a member (S4)"
+    ),
     "s4_an_answer_of_the_ledger_counts_before_what_was_there_is_applied": Script(
         scene=reader_of_an_agent_whose_watch_lags, plan=calm_plan(), violation="hidden: reader finds nothing"
     ),
