@@ -130,6 +130,7 @@ def read_record(buffer: bytes, nonce: bytes) -> PackRecord | None:
     if magic != _RECORD_MAGIC or found_nonce != nonce or len(buffer) < payload_first:
         return None
     name = buffer[RECORD_HEADER_BYTES:payload_first]
+    group_meant = _GROUPS[int(group)]
     if crc != _crc(buffer, name):
         return None
     return PackRecord(
@@ -139,8 +140,8 @@ def read_record(buffer: bytes, nonce: bytes) -> PackRecord | None:
         payload_crc=payload_crc,
         modified_ms=modified_ms,
         is_live=_differing_bits(state, DEAD[0]) >= _MAJORITY_BITS,
-        is_group_first=_GROUPS[group] == _GROUP_FIRST,
-        is_marked=_GROUPS[group] != _GROUP_UNMARKED,
+        is_group_first=group_meant == _GROUP_FIRST,
+        is_marked=group_meant != _GROUP_UNMARKED,
     )
 
 
