@@ -148,7 +148,7 @@ def resolve_batch(lake: Lake, options: ReadOptions, losses: Losses) -> list[Offs
     for key, extent in found.items():
         start, end = starts[key], ends[key]
         name = f"{key[0]}-{key[1]}"
-        if start > end and _is_given(options.starting, extent, start) and _is_given(options.ending, extent, end):
+        if start > end and _is_given(options.starting, extent) and _is_given(options.ending, extent):
             # KafkaSourceProvider.checkStartOffsetNotGreaterThanEndOffset leaves out what is the earliest or the latest.
             raise OptionError(f"the ending offset of {name} is {end}, which is before its starting offset, {start}")
         if max(start, end) > extent.end:
@@ -276,16 +276,16 @@ def _resolve(
             assert_never(bound)
 
 
-def _is_given(bound: Bound, extent: Extent, offset: int) -> bool:
-    """Whether a partition's bound is an offset that was named, or that a time led to, and neither end of the log."""
+def _is_given(bound: Bound, extent: Extent) -> bool:
+    """Whether a partition's bound is an offset that was named, or that a time led to, which is the log's end where
+    no record is as late. What is called the earliest or the latest is not compared."""
     match bound:
         case Edge():
             return False
         case Offsets(by_partition=offsets):
             return offsets[extent.topic.name, extent.partition] >= 0
         case Timestamps():
-            # That of a record; where none is as late, the end stands for it.
-            return offset < extent.end
+            return True
         case _:
             assert_never(bound)
 

@@ -233,11 +233,15 @@ def test_starting_and_ending_times_are_the_first_rows_as_late(bucket: Bucket, ma
 
 
 def test_a_read_that_ends_before_it_starts_is_refused_where_both_were_given(bucket: Bucket, made: MadeLake) -> None:
-    """As in the Kafka source, whether offsets or times say so; the ends of the log are not compared."""
+    """As in the Kafka source, whether offsets or times say so, and where a time leads to the log's end, too; what is
+    called the earliest or the latest is not compared."""
     made_records(bucket, made)
     one = {"assign": '{"orders": [0]}'}
     late, early = str(NOON + 404_000), str(NOON + 100_000)
+    never = {"startingTimestamp": str(NOON * 2), "startingOffsetsByTimestampStrategy": "latest"}
     for given in (
+        {**never, "endingTimestamp": early},
+        {**never, "endingOffsets": '{"orders": {"0": 5}}'},
         {"startingTimestamp": late, "endingTimestamp": early},
         {"startingTimestamp": late, "endingOffsets": '{"orders": {"0": 5}}'},
         {"startingOffsets": '{"orders": {"0": 300}}', "endingTimestamp": early},
@@ -245,8 +249,8 @@ def test_a_read_that_ends_before_it_starts_is_refused_where_both_were_given(buck
     ):
         with pytest.raises(OptionError, match=r"ending offset of orders-0 is .* before its starting offset"):
             read(bucket, offsets={**one, **given})
-    never = {"startingTimestamp": str(NOON * 2), "startingOffsetsByTimestampStrategy": "latest"}
-    assert read(bucket, offsets={**one, **never, "endingTimestamp": early}) == []
+    for latest in ({}, {"endingOffsets": '{"orders": {"0": -1}}'}, {"endingTimestamp": str(NOON * 2)}):
+        assert read(bucket, offsets={**one, **never, **latest}) == []
 
 
 def test_a_task_whose_intake_was_archived_meanwhile_reads_the_same_rows(bucket: Bucket, made: MadeLake) -> None:
