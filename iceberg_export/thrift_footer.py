@@ -9,6 +9,7 @@ Specification: Apache Parquet's parquet.thrift; Apache Thrift's compact protocol
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from protocol.limits import THRIFT_DEPTH_MAX, THRIFT_VARINT_BYTES_MAX
@@ -37,66 +38,102 @@ class _Leaf(NamedTuple):
     repetition_max: int
 
 
-class _Reader:
-    """Takes values of the compact protocol. Raises `FooterWrong` and `IndexError`."""
+class _Wanted(NamedTuple):
+    """What is taken of a struct by the ids of its fields; others are stepped over."""
 
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self._position = 0
+    values: frozenset[int]
+    structs: "Mapping[int, _Wanted]"
+    """Structs in it, alone or in lists."""
 
-    @property
-    def is_at_end(self) -> bool:
-        return self._position == len(self._data)
 
-    def _take(self, count: int) -> bytes:
-        if not 0 <= count <= len(self._data) - self._position:
-            raise FooterWrong(f"{count} bytes are not there")
-        self._position += count
-        return bytes(self._data[self._position - count : self._position])
+def _wanted(*values: int, structs: Mapping[int, _Wanted] = MappingProxyType({})) -> _Wanted:
+    return _Wanted(frozenset(values), structs)
 
-    def _varint(self) -> int:
-        value = 0
-        for number in range(THRIFT_VARINT_BYTES_MAX):
-            (byte,) = self._take(1)
-            value |= (byte & 0x7F) << 7 * number
-            if byte < 0x80:
-                return value
-        raise FooterWrong("a number does not end")
 
-    def _integer(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
+_NOTHING: Final = _wanted()
+_COLUMN_METADATA: Final = _wanted(1, 2, 3, 4, 5, 6, 7, 9, 11, structs={12: _wanted(1, 2, 5, 6), 16: _wanted(1, 2, 3)})
+_ROW_GROUP: Final = _wanted(3, structs={1: _wanted(8, 9, structs={3: _COLUMN_METADATA})})
+_FILE: Final = _wanted(3, 8, 9, structs={2: _wanted(1, 2, 3, 4, 5), 4: _ROW_GROUP})
+"""Of FileMetaData: a wide file has a hundred values for each column of each row group, and most say nothing that is
+checked here."""
 
-    def struct(self, depth: int = 0) -> Struct:
-        """Fields by their ids."""
-        if depth > THRIFT_DEPTH_MAX:
-            raise FooterWrong("it is nested too deep")
-        fields: dict[int, Value] = {}
-        field_id = 0
-        while (head := self._take(1)[0]) != 0:
-            field_id = field_id + (head >> 4) if head >> 4 else self._integer()
-            kind = head & 0x0F
-            fields[field_id] = int(kind == _TRUE) if kind in {_TRUE, _FALSE} else self._value(kind, depth)
-        return fields
 
-    def _value(self, kind: int, depth: int) -> Value:
-        if kind in {_I16, _I32, _I64}:
-            return self._integer()
-        if kind in {_BYTE, _TRUE, _FALSE}:
-            return self._take(1)[0]
-        if kind == _DOUBLE:
-            return self._take(8)
-        if kind == _BINARY:
-            return self._take(self._varint())
-        if kind in {_LIST, _SET}:
-            head = self._take(1)[0]
-            count = self._varint() if head >> 4 == 0x0F else head >> 4
-            if count > len(self._data) - self._position:
-                raise FooterWrong(f"a list of {count} is not there")
-            return [self._value(head & 0x0F, depth + 1) for _ in range(count)]
-        if kind == _STRUCT:
-            return self.struct(depth + 1)
-        raise FooterWrong(f"a value of type {kind}")  # a map is nowhere in a footer
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for number in range(THRIFT_VARINT_BYTES_MAX):
+        byte = data[at + number]
+        value |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return value, at + number + 1
+    raise FooterWrong("a number does not end")
+
+
+def _value(data: bytes, at: int, kind: int, wanted: _Wanted, depth: int) -> tuple[Value, int]:
+    """A value of the compact protocol, of structs what is wanted, and where it ends.
+
+    Raises `FooterWrong` and `IndexError`.
+    """
+    if _I16 <= kind <= _I64:
+        number, at = _varint(data, at)
+        return (number >> 1) ^ -(number & 1), at
+    if kind == _BINARY:
+        count, at = _varint(data, at)
+        return _taken(data, at, count), at + count
+    if kind in {_LIST, _SET}:
+        kind, count = data[at] & 0x0F, data[at] >> 4
+        count, at = _varint(data, at + 1) if count == 0x0F else (count, at + 1)
+        if count > len(data) - at:
+            raise FooterWrong(f"a list of {count} is not there")
+        _check_depth(depth)
+        found: list[Value] = []
+        for _ in range(count):
+            each, at = _value(data, at, kind, wanted, depth + 1)
+            found.append(each)
+        return found, at
+    if kind == _STRUCT:
+        return _fields(data, at, wanted, depth + 1)
+    if kind == _DOUBLE:
+        return _taken(data, at, 8), at + 8
+    if kind in {_BYTE, _TRUE, _FALSE}:
+        return data[at], at + 1
+    raise FooterWrong(f"a value of type {kind}")  # a map is nowhere in a footer
+
+
+def _taken(data: bytes, at: int, count: int) -> bytes:
+    if count > len(data) - at:
+        raise FooterWrong(f"{count} bytes are not there")
+    return data[at : at + count]
+
+
+def _check_depth(depth: int) -> None:
+    if depth > THRIFT_DEPTH_MAX:
+        raise FooterWrong("it is nested too deep")
+
+
+def _fields(data: bytes, at: int, wanted: _Wanted, depth: int = 0) -> tuple[Struct, int]:
+    """What is wanted of a struct by the ids of its fields, and where it ends. Raises as `_value` does."""
+    _check_depth(depth)
+    values, structs = wanted
+    found: dict[int, Value] = {}
+    field_id = 0
+    while (head := data[at]) != 0:
+        at += 1
+        kind = head & 0x0F
+        if head >> 4:
+            field_id += head >> 4
+        else:
+            number, at = _varint(data, at)
+            field_id = (number >> 1) ^ -(number & 1)
+        if _I16 <= kind <= _I64 and data[at] < 0x80:  # most are small numbers, for which a call would take longest
+            value: Value = (data[at] >> 1) ^ -(data[at] & 1)
+            at += 1
+        elif kind in {_TRUE, _FALSE}:
+            value = int(kind == _TRUE)
+        else:
+            value, at = _value(data, at, kind, structs.get(field_id, _NOTHING), depth)
+        if field_id in values or field_id in structs:
+            found[field_id] = value
+    return found, at + 1
 
 
 def check_footer(footer: memoryview, file_bytes: int | None) -> None:
@@ -104,9 +141,8 @@ def check_footer(footer: memoryview, file_bytes: int | None) -> None:
 
     `footer`: without length and magic. `file_bytes`: of the file, where they are known.
     """
-    reader = _Reader(footer)
-    file = reader.struct()
-    if not reader.is_at_end:
+    file, end = _fields(bytes(footer), 0, _FILE)
+    if end != len(footer):
         raise FooterWrong("it ends before its length")
     if {8, 9} & file.keys():
         raise FooterWrong("it is encrypted")
