@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from iceberg_export import schema
-from iceberg_export.arrow_counts import counts_of, no_counts
+from iceberg_export.arrow_counts import ColumnCounter, CountedColumn, counted_columns
 from iceberg_export.checksums import FileChecksums, check_key, checked_footer
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.file_window import FileWindow
@@ -76,6 +76,11 @@ def arrow_schema() -> Arrow:
     )
 
 
+@cache
+def _raw_columns_counted() -> tuple[tuple[int, CountedColumn], ...]:
+    return counted_columns(arrow_schema())
+
+
 def header_keys_field() -> Arrow:
     """The field of the column that keeps header keys as bytes."""
     return keys_field(schema.HEADER_KEYS, schema.HEADER_KEYS_FIELD_ID, schema.HEADER_KEYS_ELEMENT_FIELD_ID)
@@ -100,6 +105,7 @@ class FileWriter:
         self._sink = sink
         self._typed = typed
         self._writer: Arrow = None
+        self._counter = ColumnCounter(())
         self._counts: ColumnCounts | None = None
         self._footer: list[Arrow] = []
 
@@ -116,21 +122,22 @@ class FileWriter:
         if self._typed is not None:
             batch = self._typed.batch(batch, rows)
         if self._writer is None:
-            self._writer = _open_writer(self._sink, batch.schema, batch, self._footer, self._typed)
+            self._open(batch.schema, batch)
         self._writer.write_batch(batch, row_group_size=len(rows))
-        counts = counts_of(batch)
-        self._counts = counts if self._counts is None else self._counts.with_also(counts)
+        self._counter.add(batch)
 
     def counts(self) -> ColumnCounts:
-        """The counts of all columns, over all row groups so far."""
-        return no_counts(self._schema()) if self._counts is None else self._counts
+        """The counts of all columns of the file, once it is closed."""
+        assert self._counts is not None, "the file is closed"
+        return self._counts
 
     def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupPlace, ...]:
         """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
         if self._writer is None:
-            self._writer = _open_writer(self._sink, self._schema(), None, self._footer, self._typed)
+            self._open(self._schema(), None)
+        self._counts = self._counter.counts()
         typed = {} if self._typed is None else self._typed.metadata()
-        counted = {schema.COUNTS_METADATA_KEY: column_counts.encode(self.counts())}
+        counted = {schema.COUNTS_METADATA_KEY: column_counts.encode(self._counts)}
         self._writer.add_key_value_metadata({**metadata, **typed, **counted})
         self._writer.close()
         return _places(self._footer[0], is_whole=self._typed is not None and self._typed.plans is not None)
@@ -146,6 +153,11 @@ class FileWriter:
             group = self._footer[0].row_group(index)
             for number in range(group.num_columns):
                 yield from _bounds_of(group.column(number))
+
+    def _open(self, file_schema: Arrow, first: Arrow | None) -> None:
+        self._writer = _open_writer(self._sink, file_schema, first, self._footer, self._typed)
+        is_raw = self._typed is None and not self.has_header_keys
+        self._counter = ColumnCounter(_raw_columns_counted() if is_raw else counted_columns(file_schema))
 
     def _schema(self) -> Arrow:
         """The schema of a file without rows."""
@@ -245,20 +257,21 @@ def read_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None 
 def _footer(file_metadata: Arrow, checksums: FileChecksums | None) -> Footer:
     pairs: Mapping[bytes, bytes] = file_metadata.metadata or {}
     metadata = {key.decode(): value.decode() for key, value in pairs.items()}
-    _check_version(metadata)
+    version = _checked_version(metadata)
     plans = _plans(metadata)
     return Footer(
         row_groups=_places(file_metadata, is_whole=plans is not None),
         metadata=metadata,
         parsed=file_metadata,
         plans=plans,
-        has_header_keys=schema.HEADER_KEYS in file_metadata.schema.to_arrow_schema().names,
+        has_header_keys=version >= schema.FILE_FORMAT_VERSION_HEADER_KEYS,
         checksums=checksums,
     )
 
 
-def _check_version(metadata: Mapping[str, str]) -> None:
-    """Raises `FileUnreadable` where the file may mean something else by its columns than this program knows of."""
+def _checked_version(metadata: Mapping[str, str]) -> int:
+    """The file's format. Raises `FileUnreadable` where it may mean something else by its columns than this program
+    knows of."""
     told = metadata.get(schema.FILE_METADATA_KEY)
     version = schema.FILE_FORMAT_VERSION if told is None else read_footer_text(told).version
     if version > schema.FILE_FORMAT_VERSION_NEWEST:
@@ -266,6 +279,7 @@ def _check_version(metadata: Mapping[str, str]) -> None:
             f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_NEWEST} at most: "
             "upgrade it"
         )
+    return version
 
 
 def _plans(metadata: Mapping[str, str]) -> "ValuePlans | None":
@@ -372,7 +386,7 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
             columns.append(schema.HEADER_KEYS)
         table = file.read_row_group(row_group, columns=columns, use_threads=False)
         table = table.combine_chunks()
-        rows = _from_arrow(table, _values(footer, table))
+        rows = _from_arrow(footer, table)
         rows.check_lengths(place.row_count)
     return rows
 
@@ -416,12 +430,12 @@ def _values(footer: Footer, table: Arrow) -> BinaryColumn:
     return restored_values(footer.plans, kept, _one_array(table.column(schema.SCHEMA_ID)), arrays)
 
 
-def _from_arrow(table: Arrow, values: BinaryColumn) -> RecordRows:
+def _from_arrow(footer: Footer, table: Arrow) -> RecordRows:
     columns = [_one_array(table.column(name)) for name in schema.COLUMNS if name != schema.VALUE]
     partition, offset, timestamp, timestamp_type, key, headers = columns
     elements = headers.values
     header_key = elements.field(0)
-    if schema.HEADER_KEYS in table.column_names:
+    if footer.has_header_keys:
         header_key = restored_keys(header_key, _ends(headers), _one_array(table.column(schema.HEADER_KEYS)))
     return RecordRows(
         partition=_numbers(partition),
@@ -429,7 +443,7 @@ def _from_arrow(table: Arrow, values: BinaryColumn) -> RecordRows:
         timestamp_ms=_numbers(timestamp.view(pa.int64())) // schema.MICROSECONDS_PER_MILLISECOND,
         timestamp_type=_numbers(timestamp_type),
         key=_from_binary(key),
-        value=values,
+        value=_values(footer, table),
         header_ends=_ends(headers),
         header_key=_from_binary(header_key),
         header_value=_from_binary(elements.field(1)),

@@ -56,13 +56,13 @@ class FileChecksums:
         if end >= len(self.ends) or (int(self.ends[first]), int(self.ends[end])) != (byte_first, byte_end):
             raise FileUnreadable(f"bytes {byte_first} to {byte_end} are no stretches that have checksums")
         view = memoryview(data)
-        for number in range(first, end):
-            stretch_first, stretch_end = int(self.ends[number]), int(self.ends[number + 1])
+        bounds, crcs = self.ends[first : end + 1].tolist(), self.crcs[first:end].tolist()
+        for (stretch_first, stretch_end), crc in zip(pairwise(bounds), crcs, strict=True):
             found = crc32c(view[stretch_first - byte_first : stretch_end - byte_first])
-            if found != int(self.crcs[number]):
+            if found != crc:
                 raise FileUnreadable(
                     f"bytes {stretch_first} to {stretch_end} are damaged: their CRC-32C is {found:08x}, and was "
-                    f"{int(self.crcs[number]):08x} when they were written"
+                    f"{crc:08x} when they were written"
                 )
 
 

@@ -10,11 +10,12 @@ Specification: Iceberg's table specification, version 2, "Data File Fields": val
 """
 
 import itertools
-import json
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Self
+
+import msgspec
 
 from protocol.decoding import JsonDecoder
 
@@ -59,22 +60,10 @@ class ColumnCounts:
         """How many values of a column are null; None where the file does not have the column."""
         return next((each.nulls for each in self if each.field_id == field_id), None)
 
-    def with_also(self, other: "ColumnCounts") -> "ColumnCounts":
-        """The counts of two parts of one file, which have the same columns."""
-        return ColumnCounts.of(
-            ColumnCount(
-                one.field_id,
-                one.values + two.values,
-                one.nulls + two.nulls,
-                NOT_COUNTED if NOT_COUNTED in (one.nans, two.nans) else one.nans + two.nans,
-            )
-            for one, two in zip(self, other, strict=True)
-        )
-
 
 def encode(counts: ColumnCounts) -> str:
     """The counts as JSON, for a file's footer."""
-    return json.dumps([list(each) for each in counts], separators=(",", ":"))
+    return msgspec.json.encode(list(counts)).decode()
 
 
 def decode(text: str) -> ColumnCounts:

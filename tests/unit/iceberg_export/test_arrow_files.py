@@ -1,7 +1,9 @@
 """Parquet files as other readers see them, and single row groups read back out of ranges of bytes."""
 
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 from iceberg_export.arrow_files import FileWriter, read_footer, read_rows
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.files import FileUnreadable, RowGroupPlace, footer_bytes
+from iceberg_export.schema import FILE_FORMAT_VERSION_HEADER_KEYS, FILE_METADATA_KEY
 from storage.object_store import StoreError
 
 
@@ -40,12 +43,14 @@ ROWS = RecordRows(
 )
 
 
-def file_of(*row_groups: RecordRows) -> tuple[bytes, tuple[RowGroupPlace, ...]]:
+def file_of(
+    *row_groups: RecordRows, metadata: Mapping[str, str] = MappingProxyType({"who": "penstock"})
+) -> tuple[bytes, tuple[RowGroupPlace, ...]]:
     sink = io.BytesIO()
     writer = FileWriter(sink)
     for rows in row_groups:
         writer.write_row_group(rows)
-    places = writer.close({"who": "penstock"})
+    places = writer.close(metadata)
     assert not sink.closed
     return sink.getvalue(), places
 
@@ -146,6 +151,14 @@ class TestReadingRowGroups:
         read = read_rows(read_footer(data), 0, piece(data, places[0]))
         assert read.key.is_null is None
         assert_same(read, rows)
+
+    def test_a_file_whose_format_has_header_keys_as_bytes_must_have_their_column(self) -> None:
+        said = {FILE_METADATA_KEY: json.dumps({"version": FILE_FORMAT_VERSION_HEADER_KEYS})}
+        data, places = file_of(ROWS, metadata=said)
+        footer = read_footer(data)
+        assert footer.has_header_keys
+        with pytest.raises(FileUnreadable, match="header_keys"):
+            read_rows(footer, 0, piece(data, places[0]))
 
     @pytest.mark.parametrize("tail", [b"", b"PAR1", b"\0\0\0\0PAR2"])
     def test_an_end_that_is_not_parquet_is_refused(self, tail: bytes) -> None:

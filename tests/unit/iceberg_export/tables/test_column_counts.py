@@ -21,13 +21,6 @@ def test_counts_are_by_field_id_and_come_back_from_a_footer() -> None:
     assert (COUNTS.nulls_of(1), COUNTS.nulls_of(2)) == (2, None)
 
 
-def test_counts_of_parts_add_up() -> None:
-    other = ColumnCounts.of([ColumnCount(1, 2, 0, 2), ColumnCount(7, 5, 5)])
-    assert list(COUNTS.with_also(other)) == [ColumnCount(1, 5, 2, 3), ColumnCount(7, 8, 5)]
-    with pytest.raises(ValueError, match="shorter"):
-        COUNTS.with_also(ColumnCounts.of([ColumnCount(1, 2, 0, 2)]))
-
-
 @pytest.mark.parametrize(
     "text",
     [
