@@ -1,7 +1,8 @@
-"""Counts of the columns of Arrow data, those inside columns too, by the field ids in its schema.
+"""Counts of the columns of a file in the making, those inside columns too, by their field ids.
 
 Rule: a null struct has null fields, and what lies below a null list or map is not counted, nor what a slice leaves out.
-What can be known of a schema is found once: a small row group is written in a millisecond.
+The raw columns are counted by their rows, and what is to be counted of typed ones is found once: a pass over few
+records takes a millisecond.
 """
 # Without stubs, pyright does not see functions made at import.
 # pyright: reportAttributeAccessIssue=false
@@ -14,12 +15,14 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_export import schema
+from iceberg_export.columns import RecordRows
+from iceberg_export.schema import COLUMNS, VALUE, FieldId
 from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts
 
 Arrow: TypeAlias = Any
 """An object of pyarrow's."""
 _FIELD_ID = b"PARQUET:field_id"
+_VALUE_INDEX = COLUMNS.index(VALUE)
 
 
 class _Kind(Enum):
@@ -39,15 +42,12 @@ class CountedColumn(NamedTuple):
     inner: "tuple[CountedColumn, ...]"
 
 
-def counted_columns(file_schema: Arrow) -> tuple[tuple[int, CountedColumn], ...]:
-    """What is to be counted of the record batches of a schema, whose fields and those inside carry field ids; each with
-    its column's index in a batch. What no table has is left out."""
-    found: list[tuple[int, CountedColumn]] = []
+def counted_columns(file_schema: Arrow, index_first: int) -> tuple[tuple[int, CountedColumn], ...]:
+    """What is to be counted of a schema's columns from `index_first` on, and their indexes. They and the fields inside
+    carry field ids."""
     numbers = count()
-    for index, field in enumerate(file_schema):
-        if field.name != schema.HEADER_KEYS:
-            found.append((index, _counted(field, numbers)))
-    return tuple(found)
+    indexes = range(index_first, len(file_schema))
+    return tuple((index, _counted(file_schema.field(index), numbers)) for index in indexes)
 
 
 def _counted(field: Arrow, numbers: Iterator[int]) -> CountedColumn:
@@ -66,25 +66,49 @@ def _counted(field: Arrow, numbers: Iterator[int]) -> CountedColumn:
 
 
 class ColumnCounter:
-    """Adds up what is in the columns of a file, record batch by record batch."""
+    """Adds up what is in the columns of a file, row group by row group."""
 
-    def __init__(self, columns: Sequence[tuple[int, CountedColumn]]) -> None:
-        """`columns`: of the file's schema, as `counted_columns` gives them."""
-        self._columns = columns
-        every = [each for _, column in columns for each in _flat(column)]
+    def __init__(self, typed: Sequence[tuple[int, CountedColumn]] = ()) -> None:
+        """`typed`: of the file's typed columns, as `counted_columns` gives them."""
+        self._rows = 0
+        self._headers = 0
+        self._key_nulls = 0
+        self._value_nulls = 0
+        self._header_value_nulls = 0
+        self._typed = typed
+        every = [each for _, column in typed for each in _flat(column)]
         self._ids = [each.field_id for each in every]
         self._values = [0] * len(every)
         self._nulls = [0] * len(every)
         self._nans = [0 if each.kind is _Kind.FLOATING else NOT_COUNTED for each in every]
 
-    def add(self, batch: Arrow) -> None:
-        """Count a record batch of the schema."""
-        for index, column in self._columns:
+    def add(self, rows: RecordRows, batch: Arrow) -> None:
+        """Count a row group. `batch`: its rows as they are written, so that values may be left out of it."""
+        low, high = int(rows.header_ends[0]), int(rows.header_ends[-1])
+        self._rows += len(rows)
+        self._headers += high - low
+        self._key_nulls += rows.key.null_count
+        self._value_nulls += batch.column(_VALUE_INDEX).null_count
+        self._header_value_nulls += rows.header_value.part(low, high).null_count
+        for index, column in self._typed:
             self._add(column, batch.column(index))
 
     def counts(self) -> ColumnCounts:
         """The counts of all that was added."""
-        return ColumnCounts.of(map(ColumnCount, self._ids, self._values, self._nulls, self._nans))
+        rows, headers = self._rows, self._headers
+        raw = (
+            ColumnCount(FieldId.PARTITION, rows, 0),
+            ColumnCount(FieldId.OFFSET, rows, 0),
+            ColumnCount(FieldId.TIMESTAMP, rows, 0),
+            ColumnCount(FieldId.TIMESTAMP_TYPE, rows, 0),
+            ColumnCount(FieldId.KEY, rows, self._key_nulls),
+            ColumnCount(FieldId.VALUE, rows, self._value_nulls),
+            ColumnCount(FieldId.HEADERS, rows, 0),
+            ColumnCount(FieldId.HEADERS_ELEMENT, headers, 0),
+            ColumnCount(FieldId.HEADER_KEY, headers, 0),
+            ColumnCount(FieldId.HEADER_VALUE, headers, self._header_value_nulls),
+        )
+        return ColumnCounts.of((*raw, *map(ColumnCount, self._ids, self._values, self._nulls, self._nans)))
 
     def _add(self, column: CountedColumn, array: Arrow) -> None:
         self._values[column.number] += len(array)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from iceberg_export import schema
-from iceberg_export.arrow_counts import ColumnCounter, CountedColumn, counted_columns
+from iceberg_export.arrow_counts import ColumnCounter, counted_columns
 from iceberg_export.checksums import FileChecksums, check_key, checked_footer
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.file_window import FileWindow
@@ -76,11 +76,6 @@ def arrow_schema() -> Arrow:
     )
 
 
-@cache
-def _raw_columns_counted() -> tuple[tuple[int, CountedColumn], ...]:
-    return counted_columns(arrow_schema())
-
-
 def header_keys_field() -> Arrow:
     """The field of the column that keeps header keys as bytes."""
     return keys_field(schema.HEADER_KEYS, schema.HEADER_KEYS_FIELD_ID, schema.HEADER_KEYS_ELEMENT_FIELD_ID)
@@ -105,7 +100,7 @@ class FileWriter:
         self._sink = sink
         self._typed = typed
         self._writer: Arrow = None
-        self._counter = ColumnCounter(())
+        self._counter = ColumnCounter()
         self._counts: ColumnCounts | None = None
         self._footer: list[Arrow] = []
 
@@ -124,7 +119,7 @@ class FileWriter:
         if self._writer is None:
             self._open(batch.schema, batch)
         self._writer.write_batch(batch, row_group_size=len(rows))
-        self._counter.add(batch)
+        self._counter.add(rows, batch)
 
     def counts(self) -> ColumnCounts:
         """The counts of all columns of the file, once it is closed."""
@@ -156,8 +151,9 @@ class FileWriter:
 
     def _open(self, file_schema: Arrow, first: Arrow | None) -> None:
         self._writer = _open_writer(self._sink, file_schema, first, self._footer, self._typed)
-        is_raw = self._typed is None and not self.has_header_keys
-        self._counter = ColumnCounter(_raw_columns_counted() if is_raw else counted_columns(file_schema))
+        if self._typed is not None:
+            raw_count = len(schema.COLUMNS) + self.has_header_keys
+            self._counter = ColumnCounter(counted_columns(file_schema, raw_count))
 
     def _schema(self) -> Arrow:
         """The schema of a file without rows."""

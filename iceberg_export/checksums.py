@@ -15,14 +15,14 @@ so a block whose magic is damaged is not taken for a file of before.
 """
 
 import struct
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
-import numpy as np
 from crc32c import crc32c
-from numpy.typing import NDArray
 
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, footer_bytes
 from iceberg_export.schema import CHECKSUMS_METADATA_KEY, CHECKSUMS_VERSION
@@ -30,13 +30,13 @@ from storage.object_store import Buffer
 
 _MAGIC: Final = b"PNSTKCRC"
 _END: Final = struct.Struct("<IIII8s")
-_CHECKED_BY_BLOCK: Final = struct.calcsize("<III")
-"""Bytes of the end that the block's own checksum covers."""
+_CHECKED_OF_END: Final = struct.Struct("<III")
+"""What of the end the block's own checksum covers."""
 _SAYS_CHECKSUMS: Final = b"".join(
     b"\x18" + bytes([len(text)]) + text.encode() for text in (CHECKSUMS_METADATA_KEY, CHECKSUMS_VERSION)
 )
 """Both as strings of Thrift's compact protocol, as they stand in the footer."""
-_STRETCH: Final = np.dtype([("byte_count", "<u8"), ("crc", "<u4")])
+_STRETCH: Final = struct.Struct("<QI")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +45,19 @@ class FileChecksums:
 
     key: str
     """The object that the file was written as."""
-    ends: NDArray[np.int64]
+    ends: "array[int]"
     """0, and the end of each stretch; the last is where the block begins."""
-    crcs: NDArray[np.uint32]
+    crcs: "array[int]"
 
     def check(self, byte_first: int, data: Buffer) -> None:
         """Raises `FileUnreadable` where `data` is not what was written from `byte_first` on: stretches as a whole."""
         byte_end = byte_first + len(data)
-        first, end = (int(each) for each in np.searchsorted(self.ends, (byte_first, byte_end)))
-        if end >= len(self.ends) or (int(self.ends[first]), int(self.ends[end])) != (byte_first, byte_end):
+        first, end = bisect_left(self.ends, byte_first), bisect_left(self.ends, byte_end)
+        if end >= len(self.ends) or (self.ends[first], self.ends[end]) != (byte_first, byte_end):
             raise FileUnreadable(f"bytes {byte_first} to {byte_end} are no stretches that have checksums")
         view = memoryview(data)
-        bounds, crcs = self.ends[first : end + 1].tolist(), self.crcs[first:end].tolist()
-        for (stretch_first, stretch_end), crc in zip(pairwise(bounds), crcs, strict=True):
+        stretches = pairwise(self.ends[first : end + 1])
+        for (stretch_first, stretch_end), crc in zip(stretches, self.crcs[first:end], strict=True):
             found = crc32c(view[stretch_first - byte_first : stretch_end - byte_first])
             if found != crc:
                 raise FileUnreadable(
@@ -72,13 +72,11 @@ def sealed(data: Buffer, key: str, cuts: Iterable[int]) -> tuple[Buffer, ...]:
     footer_first = len(view) - footer_bytes(view[-FOOTER_TAIL_BYTES:])
     ends = sorted({0, footer_first, *cuts})
     assert (ends[0], ends[-1]) == (0, footer_first), "cuts lie in front of the footer"
-    stretches = np.zeros(len(ends) - 1, dtype=_STRETCH)
-    stretches["byte_count"] = np.diff(ends)
-    stretches["crc"] = [crc32c(view[first:end]) for first, end in pairwise(ends)]
+    stretches = [_STRETCH.pack(end - first, crc32c(view[first:end])) for first, end in pairwise(ends)]
     name = key.encode()
-    body = stretches.tobytes() + name
+    body = b"".join((*stretches, name))
     footer_crc = crc32c(view[footer_first:])
-    block_crc = crc32c(body + struct.pack("<III", len(stretches), len(name), footer_crc))
+    block_crc = crc32c(_CHECKED_OF_END.pack(len(stretches), len(name), footer_crc), crc32c(body))
     end = _END.pack(len(stretches), len(name), footer_crc, block_crc, _MAGIC)
     return view[:footer_first], body + end, view[footer_first:]
 
@@ -99,7 +97,7 @@ def tail_bytes(tail: Buffer, file_bytes: int) -> int:
     if found is None:
         return needed
     stretches, key_bytes, *_ = found
-    with_block = needed + _END.size + key_bytes + stretches * _STRETCH.itemsize
+    with_block = needed + _END.size + key_bytes + stretches * _STRETCH.size
     if with_block > file_bytes:
         raise FileUnreadable(f"the file has {file_bytes} bytes and says that its checksums begin {with_block} earlier")
     return with_block
@@ -130,24 +128,25 @@ def checked_footer(tail: Buffer, file_bytes: int | None = None) -> tuple[memoryv
             raise FileUnreadable("the footer says that checksums are in front of it, and there are none")
         return footer, None
     count, key_bytes, footer_crc, block_crc = found
-    block_bytes = count * _STRETCH.itemsize + key_bytes + _END.size
+    block_bytes = count * _STRETCH.size + key_bytes + _END.size
     if needed + block_bytes > len(view):
         raise FileUnreadable("the block of checksums is damaged: it is longer than what is in front of the footer")
     block = view[len(view) - needed - block_bytes : len(view) - needed]
     body_bytes = block_bytes - _END.size
-    if crc32c(block[: body_bytes + _CHECKED_BY_BLOCK]) != block_crc:
+    if crc32c(block[: body_bytes + _CHECKED_OF_END.size]) != block_crc:
         raise FileUnreadable("the block of checksums is damaged")
     if crc32c(footer) != footer_crc:
         raise FileUnreadable("the footer is damaged: it has not the checksum that it was written with")
-    stretches = np.frombuffer(block, dtype=_STRETCH, count=count)
-    ends = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(stretches["byte_count"], out=ends[1:])
-    if file_bytes is not None and int(ends[-1]) + block_bytes + needed != file_bytes:
+    stretches = list(_STRETCH.iter_unpack(block[: count * _STRETCH.size]))
+    ends = array("q", accumulate((byte_count for byte_count, _ in stretches), initial=0))
+    if file_bytes is not None and ends[-1] + block_bytes + needed != file_bytes:
         raise FileUnreadable(
-            f"the file has {file_bytes} bytes, and had {int(ends[-1]) + block_bytes + needed} when it was written"
+            f"the file has {file_bytes} bytes, and had {ends[-1] + block_bytes + needed} when it was written"
         )
     checksums = FileChecksums(
-        key=bytes(block[body_bytes - key_bytes : body_bytes]).decode(), ends=ends, crcs=stretches["crc"].copy()
+        key=bytes(block[body_bytes - key_bytes : body_bytes]).decode(),
+        ends=ends,
+        crcs=array("I", (crc for _, crc in stretches)),
     )
     return footer, checksums
 
@@ -162,7 +161,7 @@ def check_whole(data: Buffer, key: str | None) -> bool:
         return False
     if key is not None:
         check_key(checksums, key)
-    checksums.check(0, memoryview(data)[: int(checksums.ends[-1])])
+    checksums.check(0, memoryview(data)[: checksums.ends[-1]])
     return True
 
 

@@ -1,6 +1,7 @@
 """The counts that a manifest has of a file are those of a recount of the file as others read it."""
 
 import io
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -9,12 +10,16 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iceberg_export.archive_file import ArchiveFile, written
 from iceberg_export.arrow_files import describe_file, read_footer
 from iceberg_export.parquet_writer import ArchiveWriter
 from iceberg_export.schema import HEADER_KEYS
+from iceberg_export.source_chunks import SourceChunk
 from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts
+from iceberg_export.typed.file_columns import FileColumns
 from protocol.types import TopicId
 from tests.made_left_out import planned_for, source_chunk
+from tests.made_records import Record, make_batch
 from tests.made_typed import avro_bytes, framed, record
 
 SCHEMA = record(
@@ -35,6 +40,9 @@ ROWS = st.fixed_dictionaries(
         "m": st.none() | st.dictionaries(st.text(max_size=2), st.none() | st.integers(0, 9), max_size=3),
     }
 )
+Headers = tuple[tuple[bytes, bytes | None], ...]
+HEADER_KEYS_DRAWN = st.sampled_from([b"", b"k", b"\xff"])
+HEADERS = st.lists(st.tuples(HEADER_KEYS_DRAWN, st.none() | st.binary(max_size=2)), max_size=3).map(tuple)
 VALUES = st.none() | st.just(b"no frame") | ROWS.map(lambda row: framed(1, avro_bytes(SCHEMA, row)))
 
 
@@ -57,15 +65,48 @@ def recounted(field: pa.Field, rows: list[Any]) -> list[ColumnCount]:
     return found
 
 
-@given(st.lists(VALUES, min_size=1, max_size=8), st.booleans(), st.booleans())
-@settings(max_examples=40, deadline=None)
-def test_counts_are_those_of_the_file(values: list[bytes | None], is_typed: bool, has_small_groups: bool) -> None:
+@given(st.lists(VALUES, min_size=1, max_size=8), st.sampled_from([None, False, True]), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_counts_are_those_of_the_file(
+    values: list[bytes | None], leaves_out: bool | None, has_small_groups: bool
+) -> None:
+    """`leaves_out`: None for a file without typed columns."""
     chunk = source_chunk(values)
-    typed = planned_for(chunk, {1: SCHEMA}, leaves_out=False) if is_typed else None
-    target = 1 if has_small_groups else 1 << 20
-    with ArchiveWriter(topic_id=TopicId(bytes(16)), row_group_bytes_target=target, typed=typed) as writer:
-        writer.add(chunk)
-        made = writer.finish()
+    typed = None if leaves_out is None else planned_for(chunk, {1: SCHEMA}, leaves_out=leaves_out)
+    check(chunk, typed, 1 if has_small_groups else 1 << 20)
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.binary(max_size=3), st.none() | st.binary(max_size=3), HEADERS), min_size=1),
+    st.booleans(),
+    st.sampled_from([1, 30, 1 << 20]),
+)
+@settings(max_examples=60, deadline=None)
+def test_keys_values_and_headers_are_counted(
+    rows: list[tuple[bytes | None, bytes | None, Headers]], is_typed: bool, row_group_bytes: int
+) -> None:
+    records = [
+        Record(offset=offset, timestamp=0, key=key, value=value, headers=headers)
+        for offset, (key, value, headers) in enumerate(rows)
+    ]
+    chunk = replace(source_chunk([None] * len(rows)), records=make_batch(records))
+    check(chunk, planned_for(chunk, {1: SCHEMA}, leaves_out=False) if is_typed else None, row_group_bytes)
+
+
+def check(chunk: SourceChunk, typed: FileColumns | None, row_group_bytes: int) -> None:
+    """A file of the chunk says of its columns what others count in it."""
+
+    def write(*, has_header_keys: bool) -> ArchiveFile:
+        with ArchiveWriter(
+            topic_id=TopicId(bytes(16)),
+            row_group_bytes_target=row_group_bytes,
+            typed=typed,
+            has_header_keys=has_header_keys,
+        ) as writer:
+            writer.add(chunk)
+            return writer.finish()
+
+    made = written(write)
     data = b"".join(made.parts)
     table = pq.read_table(io.BytesIO(data))
     expected = [

@@ -13,7 +13,7 @@ import pytest
 from iceberg_export.arrow_files import FileWriter, read_footer, read_rows
 from iceberg_export.columns import BinaryColumn, RecordRows
 from iceberg_export.files import FileUnreadable, RowGroupPlace, footer_bytes
-from iceberg_export.schema import FILE_FORMAT_VERSION_HEADER_KEYS, FILE_METADATA_KEY
+from iceberg_export.schema import FILE_FORMAT_VERSION_HEADER_KEYS, FILE_METADATA_KEY, FieldId
 from storage.object_store import StoreError
 
 
@@ -134,6 +134,14 @@ class TestReadingRowGroups:
         assert len(part) == 2
         assert (listed(part.key), listed(part.value)) == ([b"", b"k"], [None, b""])
         assert part.header_ends.tolist() == [0, 2, 3]
+
+    def test_only_the_headers_of_a_part_are_counted(self) -> None:
+        writer = FileWriter(io.BytesIO())
+        writer.write_row_group(ROWS.part(2, 3))
+        writer.close({})
+        counts = {each.field_id: (each.values, each.nulls) for each in writer.counts()}
+        assert counts[FieldId.HEADER_VALUE] == (1, 0)
+        assert (counts[FieldId.KEY], counts[FieldId.VALUE], counts[FieldId.HEADERS]) == ((1, 0), (1, 0), (1, 0))
 
     def test_rows_without_any_null_have_no_bitmap(self) -> None:
         rows = RecordRows(
