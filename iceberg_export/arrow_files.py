@@ -117,7 +117,7 @@ class FileWriter:
         if self._typed is not None:
             batch = self._typed.batch(batch, rows)
         if self._writer is None:
-            self._open(batch.schema, batch)
+            self._writer = self._opened(batch.schema, batch)
         self._writer.write_batch(batch, row_group_size=len(rows))
         self._counter.add(rows, batch)
 
@@ -129,7 +129,7 @@ class FileWriter:
     def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupPlace, ...]:
         """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
         if self._writer is None:
-            self._open(self._schema(), None)
+            self._writer = self._opened(self._schema(), None)
         self._counts = self._counter.counts()
         typed = {} if self._typed is None else self._typed.metadata()
         counted = {schema.COUNTS_METADATA_KEY: column_counts.encode(self._counts)}
@@ -149,11 +149,11 @@ class FileWriter:
             for number in range(group.num_columns):
                 yield from _bounds_of(group.column(number))
 
-    def _open(self, file_schema: Arrow, first: Arrow | None) -> None:
-        self._writer = _open_writer(self._sink, file_schema, first, self._footer, self._typed)
+    def _opened(self, file_schema: Arrow, first: Arrow | None) -> Arrow:
         if self._typed is not None:
             raw_count = len(schema.COLUMNS) + self.has_header_keys
             self._counter = ColumnCounter(counted_columns(file_schema, raw_count))
+        return _open_writer(self._sink, file_schema, first, self._footer, self._typed)
 
     def _schema(self) -> Arrow:
         """The schema of a file without rows."""
