@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 
 from coordinator.chunk_index import NO_OBJECT
 from coordinator.state import ClusterState, PartitionState, TopicState
-from iceberg_export.tail_format import NO_KEY, TailChunk, TailManifest, TailPartition, TailTopic, decode_manifest
+from iceberg_export.tail_format import (
+    NO_KEY,
+    NO_ROWS,
+    TailChunk,
+    TailManifest,
+    TailPartition,
+    TailTopic,
+    decode_manifest,
+)
 from protocol.types import Milliseconds, Offset, Position, TopicId
 from tests.simulation.history import History
 from txn.isolation import AbortedExtent
@@ -54,8 +62,7 @@ class Tails:
         for topic_id, topic in state.topics.items():
             known = self._topics.setdefault(topic_id, _Topic())
             self._note_chunks(state, topic, known)
-            metadata_key = "" if topic.table is None else topic.table.metadata_key
-            told = metadata_key, tuple(map(_figures, topic.partitions))
+            told = _metadata_key(topic), tuple(map(_figures, topic.partitions))
             if not known.versions or known.versions[-1][1] != told:
                 known.versions.append((state.position, told))
         for topic_id, known in self._topics.items():
@@ -123,6 +130,14 @@ def _figures(held: PartitionState) -> _Figures:
     if held.transactions is not None and first < held.last_stable:  # else there is nothing to leave out of
         extents = held.transactions.aborted_extents(first, held.last_stable)
     return _Figures(held.log_start, archived_end, held.last_stable, frozenset(extents))
+
+
+def _metadata_key(topic: TopicState) -> str:
+    """Without a table: whether anything was archived, and was nothing but offsets without rows."""
+    if topic.table is not None:
+        return topic.table.metadata_key
+    archived = [held.index.row(row) for held in topic.partitions for row in range(held.index.intake_row)]
+    return NO_ROWS if archived and not any(chunk.row_count for chunk in archived) else NO_KEY
 
 
 def _agrees(topic: TailTopic, known: _Topic, metadata_key: str, figures: tuple[_Figures, ...]) -> bool:

@@ -112,6 +112,15 @@ def test_each_input_counts_once_while_agents_come_and_go(version: int) -> None:
     assert {"crashes", "resumes"} & verdict.counts.keys()
 
 
+def test_a_topic_whose_archived_records_were_all_aborted_has_a_tail_manifest_that_says_so() -> None:
+    plan = plan_of(9, producer_of(2, abort_chance=1.0), placements=(False,))
+    assert plan.transactions is not None
+    verdict = run(9, replace(plan, transactions=replace(plan.transactions, is_shared=False)))
+    assert_sound(verdict)
+    assert "aborted" in verdict.counts
+    assert "committed" not in verdict.counts
+
+
 def test_the_worlds_with_transactions_are_not_idle() -> None:
     """A harness that lets nothing happen would find nothing."""
     happened = sum((Counter(run(seed).counts) for seed in drawn_seeds()[:8]), Counter[str]())
