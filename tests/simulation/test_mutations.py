@@ -21,7 +21,7 @@ OF_SAFETY_RULES = re.compile(r"s\d+_")
 
 
 def test_every_mutation_has_its_seed() -> None:
-    assert list(table()) == drawn_mutations()
+    assert sorted(table()) == sorted(drawn_mutations())
 
 
 @pytest.mark.parametrize(
