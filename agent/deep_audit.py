@@ -8,11 +8,13 @@ those that the index says; of a table's metadata, which has none either, that it
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from agent.cpu import run_in_thread
 from coordinator.chunk_index import NO_CHECKSUM, ChunkRef
+from coordinator.lake_folders import folder_name
 from coordinator.log import LedgerCorrupt
 from coordinator.snapshot import decode_snapshot
 from coordinator.state import ClusterState, ObjectState, TopicState
@@ -22,7 +24,7 @@ from iceberg_export.parquet_reader import check_place, check_rows, decode_row_gr
 from iceberg_export.tables.avro_files import decode_rows
 from iceberg_export.tables.metadata import TableUnreadable, decode
 from iceberg_export.tail_format import TailUnreadable, decode_manifest
-from protocol.decoding import Undecodable
+from protocol.decoding import Undecodable, decode_json_object, decode_number
 from protocol.errors import InvalidBatch
 from protocol.limits import AUDIT_AFFECTED_LISTED_MAX, AUDIT_PROGRESS_OBJECTS, AUDIT_READ_BYTES
 from protocol.record_batch import check_crcs
@@ -39,7 +41,20 @@ from storage.chunk_format import (
     describe_object,
 )
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
-from storage.refs import METADATA_SUFFIX, SNAPSHOT_PREFIX, TAIL_KEY, ObjectKind, intake_key, topic_of_parquet_key
+from storage.refs import (
+    METADATA_SUFFIX,
+    REACHED_PREFIX,
+    SNAPSHOT_PREFIX,
+    TAIL_KEY,
+    VERSION_HINT,
+    ObjectKind,
+    intake_key,
+    position_of_key,
+    table_metadata_folder,
+    topic_of_copy,
+    topic_of_parquet_key,
+    version_of_copy,
+)
 
 _DAMAGE = (ObjectDamaged, ChunkFormatError, InvalidBatch, TableUnreadable, Undecodable, LedgerCorrupt, TailUnreadable)
 
@@ -77,11 +92,17 @@ class DeepAudit:
     async def run(self) -> None:
         """Read everything. Raises `StoreUnavailable`: try again."""
         snapshots = [meta.key async for meta in self.store.list(SNAPSHOT_PREFIX)]
-        total = len(self.state.objects) + len(snapshots) + 1
+        marks = [meta.key async for meta in self.store.list(REACHED_PREFIX)]
+        copies = [(topic, key) for topic in list(self.state.topics.values()) for key in await self._copies_of(topic)]
+        total = len(self.state.objects) + len(snapshots) + len(marks) + len(copies) + 1
         for object_id, stored in list(self.state.objects.items()):
             await self._look(stored.key, lambda: self._read(object_id, stored), total, object_id)  # noqa: B023
         for key in snapshots:
             await self._look(key, lambda: self._decoded(key, decode_snapshot), total)  # noqa: B023
+        for key in marks:
+            await self._look(key, lambda: self._decoded(key, partial(_check_mark, key)), total)  # noqa: B023
+        for topic, key in copies:
+            await self._look(key, lambda: self._read_copy(topic, key), total)  # noqa: B023
         await self._look(TAIL_KEY, lambda: self._decoded(TAIL_KEY, decode_manifest), total)
         self._tell(total)
 
@@ -111,6 +132,35 @@ class DeepAudit:
         data = await self.store.get(key)
         self.byte_count += len(data)
         await run_in_thread(decode_it, data)
+
+    async def _copies_of(self, topic: TopicState) -> list[str]:
+        """Keys of the copies of its table's metadata, and of the hint that leads to the newest one."""
+        if topic.table is None:
+            return []
+        folder = table_metadata_folder(folder_name(self.state, topic), topic.topic_id)
+        # What else is there begins with a session, and so comes before these.
+        found = [meta.key async for meta in self.store.list(folder, after=f"{folder}v")]
+        return [key for key in found if topic_of_copy(key) is not None]
+
+    async def _read_copy(self, topic: TopicState, key: str) -> None:
+        """Raises `TableUnreadable` and `Undecodable` where readers without a catalog are led to nothing, or to
+        something else than the table."""
+        data = await self.store.get(key)
+        self.byte_count += len(data)
+        version = version_of_copy(key)
+        if version is None:
+            copy = key.removesuffix(VERSION_HINT) + f"v{decode_number(data)}{METADATA_SUFFIX}"
+            try:
+                await self.store.head(copy)
+            except ObjectMissing as error:
+                raise TableUnreadable(f"it leads to {copy}, which does not exist") from error
+            return
+        await run_in_thread(decode, data)
+        # Older versions have no original any more, and no reader that begins now.
+        if topic.table is not None and version == topic.table.version:
+            original = await self.store.get(topic.table.metadata_key)
+            if data != original:
+                raise TableUnreadable(f"it differs from {topic.table.metadata_key}, of which it is a copy")
 
     async def _read(self, object_id: ObjectId, stored: ObjectState) -> None:
         match stored.kind:
@@ -195,6 +245,13 @@ class DeepAudit:
         ]
         more = len(listed) - AUDIT_AFFECTED_LISTED_MAX
         return ", ".join(listed[:AUDIT_AFFECTED_LISTED_MAX]) + (f" and {more} more partitions" if more > 0 else "")
+
+
+def _check_mark(key: str, data: bytes) -> None:
+    """Raises `Undecodable` where a mark of how far the ledger had come does not say what its key says."""
+    said = decode_json_object(data).get("position")
+    if said != position_of_key(key):
+        raise Undecodable(f"it says position {said}")
 
 
 def _check_intake(key: str, data: bytes) -> ObjectDescription:

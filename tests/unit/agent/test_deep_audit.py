@@ -4,13 +4,16 @@ import pytest
 
 from agent.audit import Audit, AuditReport
 from agent.cluster_identity import check_bucket
+from agent.reached_marks import leave_mark
 from protocol.record_batch import read_header, set_max_timestamp
 from protocol.types import ObjectNumber
 from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_footer
-from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
+from storage.object_store import ObjectMeta
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, REACHED_PREFIX, VERSION_HINT
 from tests.unit.agent.data_paths import DataPaths, data_paths
 from tests.unit.agent.test_damaged_files import archived_file
 from tests.unit.agent.test_fetch_path import batch
+from tests.unit.agent.test_table_copies import copies_of
 
 
 async def audited(paths: DataPaths, said: list[tuple[int, int, int]] | None = None) -> AuditReport:
@@ -58,6 +61,32 @@ async def test_a_changed_byte_of_any_object_of_a_table_is_named(suffix: str) -> 
 
 def _is_of(key: str, suffix: str) -> bool:
     return key.endswith(suffix) and not key.rpartition("/")[2].startswith("v")
+
+
+async def test_a_changed_copy_hint_or_mark_is_named() -> None:
+    """What readers without a catalog begin at, and what an agent compares its ledger with."""
+    async with data_paths(cache_bytes=0) as paths:
+        await archived_file(paths, 0)
+        topic_id = next(iter(paths.parts.metadata.state.topics))
+        copies = copies_of(paths.parts, paths.memory)
+        await copies.copy(topic_id)
+        await archived_file(paths, 0)
+        await copies.copy(topic_id)
+        await leave_mark(paths.memory, paths.parts.metadata.state, paths.parts.clock)
+        assert damaged(await audited(paths)) == []
+        (mark,) = [meta.key async for meta in paths.memory.list(REACHED_PREFIX)]
+        older, newest, hint = [meta.key async for meta in paths.memory.list(LAKE_PREFIX) if _is_for_readers(meta)]
+        assert hint.endswith(VERSION_HINT)
+        content = await paths.memory.get(newest)
+        digit = next(number for number, byte in enumerate(content) if chr(byte) in "0123")
+        for key, byte in ((older, 0), (newest, 0), (newest, digit), (hint, 0), (mark, 0), (mark, -2)):
+            whole = await flip(paths, key, byte)
+            assert damaged(await audited(paths)) == [("damaged", key)], (key, byte)
+            await paths.memory.put(key, [whole])
+
+
+def _is_for_readers(meta: ObjectMeta) -> bool:
+    return meta.key.rpartition("/")[2].startswith("v")
 
 
 async def test_a_damaged_file_is_named_with_the_offsets_that_lie_in_it() -> None:
