@@ -12,8 +12,8 @@ RULES_FIRST: Final = 1
 """What every cluster began with that was made before the second version."""
 
 RULES_CHECKED_STORAGE: Final = 2
-"""Checksums of archived files, and of chunks in the ledger, a bound for producer states, aborted ranges that apply
-itself sees dropped (S5), folders of topics whose names are too long for one."""
+"""Checksums of chunks in the ledger, a bound for producer states, aborted ranges that apply itself sees dropped (S5),
+folders of topics whose names are too long for one."""
 
 RULES_NEWEST: Final[int] = RULES_CHECKED_STORAGE
 """What this program knows. It serves no cluster in which a later one is in force."""

@@ -118,6 +118,24 @@ def test_other_readers_of_parquet_read_a_file_with_checksums() -> None:
     assert table["offset"].to_pylist() == list(range(60))
 
 
+def test_no_flipped_bit_of_a_page_is_another_value_to_who_verifies_page_checksums() -> None:
+    """Engines that read the table's files by themselves have Parquet's own checksums, where they look at them."""
+    data, chunks = archived()
+    expected = pq.ParquetFile(io.BytesIO(data)).read()
+    bits = range(8 * 4, 8 * (chunks[-1].byte_first + chunks[-1].byte_count))
+    found = 0
+    for position in random.Random(20).sample(bits, FLIPS):
+        changed = bytearray(data)
+        changed[position // 8] ^= 1 << position % 8
+        try:
+            table = pq.ParquetFile(io.BytesIO(changed), page_checksum_verification=True).read()
+        except (OSError, ValueError):
+            found += 1
+            continue
+        assert table.equals(expected), f"bit {position}"
+    assert found > FLIPS * 0.9
+
+
 @pytest.mark.parametrize("known_bytes", [8, 40, 10_000])
 def test_how_much_of_the_end_is_needed_is_learnt_step_by_step(known_bytes: int) -> None:
     data, chunks = archived()
