@@ -36,7 +36,9 @@ def main() -> int:
     for number in range(rounds):
         flips = arguments.flips * (number + 1) // rounds - arguments.flips * number // rounds
         others = arguments.others * (number + 1) // rounds - arguments.others * number // rounds
-        plan, seed = Plan(flips=flips, others=others), arguments.seed * 1_000 + number
+        # Every second time under an agent that has read what is damaged.
+        plan = Plan(flips=flips, others=others, is_running=number % 2 == 1)
+        seed = arguments.seed * 1_000 + number
         sweep(folder / str(number), plan, seed, tally, kinds)
         if Kind.OBJECT in kinds:
             sweep_intake(folder / str(number) / "bucket", plan, random.Random(seed), tally)

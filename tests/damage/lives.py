@@ -41,11 +41,13 @@ MAY_END = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.ETCD})
 MAY_REFUSE = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.IDENTITY, Kind.ETCD})
 """An agent may refuse to start over these, with a text that says what to do."""
 AUDITED = {
-    **dict.fromkeys((Kind.PARQUET, Kind.FOOTER, Kind.INTAKE), frozenset({Mode.FLIP, Mode.SWAP})),
+    **dict.fromkeys((Kind.PARQUET, Kind.FOOTER), frozenset(Mode)),
+    **dict.fromkeys((Kind.METADATA, Kind.MANIFEST_LIST, Kind.MANIFEST), frozenset({Mode.CUT, Mode.REMOVAL})),
+    Kind.INTAKE: frozenset({Mode.FLIP, Mode.SWAP}),
     Kind.PACK_HEADER: frozenset({Mode.SWAP}),
 }
-"""Of the kinds with checksums every flipped bit is found, and what was swapped; other flips change what no checksum
-covers."""
+"""What an audit has to name. No checksum covers the metadata of tables; copies and hints are written again by the
+agent, and so are many of a cluster's objects."""
 LIVES_AT_ONCE = 2
 BACKGROUND_POLLS = 30
 _OTHERS = (Mode.CUT, Mode.REMOVAL, Mode.SWAP)
@@ -88,6 +90,8 @@ class Plan:
 
     flips: int
     others: int
+    is_running: bool = False
+    """Whether topics are damaged under an agent that has read them, and not before it starts."""
 
     def modes(self) -> list[Mode]:
         """One for each topic of a kind; a swap takes two."""
@@ -142,39 +146,60 @@ def _size(target: Target) -> int:
     return target.end - target.first
 
 
-def one_life(data: Path, folder: Path, plan: Plan, damages: Sequence[Damage], tally: Tally) -> None:
+def one_life(
+    data: Path, folder: Path, plan: Plan, kinds: Collection[Kind], random_: random.Random, tally: Tally
+) -> None:
     """Run an agent over a folder with many damages, of topics, and note what goes wrong."""
-    for damage in damages:
-        tally.tried[damage.target.kind, damage.mode] += 1
-    victims = {topic: damage for damage in damages for topic in damage.victims}
-    kinds = {damage.target.kind for damage in damages}
     topics = [*(topic for kind in _of_topics(kinds) for topic in plan.topics(kind)), *WHOLE]
+    damages = [] if plan.is_running else damage_topics(data, plan, kinds, random_)
     with world.running(data, folder, "life") as agent:
         if isinstance(agent, str):
-            tally.fail(damages[:1], f"the agent does not start: {agent[-500:]}")
+            tally.fail(damages[:1] or [_WHOLE_DAMAGE], f"the agent does not start: {agent[-500:]}")
             return
         try:
+            if plan.is_running:
+                asyncio.run(_read(agent, topics, tally))
+                damages = damage_topics(data, plan, kinds, random_)
+            victims = {topic: damage for damage in damages for topic in damage.victims}
             asyncio.run(_consume(agent, topics, victims, tally))
             _work(agent, topics, victims, tally)
             asyncio.run(_consume_again(agent, topics, victims, tally))
         except (OSError, asyncio.IncompleteReadError, AssertionError) as error:
-            tally.fail(damages[:1], f"the agent does not answer: {error!r}")
+            tally.fail(damages[:1] or [_WHOLE_DAMAGE], f"the agent does not answer: {error!r}")
         for _ in range(BACKGROUND_POLLS):  # what works in the background begins again and again
             world.get(agent, "/metrics")
         if not agent.process.is_running:
             tally.fail(damages[:1], f"the process ended: {agent.process.stderr[-1500:]}")
-    told = world.audit(data)
     for damage in damages:
-        if not _is_named(damage, told):
-            if damage.mode in AUDITED.get(damage.target.kind, ()):
-                tally.fail([damage], "the audit does not name it")
-            else:
-                tally.unnamed[damage.target.kind, damage.mode] += 1
+        tally.tried[damage.target.kind, damage.mode] += 1
+    judge_audit(world.audit(data), in_order(damages), tally)
 
 
-def _is_named(damage: Damage, told: str) -> bool:
-    path = damage.target.path.as_posix().removeprefix("store/")
-    return path in told or (damage.target.topic is not None and damage.target.topic in told)
+def judge_audit(said: str, damages: Sequence[Damage], tally: Tally) -> None:
+    """Note damages that the audit does not name, and an audit that breaks off."""
+    if "Traceback" in said:
+        tally.fail(damages[:1], f"the audit breaks off: {said[-1500:]}")
+    for damage in damages:
+        if _is_named(damage, said):
+            continue
+        if damage.mode in AUDITED.get(damage.target.kind, ()):
+            tally.fail([damage], "the audit does not name it")
+        else:
+            tally.unnamed[damage.target.kind, damage.mode] += 1
+
+
+def _is_named(damage: Damage, said: str) -> bool:
+    """By its key; an object in a pack by the topic whose records lie in it."""
+    if damage.target.kind in _WAITING:
+        return damage.target.topic is not None and f"{damage.target.topic}-0 " in said
+    return damage.target.path.as_posix().removeprefix("store/") in said
+
+
+async def _read(agent: Agent, topics: Sequence[str], tally: Tally) -> None:
+    """Read all topics before anything is damaged."""
+    async with connected(agent.bootstrap) as client:
+        for topic in topics:
+            judge(topic, await world.read_topic(client, topic, world.RECORDS), world.RECORDS, None, tally)
 
 
 async def _consume(agent: Agent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
@@ -267,6 +292,7 @@ def own_life(data: Path, folder: Path, damage: Damage, tally: Tally) -> None:
             tally.fail([damage], f"the agent does not answer: {error!r}")
         judge_end(agent, [damage], tally)
         agent.process.kill()
+    judge_audit(world.audit(data), [damage], tally)
 
 
 def judge_start(damage: Damage, told: str, tally: Tally) -> None:
@@ -310,7 +336,7 @@ def sweep(folder: Path, plan: Plan, seed: int, tally: Tally, kinds: Collection[K
     if any(kind in OF_TOPICS for kind in kinds):
         data = folder / "data"
         build(data, folder, plan, kinds)
-        one_life(data, folder, plan, in_order(damage_topics(data, plan, kinds, random_)), tally)
+        one_life(data, folder, plan, kinds, random_, tally)
     if any(kind in OF_CLUSTERS for kind in kinds):
         small = folder / "small"
         world.build(small, folder, archived=WHOLE[:1], waiting=WHOLE[1:])

@@ -1,10 +1,12 @@
 """Ten flipped bits of each kind of stored object, in one agent's life; `make damage` runs thousands."""
 
+import random
 from pathlib import Path
 
 import pytest
 
-from tests.damage.damages import OF_CLUSTERS, OF_TOPICS, Mode
+from tests.damage.cluster_lives import sweep_etcd, sweep_intake
+from tests.damage.damages import OF_CLUSTERS, OF_TOPICS, Kind, Mode
 from tests.damage.lives import Plan, Tally, sweep
 
 SEED = 7
@@ -28,3 +30,23 @@ def test_damaged_objects_of_a_cluster_are_said_or_done_without(tmp_path: Path) -
     sweep(tmp_path, Plan(flips=2, others=1), SEED, tally, OF_CLUSTERS)
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
     assert {kind for kind, _ in tally.tried} == set(OF_CLUSTERS)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("damage")
+def test_damaged_objects_of_a_bucket_and_values_in_etcd_are_said_or_done_without(tmp_path: Path) -> None:
+    """Objects are damaged under an agent that has put them; values one in each life."""
+    tally = Tally()
+    sweep_intake(tmp_path / "bucket", Plan(flips=10, others=1), random.Random(SEED), tally)
+    sweep_etcd(tmp_path / "etcd", Plan(flips=2, others=1), random.Random(SEED), tally)
+    assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
+    assert {kind for kind, _ in tally.tried} == {Kind.OBJECT, Kind.ETCD}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("damage")
+def test_objects_that_are_damaged_under_an_agent_are_never_served(tmp_path: Path) -> None:
+    tally = Tally()
+    sweep(tmp_path, Plan(flips=10, others=1, is_running=True), SEED, tally, OF_TOPICS)
+    assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
