@@ -32,7 +32,7 @@ from protocol.limits import (
     SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN,
     SNAPSHOTS_PER_GRACE,
 )
-from protocol.types import SessionId
+from protocol.types import Milliseconds, SessionId
 from storage.gc_plan import ListedVerdict, judge_listed, plan_released, plan_sessions
 from storage.object_store import ObjectMeta, ObjectsNotDeleted, ObjectStore, StoreError
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
@@ -112,7 +112,9 @@ class Cleaner:
         self._watch_time()
         if self._clock.monotonic_s() - self._stepped_s < self._grace_ms / 1000:
             return count
-        return count + await self._retry_leftovers() + await self._delete_leftovers()
+        # One time for all of it: a step while the bucket is listed would end the grace of what ended before it.
+        time_ms = self._time_ms
+        return count + await self._retry_leftovers(time_ms) + await self._delete_leftovers(time_ms)
 
     def _watch_time(self) -> None:
         """Note a step of the state's time: more than this machine saw pass, or passed while none of it ran."""
@@ -144,24 +146,24 @@ class Cleaner:
             elif not plan.is_snapshot_wanted or not await self._snapshots.cover(interval_s=self._snapshot_interval_s):
                 return count
 
-    async def _retry_leftovers(self) -> int:
+    async def _retry_leftovers(self, time_ms: Milliseconds) -> int:
         """Try again what could not be deleted of ended sessions; released objects come by their own plan."""
         due = [key for key in self._failed.due if key not in self._metadata.state.released]
         keys = due[:GC_DELETIONS_PER_STEP_MAX]
         if not keys:
             return 0
         await self._metadata.barrier()
-        verdict = self._judge(keys)
+        verdict = self._judge(keys, time_ms)
         self._failed.forget(set(keys) - set(verdict.deletable))  # another agent, or a recovery, has settled these
         return len(await self._delete(verdict.deletable)) if verdict.deletable else 0
 
-    async def _delete_leftovers(self) -> int:
+    async def _delete_leftovers(self, time_ms: Milliseconds) -> int:
         """List the bucket for what ended sessions left behind, each session twice."""
         state = self._metadata.state
         self._sessions_listed.intersection_update(state.sessions_ended)
         plan = plan_sessions(
             state.sessions_ended,
-            time_ms=state.time_ms,
+            time_ms=time_ms,
             grace_ms=self._grace_ms,
             already_listed=self._sessions_listed,
             kept=self._failed.sessions,
@@ -173,7 +175,7 @@ class Cleaner:
         unknown_first = ""
         for prefix in PREFIXES:
             async for page in _pages(self._store.list(prefix)):
-                verdict = self._judge(page)
+                verdict = self._judge(page, time_ms)
                 deletable = [key for key in verdict.deletable if key not in self._failed]
                 if deletable:
                     count += len(await self._delete(deletable))
@@ -192,8 +194,8 @@ class Cleaner:
     def _snapshot_interval_s(self) -> float:
         return max(SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN, self._grace_ms / 1000 / SNAPSHOTS_PER_GRACE)
 
-    def _judge(self, keys: Sequence[str]) -> ListedVerdict:
-        """By the state of now, which is no older than the listing's."""
+    def _judge(self, keys: Sequence[str], time_ms: Milliseconds) -> ListedVerdict:
+        """By the state of now, which is no older than the listing's, and by a time of before."""
         state = self._metadata.state
         return judge_listed(
             keys,
@@ -203,7 +205,7 @@ class Cleaner:
             sessions_live=state.sessions,
             sessions_ended=state.sessions_ended,
             topics=state.topics,
-            time_ms=state.time_ms,
+            time_ms=time_ms,
             grace_ms=self._grace_ms,
         )
 

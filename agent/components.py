@@ -277,7 +277,7 @@ async def open_store(
     adapter: ObjectStore
     match url:
         case FileUrl(path=path):
-            from agent.full_disk import RecordsRefused, WatchedFiles
+            from agent.full_disk import WatchedFiles
             from storage.local_files import Files
             from storage.local_store import INCOMPLETE_FOLDER, PACKS_FOLDER, LocalStore
             from storage.pack_store import PackStore
@@ -298,7 +298,6 @@ async def open_store(
             if reserves is not None and reserve is not None:
                 reserve.when_full(packs.release_room)
                 reserve.begin()
-                adapter = RecordsRefused(adapter, lambda: reserves.is_full, sleep=clock.sleep)
         case S3Url():
             from storage.s3_settings import S3Settings
             from storage.s3_store import S3Store
@@ -309,6 +308,10 @@ async def open_store(
             from storage.memory_store import MemoryStore
 
             adapter = MemoryStore()
+    if reserves:  # of the ledger's disk alone, it may be: its entries need that room, wherever records go
+        from agent.full_disk import RecordsRefused
+
+        adapter = RecordsRefused(adapter, lambda: reserves.is_full, sleep=clock.sleep)
     metered: ObjectStore = MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s)
     if settings.store_hedge_ms > 0:
         metered = HedgingStore(metered, hedge_s=settings.store_hedge_ms / 1000, sleep=clock.sleep)

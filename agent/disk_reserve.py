@@ -76,6 +76,8 @@ class DiskReserve:
         self._outage = Outage(WORDS, monotonic_s=clock.monotonic_s)
         self._unseen = Outage(UNSEEN_WORDS, monotonic_s=clock.monotonic_s)
         self._unseen_reason: str | None = None
+        self._has_blocks = False
+        """Whether this process has seen that the file has its blocks, and not only its name."""
         self._when_full: list[Callable[[], None]] = []
         self.is_full = False
         """Whether records are refused for want of room."""
@@ -92,7 +94,7 @@ class DiskReserve:
 
     def find_full(self) -> None:
         """A write found no room. The ledger gets what was kept for it."""
-        self.is_full = True
+        self.is_full, self._has_blocks = True, False
         with suppress(OSError):  # what cannot be removed is tried again
             self._disk.remove_file(self._path)
 
@@ -113,9 +115,11 @@ class DiskReserve:
         try:
             free_bytes = self._disk.free_bytes(self._folder)
             if not self.is_full and self._path.exists() and free_bytes >= self._bytes // 4:
-                return
-            # Twice the reserve, so that a little room that comes and goes does not switch with it.
-            is_room = free_bytes >= 2 * self._bytes and self._make()
+                # A kill while it was made leaves an empty file, and a copy of the folder one with holes.
+                is_room = self._has_blocks or self._make(self._bytes)
+            else:
+                # Twice the reserve, so that a little room that comes and goes does not switch with it.
+                is_room = free_bytes >= 2 * self._bytes and self._make(2 * self._bytes)
         except OSError as error:
             self._unseen_reason = str(error)
             return
@@ -124,15 +128,17 @@ class DiskReserve:
         else:
             self.find_full()
 
-    def _make(self) -> bool:
+    def _make(self, room_bytes: int) -> bool:
+        """Give the file its blocks, where there is room for so many bytes with those that it has."""
         try:
-            self._disk.make_file(self._path, self._bytes, 2 * self._bytes)
+            self._disk.make_file(self._path, self._bytes, room_bytes)
         except OSError as error:
             with suppress(OSError):
                 self._disk.remove_file(self._path)
             if error.errno not in FULL_CODES:
                 raise
             return False
+        self._has_blocks = True
         return True
 
     def _report(self) -> None:
@@ -165,6 +171,9 @@ class DiskReserves:
         if file_system not in self._by_file_system:
             self._by_file_system[file_system] = DiskReserve(folder, clock=self._clock, disk=self._disk)
         return self._by_file_system[file_system]
+
+    def __len__(self) -> int:
+        return len(self._by_file_system)
 
     @property
     def is_full(self) -> bool:

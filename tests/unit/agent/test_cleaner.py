@@ -462,3 +462,28 @@ async def test_s21_after_a_step_of_the_time_leftovers_of_sessions_stay_for_anoth
         parts.clock.seconds += 1
         assert await cleaning.clean() == 1
         assert await keys(store) == []
+
+
+async def test_s21_a_step_of_the_time_while_the_bucket_is_listed_ends_no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that ended long ago is listed as another one's leftovers stay for their grace."""
+    ledger, store = MemoryLedger(), MemoryStore()
+    dead = []
+    for node in (1, 2):
+        async with running_parts(ledger, start(f"n{node}", node=node)) as parts:
+            dead.append(parts.writer.session)
+            await parts.writer.submit(ReportTime())
+            await store.put(intake_key(dead[-1], ObjectNumber(0)), [b"never committed"])
+            ledger.core.expire(dead[-1])
+    async with running_parts(ledger, start("b", node=3)) as parts:
+        assert await parts.housekeeper.claim()
+        await parts.writer.submit(EndSession(session=dead[0]))
+        parts.clock.seconds += GRACE_MS / 1000
+        await parts.writer.submit(ReportTime())
+        await parts.writer.submit(EndSession(session=dead[1]))
+
+        async def step() -> None:
+            monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + 3 * DAY_MS)
+            await parts.writer.submit(ReportTime())
+
+        assert await cleaner(parts, SlowListing(store, step)).clean() == 1
+        assert await keys(store) == [intake_key(dead[1], ObjectNumber(0))]

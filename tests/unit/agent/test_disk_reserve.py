@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from agent.settings import Command, load_settings
 from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR, MIB
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreFull, StoreUnavailable
+from storage.refs import INTAKE_PREFIX
 from tests.unit.agent.ledger_parts import ManualClock
 
 
@@ -37,7 +39,7 @@ class SmallDisk(Disk):
         return self.size
 
     def make_file(self, path: Path, byte_count: int, room_bytes: int) -> None:
-        if room_bytes > self.free_bytes(path.parent):
+        if room_bytes > self.free_bytes(path.parent) + self.file_bytes:
             path.write_bytes(b"half")
             raise OSError(errno.ENOSPC, "No space left on device")
         path.write_bytes(b"all of it")
@@ -72,6 +74,24 @@ def test_the_file_really_has_its_blocks(tmp_path: Path) -> None:
     assert status.st_size == DISK_RESERVE_BYTES
     assert status.st_blocks * 512 >= DISK_RESERVE_BYTES
     reserve.find_full()
+    assert not (tmp_path / RESERVE_FILE).exists()
+
+
+@pytest.mark.parametrize("byte_count", [0, DISK_RESERVE_BYTES])
+def test_a_file_that_has_only_its_name_gets_its_blocks(byte_count: int, tmp_path: Path) -> None:
+    """It was made as the process was killed, or copied by a program that leaves holes."""
+    (tmp_path / RESERVE_FILE).touch()
+    os.truncate(tmp_path / RESERVE_FILE, byte_count)
+    assert not reserve_on(tmp_path, Disk()).is_full
+    status = (tmp_path / RESERVE_FILE).stat()
+    assert min(status.st_size, status.st_blocks * 512) >= DISK_RESERVE_BYTES
+
+
+def test_one_that_has_only_its_name_on_a_disk_without_room_is_given_up(tmp_path: Path) -> None:
+    disk = SmallDisk(64 * MIB)
+    (tmp_path / RESERVE_FILE).touch()
+    disk.used = disk.size - disk.size // DISK_RESERVE_DIVISOR // 2
+    assert reserve_on(tmp_path, disk).is_full
     assert not (tmp_path / RESERVE_FILE).exists()
 
 
@@ -327,3 +347,20 @@ async def test_the_reserve_of_a_store_on_another_disk_is_no_object_and_is_made_a
         async with open_store(settings, SystemClock(), SystemIds(), Metrics(), reserves=reserves) as store:
             assert path.exists()
             assert [meta.key async for meta in store.list("")] == []
+
+
+async def test_records_for_a_bucket_are_refused_too_while_the_disk_of_the_ledger_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their entries would use up what is kept for the entries that free room."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "unused")
+    options = {"data-dir": str(tmp_path), "store": "s3://bucket"}
+    settings = load_settings(Command.RUN, options, environment={})
+    disk, clock = SmallDisk(64 * MIB), ManualClock()
+    disk.used = disk.size
+    reserves = DiskReserves(clock=clock, disk=disk)
+    reserves.of(settings.data_dir).begin()
+    async with open_store(settings, clock, SystemIds(), Metrics(), reserves=reserves) as store:
+        with pytest.raises(StoreFull):
+            await store.put(f"{INTAKE_PREFIX}1", [b"x"])
