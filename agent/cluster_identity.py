@@ -23,7 +23,7 @@ from coordinator.log import POSITION_REVISION_BITS, Ledger, LedgerCorrupt, Ledge
 from protocol.decoding import JsonDecoder, Undecodable
 from protocol.limits import BUCKET_CHECK_INTERVAL_S
 from protocol.types import Position, SessionId
-from storage.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreError
+from storage.object_store import ObjectDamaged, ObjectExists, ObjectMissing, ObjectStore, StoreError
 from storage.refs import (
     INTAKE_PREFIX,
     REACHED_PREFIX,
@@ -137,7 +137,7 @@ async def read_cluster_file(store: ObjectStore) -> ClusterFile | None:
         return _decoder.decode(await store.get(CLUSTER_KEY))
     except ObjectMissing:
         return None
-    except Undecodable as error:
+    except (ObjectDamaged, Undecodable) as error:
         raise LedgerCorrupt(f"{CLUSTER_KEY} in the bucket is damaged ({error}): {UNNAMED}") from error
 
 

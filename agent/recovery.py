@@ -10,7 +10,7 @@ began, and its snapshot counts for nothing. What cannot be read is a loss that s
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -51,8 +51,8 @@ from protocol.limits import (
     RECOVERY_WATCH_S,
 )
 from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
-from storage.chunk_format import ChunkFormatError
-from storage.object_store import ObjectExists, ObjectMeta, ObjectMissing, ObjectStore
+from storage.chunk_format import HEADER_BYTES, ChunkFormatError
+from storage.object_store import ObjectDamaged, ObjectExists, ObjectMeta, ObjectMissing, ObjectStore
 from storage.refs import (
     INTAKE_PREFIX,
     LAKE_PREFIX,
@@ -98,7 +98,7 @@ class RecoveryReport:
     missing: list[str] = field(default_factory=list[str])
     """Objects that the snapshot refers to, and which are not in the bucket: their records are lost."""
     damaged: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Snapshots and intake objects that cannot be read, and why."""
+    """Snapshots, intake objects and files of the store that cannot be read, and why."""
 
     @property
     def has_losses(self) -> bool:
@@ -141,11 +141,18 @@ class _Bucket:
 
 
 async def recover(
-    ledger: Ledger, store: ObjectStore, clock: Clock, permissions: Permissions, *, store_timeout_s: float = 0.0
+    ledger: Ledger,
+    store: ObjectStore,
+    clock: Clock,
+    permissions: Permissions,
+    *,
+    store_timeout_s: float = 0.0,
+    unlisted: Sequence[tuple[str, str]] = (),
 ) -> RecoveryReport:
     """Recover the cluster that the bucket belongs to onto the ledger.
 
-    `store_timeout_s`: how long a request of an agent to the store takes at most. With losses that are not accepted the
+    `store_timeout_s`: how long a request of an agent to the store takes at most. `unlisted`: files of the store that
+    may hold objects which no listing names, and why: they count as damaged. With losses that are not accepted the
     report comes back with nothing carried out, and the ledger stays fenced. Raises `SessionHeld` while agents live on
     the ledger, `BucketInUse` while others write into the bucket, `RecoveryNeedless` where agents could be started, and
     `LedgerCorrupt` where the bucket names no cluster, or the ledger is in use by another one or with another bucket.
@@ -166,7 +173,7 @@ async def recover(
         await ledger.fence()
         # A housekeeper that was cut off deletes until its lease is over, and its last request may land later still.
         await clock.sleep(LEDGER_SESSION_SECONDS + store_timeout_s)
-    return await _Reading(ledger, store, clock, cluster).run(permissions)
+    return await _Reading(ledger, store, clock, cluster).run(permissions, unlisted)
 
 
 async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:
@@ -238,8 +245,9 @@ class _Reading:
         self._cluster = cluster
         self._report = RecoveryReport(cluster_id=cluster.cluster_id, incarnation=0, snapshot_key="", position=0)
 
-    async def run(self, permissions: Permissions) -> RecoveryReport:
+    async def run(self, permissions: Permissions, unlisted: Sequence[tuple[str, str]]) -> RecoveryReport:
         store, report = self._store, self._report
+        report.damaged += unlisted
         identity = await self._ledger.identity()
         bucket = await _list(store)
         state = await self._newest_state(identity)
@@ -319,7 +327,7 @@ class _Reading:
             try:
                 content = await self._store.get(key)
                 state = decode_snapshot(content)
-            except (LedgerCorrupt, ObjectMissing) as error:
+            except (LedgerCorrupt, ObjectDamaged, ObjectMissing) as error:
                 fault = str(error)
                 continue
             return content if state.cluster_id == self._cluster.cluster_id else f"it is of cluster {state.cluster_id}"
@@ -395,14 +403,22 @@ class _Reading:
         for attempt in range(RECOVERY_READS_MAX):
             await self._clock.sleep(RECOVERY_READ_RETRY_S if attempt else 0)
             try:
-                content = await self._store.get(meta.key)
+                content = await self._content(meta)
                 found = read_object(meta.key, content, session=session, number=number, modified_ms=meta.modified_ms)
-            except (ChunkFormatError, ObjectMissing) as error:
+            except (ChunkFormatError, ObjectDamaged, ObjectMissing) as error:
                 found = str(error) if isinstance(found, str) else found
                 continue
             if not found.faults:
                 break
         return found
+
+    async def _content(self, meta: ObjectMeta) -> bytes:
+        """The object's bytes, right or wrong, for each chunk has a checksum. Of a part the store checks nothing."""
+        try:
+            return await self._store.get(meta.key)
+        except ObjectDamaged:
+            header = await self._store.get_range(meta.key, 0, HEADER_BYTES)
+            return header + await self._store.get_range(meta.key, HEADER_BYTES, meta.size_bytes - HEADER_BYTES)
 
 
 async def _cluster_file(store: ObjectStore) -> ClusterFile:

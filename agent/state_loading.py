@@ -12,7 +12,7 @@ from coordinator.follower import Applied, Follower
 from coordinator.log import Ledger, LedgerCorrupt, LedgerStart
 from coordinator.rules import RULES_NEWEST
 from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX
-from storage.object_store import ObjectMissing, ObjectStore
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,8 @@ async def load(ledger: Ledger, store: ObjectStore, rules_known: int = RULES_NEWE
                 snapshot = await store.get(key)
             except ObjectMissing:
                 continue
+            except ObjectDamaged as error:
+                raise _damaged(key, error) from error
         follower = Follower(identity, rules_known)
         try:
             with collector_paused():
@@ -49,14 +51,18 @@ async def load(ledger: Ledger, store: ObjectStore, rules_known: int = RULES_NEWE
         except LedgerCorrupt as error:
             if snapshot is None:
                 raise
-            raise LedgerCorrupt(
-                f"{error}; the ledger's snapshot is {key!r}: where that object is damaged, put back a copy of it if "
-                "there is one, else `penstock recover` begins again from the newest snapshot that can be read "
-                '(docs/RUNBOOK.md, "etcd was wiped or restored from a backup"); nothing was changed'
-            ) from error
+            raise _damaged(key, error) from error
         return Loaded(start=start, follower=follower, applied=applied)
     raise LedgerCorrupt(
         f"the ledger's snapshot {key!r} is not in the bucket: was something deleted from it, or is the ledger an older "
         "copy? `penstock recover` begins again from the newest snapshot that is there (docs/RUNBOOK.md, "
         '"etcd was wiped or restored from a backup"); nothing was changed'
+    )
+
+
+def _damaged(key: str, error: Exception) -> LedgerCorrupt:
+    return LedgerCorrupt(
+        f"{error}; the ledger's snapshot is {key!r}: where that object is damaged, put back a copy of it if "
+        "there is one, else `penstock recover` begins again from the newest snapshot that can be read "
+        '(docs/RUNBOOK.md, "etcd was wiped or restored from a backup"); nothing was changed'
     )

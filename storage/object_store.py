@@ -84,7 +84,7 @@ class ObjectStore(Protocol):
         ...
 
     async def get(self, key: str) -> bytes:
-        """The whole object. Raises `ObjectMissing`."""
+        """The whole object. Raises `ObjectMissing`; `ObjectDamaged` where the store knows that its bytes are wrong."""
         ...
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:

@@ -80,15 +80,22 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     from agent.ids import SystemIds
     from agent.recovery import BucketInUse, RecoveryNeedless, report_rows
     from agent.recovery import recover as recover_cluster
+    from agent.store_damages import StoreDamages
     from coordinator.log import SessionHeld
 
     where_missing = WhereMissing.STOOD_IN if permissions.is_dry_run else WhereMissing.CREATED
-    async with opened(settings, where_missing) as (ledger, store):
+    damages = StoreDamages()
+    async with opened(settings, where_missing, damages) as (ledger, store):
         try:
             if not permissions.is_dry_run:  # of two recoveries at a time one is refused by a conditional put
                 await check_conditional_puts(store, name=SystemIds().new_cluster_id())
             report = await recover_cluster(
-                ledger, store, SystemClock(), permissions, store_timeout_s=settings.store_timeout_s
+                ledger,
+                store,
+                SystemClock(),
+                permissions,
+                store_timeout_s=settings.store_timeout_s,
+                unlisted=[(damage.file, damage.detail) for damage in damages.found if not damage.key],
             )
         except (SessionHeld, BucketInUse, RecoveryNeedless) as error:
             raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error

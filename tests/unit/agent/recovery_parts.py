@@ -42,9 +42,21 @@ def wiped() -> MemoryLedger:
 
 
 async def recover(
-    ledger: Ledger, store: ObjectStore, permissions: Permissions | None = None, clock: Clock | None = None
+    ledger: Ledger,
+    store: ObjectStore,
+    permissions: Permissions | None = None,
+    clock: Clock | None = None,
+    *,
+    unlisted: Sequence[tuple[str, str]] = (),
 ) -> RecoveryReport:
-    return await recover_with(ledger, store, clock or ManualClock(), permissions or Permissions(), store_timeout_s=30.0)
+    return await recover_with(
+        ledger,
+        store,
+        clock or ManualClock(),
+        permissions or Permissions(),
+        store_timeout_s=30.0,
+        unlisted=unlisted,
+    )
 
 
 class TimedStore(MemoryStore):

@@ -1,0 +1,46 @@
+"""`penstock recover --dry-run` over the folder of a broker whose packs are damaged."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from pyarrow import fs
+from typer.testing import CliRunner
+
+from agent.cli import app
+from protocol.types import ObjectNumber, SessionId
+from storage.local_store import PACKS_FOLDER, LocalStore
+from storage.pack_store import PackStore
+from storage.refs import INTAKE_PREFIX, intake_key
+from storage.routed_store import RoutedStore
+from tests.pack_files import live_objects
+from tests.unit.agent.recovery_parts import lived
+
+
+async def _live(folder: Path) -> None:
+    times = iter(range(1_700_000_000_000, 1_800_000_000_000, 1_000))
+    packs = PackStore(folder / PACKS_FOLDER, now_ms=lambda: next(times), new_nonce=lambda: os.urandom(16))
+    store = RoutedStore(INTAKE_PREFIX, packs, LocalStore(folder))
+    await lived(store)
+    await store.close()
+
+
+def test_s9_an_object_whose_header_is_damaged_is_no_silent_loss(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    asyncio.run(_live(folder))
+    (pack,) = (folder / PACKS_FOLDER).iterdir()
+    bucket = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+    hit = live_objects(bucket, {f"{PACKS_FOLDER}/{pack.name}"})[intake_key(SessionId(1), ObjectNumber(1))]
+    content = bytearray(pack.read_bytes())
+    content[hit.record_first + 8] ^= 1
+    pack.write_bytes(content)
+    command = ["recover", "--data-dir", str(tmp_path), "--dry-run", "--force", "--json"]
+    result = CliRunner().invoke(app, command, env={"PENSTOCK_LEDGER": None})
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    ((damage),) = told["damaged"]
+    assert damage["object"] == str(pack)
+    assert "no readable object" in damage["reason"]
+    assert told["intake_objects_committed"] == 1
