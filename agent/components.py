@@ -268,9 +268,11 @@ async def open_store(
     observer: TryObserver | None = None,
     damages: StoreDamages | None = None,
     reserves: DiskReserves | None = None,
+    is_writer: bool = True,
 ) -> AsyncIterator[ObjectStore]:
     """The bucket that the settings name, metered and retried (`policy`: how long; `observer` is told of each try).
-    `damages` takes what an embedded store finds in its files; `reserves` get room on its disk. Raises `StoreError`s.
+    `damages` takes what an embedded store finds in its files; `reserves` get room on its disk.
+    `is_writer=False` leaves an embedded store as it is, and it takes nothing. Raises `StoreError`s.
     """
     damages = StoreDamages() if damages is None else damages
     url = read_store_url(settings.store_url)
@@ -285,12 +287,13 @@ async def open_store(
             # In the folder of what a start removes: a start on a full disk has this room.
             reserve = None if reserves is None else reserves.of(Path(path) / INCOMPLETE_FOLDER)
             calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
-            files = LocalStore(Path(path), is_durable=settings.is_durable, files=calls)
+            files = LocalStore(Path(path), is_durable=settings.is_durable, is_writer=is_writer, files=calls)
             packs = PackStore(
                 Path(path) / PACKS_FOLDER,
                 now_ms=clock.now_ms,
                 new_nonce=ids.new_uuid,
                 is_durable=settings.is_durable,
+                is_writer=is_writer,
                 files=calls,
                 on_damage=damages.report,
             )

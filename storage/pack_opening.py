@@ -49,14 +49,16 @@ class PackFiles:
         named = (_FILE_NAME.fullmatch(name) for name in os.listdir(self._folder))
         return sorted(int(name[1], 16) for name in named if name is not None)
 
-    def open_pack(self, number: int, *, is_newest: bool, is_durable: bool, doubted: Container[str]) -> OpenedPack:
-        """The pack `number`. The newest is cut where a crash has torn it, and made durable as it stands.
+    def open_pack(
+        self, number: int, *, is_newest: bool, is_writer: bool, is_durable: bool, doubted: Container[str]
+    ) -> OpenedPack:
+        """The pack `number`. A writer cuts the newest where a crash has torn it, and makes it durable as it stands.
 
         The payload of every object is read in the newest; elsewhere only that of `doubted` keys, and of those that come
         twice: a put that failed must not replace one that was acknowledged.
         """
         path = self.path(number)
-        descriptor = self._files.open_existing(path, is_writing=True)
+        descriptor = self._files.open_existing(path, is_writing=is_writer)
         try:
             scan = scan_pack(partial(self._files.read_at, descriptor), number)
             is_whole = _Whole(partial(self._is_whole, descriptor))
@@ -70,7 +72,7 @@ class PackFiles:
             for damage in damages:
                 self._on_damage(damage)
             objects = self._live(scan, pack, is_whole, end=end, doubted=doubted, is_checked=is_newest)
-            if is_newest:
+            if is_newest and is_writer:
                 if not is_set_aside and not scan.is_ended:
                     self._files.truncate(descriptor, end)
                 if is_durable:

@@ -39,9 +39,9 @@ class PackStore:
     """An `ObjectStore` in the directory `folder`, whose parent exists.
 
     `now_ms` is the time since 1970; `new_nonce` gives 16 bytes that nobody can guess. `is_durable=False` leaves out
-    every sync: a crash of the machine (not of the process) may lose objects. `on_damage` is called with each unreadable
-    part of a pack, at the start and when a read finds it. Raises `StoreMisconfigured` or
-    `StoreUnavailable` where the folder cannot be used.
+    every sync: a crash of the machine (not of the process) may lose objects. `is_writer=False` changes nothing, and
+    refuses puts and deletes. `on_damage` is called with each unreadable part of a pack, at the start and when a read
+    finds it. Raises `StoreMisconfigured` or `StoreUnavailable` where the folder cannot be used.
     """
 
     def __init__(
@@ -51,17 +51,20 @@ class PackStore:
         now_ms: Callable[[], int],
         new_nonce: Callable[[], bytes],
         is_durable: bool = True,
+        is_writer: bool = True,
         files: Files | None = None,
         pack_bytes_target: int = PACK_BYTES_TARGET,
         on_damage: OnDamage = ignore_damage,
     ) -> None:
         files = Files() if files is None else files
         self._folder = folder
+        self._is_writer = is_writer
         self._on_damage = on_damage
         self._packs = PackFolder(
             str(folder),
             new_nonce=new_nonce,
             is_durable=is_durable,
+            is_writer=is_writer,
             files=files,
             pack_bytes_target=pack_bytes_target,
             on_damage=on_damage,
@@ -77,8 +80,9 @@ class PackStore:
         self._newest: Pack | None = None
         """Where the last group went: the only pack that is kept without objects."""
         with errors_of(str(folder)):
-            files.make_directory(str(folder))
-            if is_durable:
+            if is_writer:
+                files.make_directory(str(folder))
+            if is_writer and is_durable:
                 files.sync_directory(os.path.dirname(folder))
             self._index = self._packs.open()
 
@@ -87,7 +91,7 @@ class PackStore:
         check_key(key)
         while (earlier := self._under_way.get(key)) is not None:
             await asyncio.wait([earlier])
-        self._check_open()
+        self._check_writer()
         if if_absent and key in self._index:
             raise ObjectExists(f"{key} exists")
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -125,7 +129,7 @@ class PackStore:
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             check_key(key)
-        self._check_open()
+        self._check_writer()
         doomed = {key: self._index.pop(key) for key in dict.fromkeys(keys) if key in self._index}
         by_pack: dict[int, dict[str, Place]] = {}
         for key, place in doomed.items():
@@ -174,6 +178,11 @@ class PackStore:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StoreMisconfigured(f"{self._folder} was closed")
+
+    def _check_writer(self) -> None:
+        self._check_open()
+        if not self._is_writer:
+            raise StoreMisconfigured(f"{self._folder} was opened for reading only")
 
     def _place(self, key: str) -> Place:
         place = self._index.get(key)

@@ -37,7 +37,8 @@ __all__ = ["Pack", "PackFolder", "PackObject", "Place"]
 
 class PackFolder:
     """The packs of `folder`, to which nobody else writes. `new_nonce` gives 16 bytes that nobody can guess; a pack that
-    has `pack_bytes_target` is followed by another."""
+    has `pack_bytes_target` is followed by another. With `is_writer=False` nothing is changed, created or removed, and
+    nothing may be appended or taken back."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class PackFolder:
         new_nonce: Callable[[], bytes],
         is_durable: bool,
         files: Files,
+        is_writer: bool = True,
         pack_bytes_target: int = PACK_BYTES_TARGET,
         on_damage: OnDamage = ignore_damage,
     ) -> None:
@@ -55,6 +57,7 @@ class PackFolder:
         self._gap_numbers: set[int] = set()
         self._new_nonce = new_nonce
         self._is_durable = is_durable
+        self._is_writer = is_writer
         self._files = files
         self._pack_bytes_target = pack_bytes_target
         self._spare: deque[int] = deque()
@@ -69,9 +72,15 @@ class PackFolder:
         """Everything that is there. What a crash cut off goes, and packs without objects become spare ones.
 
         Where a pack could be neither written nor cut, objects may be there that no append acknowledged, even torn ones.
-        Nobody else may open the folder until `close`. Raises `BlockingIOError` where somebody has.
+        Nobody else may open the folder until `close`. Raises `BlockingIOError` where somebody has. Who does not write
+        finds the same objects, changes nothing, and needs no folder.
         """
-        self._held = self._files.lock_directory(self._folder)
+        try:
+            self._held = self._files.lock_directory(self._folder)
+        except FileNotFoundError:
+            if self._is_writer:
+                raise
+            return {}
         try:
             return self._scan_all()
         except OSError:
@@ -197,7 +206,11 @@ class PackFolder:
         packs: list[Pack] = []
         for number in numbers:
             opened = self._pack_files.open_pack(
-                number, is_newest=number == numbers[-1], is_durable=self._is_durable, doubted=found.keys()
+                number,
+                is_newest=number == numbers[-1],
+                is_writer=self._is_writer,
+                is_durable=self._is_durable,
+                doubted=found.keys(),
             )
             packs.append(opened.pack)
             if opened.has_gaps:
@@ -208,6 +221,13 @@ class PackFolder:
                     found[key].pack.live_count -= 1
                 place.pack.live_count += 1
                 found[key] = place
+        if self._is_writer:
+            self._tidy(packs, replaced)
+        self._number_next = numbers[-1] + 1 if numbers else 0
+        return found
+
+    def _tidy(self, packs: Sequence[Pack], replaced: Sequence[Place]) -> None:
+        """Leave the folder as if no crash had been."""
         with suppress(OSError):  # an object that is deleted could only have to be deleted again
             self.mark_dead(replaced)
         for pack in packs:
@@ -215,8 +235,6 @@ class PackFolder:
                 self.take_back(pack)
         if self._is_durable:
             self._files.sync_directory(self._folder)
-        self._number_next = numbers[-1] + 1 if numbers else 0
-        return found
 
     def _begin_pack(self) -> None:
         """The file of a spare pack under a new name, else a new one: blocks that exist are quicker to write."""

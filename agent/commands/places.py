@@ -58,10 +58,10 @@ def place_settings(values: Mapping[str, object], config: str | None) -> Settings
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, where_missing: "WhereMissing", damages: "StoreDamages | None" = None
+    settings: Settings, where_missing: "WhereMissing", damages: "StoreDamages", *, is_writer: bool
 ) -> "AsyncIterator[tuple[Ledger, ObjectStore]]":
     """Ledger and bucket, open. What the environment does to the block is a `CommandFailed`. `damages` takes what an
-    embedded store finds in its files.
+    embedded store finds in its files; with `is_writer=False` these stay as they are.
     """
     from agent.clock import SystemClock
     from agent.components import open_ledger, open_store
@@ -74,7 +74,9 @@ async def opened(
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(COMMAND_OPEN_SECONDS_MAX):
                 ledger = await stack.enter_async_context(open_ledger(settings, clock, ids, where_missing))
-                store = await stack.enter_async_context(open_store(settings, clock, ids, Metrics(), damages=damages))
+                store = await stack.enter_async_context(
+                    open_store(settings, clock, ids, Metrics(), damages=damages, is_writer=is_writer)
+                )
             yield ledger, store
     except TimeoutError as error:
         raise CommandFailed(

@@ -85,7 +85,7 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
 
     where_missing = WhereMissing.STOOD_IN if permissions.is_dry_run else WhereMissing.CREATED
     damages = StoreDamages()
-    async with opened(settings, where_missing, damages) as (ledger, store):
+    async with opened(settings, where_missing, damages, is_writer=not permissions.is_dry_run) as (ledger, store):
         try:
             if not permissions.is_dry_run:  # of two recoveries at a time one is refused by a conditional put
                 await check_conditional_puts(store, name=SystemIds().new_cluster_id())

@@ -9,8 +9,9 @@ from pyarrow import fs
 from typer.testing import CliRunner
 
 from agent.cli import app
+from coordinator.sqlite_log import SqliteLedger
 from protocol.types import ObjectNumber, SessionId
-from storage.local_store import PACKS_FOLDER, LocalStore
+from storage.local_store import INCOMPLETE_FOLDER, PACKS_FOLDER, LocalStore
 from storage.pack_store import PackStore
 from storage.refs import INTAKE_PREFIX, intake_key
 from storage.routed_store import RoutedStore
@@ -44,3 +45,30 @@ def test_s9_an_object_whose_header_is_damaged_is_no_silent_loss(tmp_path: Path) 
     assert damage["object"] == str(pack)
     assert "no readable object" in damage["reason"]
     assert told["intake_objects_committed"] == 1
+
+
+def test_what_only_looks_leaves_the_store_as_it_is(tmp_path: Path) -> None:
+    """After a crash, on a disk of its own for the store, whose reserve lies in a folder that a start empties."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    asyncio.run(_live(folder))
+    asyncio.run(_new_ledger(tmp_path / "ledger.sqlite"))
+    (pack,) = (folder / PACKS_FOLDER).iterdir()
+    pack.write_bytes(pack.read_bytes()[:-50])
+    (folder / INCOMPLETE_FOLDER / "reserve").write_bytes(b"room")
+    before = _files(folder)
+    for command in (["recover", "--dry-run", "--force"], ["audit"], ["audit", "--deep"]):
+        result = CliRunner().invoke(app, [*command, "--data-dir", str(tmp_path), "--json"])
+        assert json.loads(result.stdout), result.output
+        assert _files(folder) == before, command
+    CliRunner().invoke(app, ["audit", "--repair", "--data-dir", str(tmp_path), "--json"])
+    assert _files(folder) != before
+
+
+async def _new_ledger(path: Path) -> None:
+    ledger = await SqliteLedger.open(path, new_cluster_id="mine")
+    await ledger.close()
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
