@@ -43,6 +43,10 @@ class ArchiveReader(Protocol):
         """The chunk's batches with their real offsets, covering exactly its range of offsets."""
         ...
 
+    def is_checked(self, object_key: str) -> bool:
+        """Whether the object is known to have checksums, so that what could be read of it is right."""
+        ...
+
     def forget(self, object_key: str) -> None:
         """Read everything of the object from the store again."""
         ...
@@ -284,7 +288,8 @@ class ChunkReader:
             self._land(flight, served)
 
     async def _read_archived(self, flight: _Flight) -> None:
-        if self.damaged.is_known(flight.stored.key):
+        # The damaged chunk's own bytes may have come back with an intact chunk of a small file.
+        if self.damaged.is_chunk_known(flight.key) or self._is_in_doubt(flight.stored.key):
             self._archive.forget(flight.stored.key)
         try:
             batches = await self._archive.read(flight.stored.key, flight.chunk, flight.compression)
@@ -298,10 +303,14 @@ class ChunkReader:
 
     def _land(self, flight: _Flight, served: ServedChunk) -> None:
         self.damaged.was_read(flight.key)
-        if flight.stored.kind is ObjectKind.INTAKE or not self.damaged.is_known(flight.stored.key):
+        if flight.stored.kind is ObjectKind.INTAKE or not self._is_in_doubt(flight.stored.key):
             self._cache.put(flight.chunk, served, flight.compression)
         del self._flights[flight.key]
         flight.served.set_result(served)
+
+    def _is_in_doubt(self, file_key: str) -> bool:
+        """Whether chunks of an archive file may be wrong although they were read without an error."""
+        return self.damaged.is_known(file_key) and not self._archive.is_checked(file_key)
 
     def _fail(self, flight: _Flight, error: StoreError) -> None:
         """A read just now gave an error: damage is remembered, so that it is not read again for a while."""

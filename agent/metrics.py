@@ -171,7 +171,7 @@ class Metrics:
             "Fetches of a partition that met a damaged object: the log names each object once.",
         )
         self.damaged_objects = self._gauge(
-            "damaged_objects", "Objects of the ledger that this agent read last and found damaged."
+            "damaged_objects", "Objects of the ledger that this agent found damaged in the last ten minutes."
         )
         self.kernels_loaded = self._gauge("kernels_loaded", "1 once compiled kernels check, read and write records.")
         self.intake_objects = self._counter("intake_objects", "Intake objects written.")

@@ -11,7 +11,7 @@ Kafka: its answer to the greatest timestamp may be a record that DeleteRecords h
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.chunk_cache import ServedChunk
+from agent.chunk_cache import ServedChunk, chunk_key
 from agent.chunk_plan import served_bytes
 from agent.chunk_reader import ChunkReader
 from agent.clock import Clock
@@ -92,7 +92,11 @@ class TimestampSearch:
                     return found, None
                 return None, await run_in_thread(latest, served, log_start)
             except InvalidBatch as error:
-                raise ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}") from error
+                damage = ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}")
+                stored = self._metadata.state.objects.get(chunk.object_id)
+                if stored is not None:
+                    self._reader.damaged.found(stored.key, chunk_key(chunk, Compression.NONE), damage)
+                raise damage from error
 
     def _report(self, key: PartitionKey, chunk: ChunkRef, error: ObjectDamaged) -> None:
         state, (topic_id, number) = self._metadata.state, key

@@ -123,6 +123,12 @@ class ParquetReader:
                 raise
             raise FileUnreadable(f"{object_key}: {error}") from error
 
+    def is_checked(self, object_key: str) -> bool:
+        """Whether the file has checksums, by which its row groups are checked before they are decoded. False also
+        where its footer is not in memory."""
+        held = self._footers.held(object_key)
+        return held is not None and held[0].checksums is not None
+
     def forget(self, object_key: str) -> None:
         """Keep nothing of a file that is damaged: it may be put back, or only its way here have damaged it. Of a file
         without checksums what could be read may be wrong, too."""

@@ -42,6 +42,10 @@ class ReadOnce(Generic[Key, Value]):
             if not flight.cancelled():
                 return flight.result()
 
+    def held(self, key: Key) -> Value | None:
+        """The value of `key` where it is kept; this is no use of it."""
+        return self._held.get(key)
+
     def forget(self, key: Key) -> None:
         """Let the value go: the next one who asks reads again."""
         dropped = self._held.pop(key, None)

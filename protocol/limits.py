@@ -218,6 +218,8 @@ LOST_OBJECT_TOLD_INTERVAL_S = 10.0
 """How often the log names an object that is gone from the bucket; its consumers ask for it many times a second."""
 DAMAGED_CHUNK_REREAD_INTERVAL_S = 10.0
 """A damaged chunk is not read again for so long; its consumers ask for it many times a second."""
+DAMAGED_CHUNK_REMEMBERED_S = 600.0
+"""Damage that no reader met for so long is forgotten: its records were given up, or no consumer needs them."""
 DAMAGED_CHUNKS_REMEMBERED_MAX = 10_000
 OBJECT_BYTES_READ_WHOLE_MAX = 32 * MIB
 """A larger intake object is read range by range, however many want parts of it."""

@@ -62,6 +62,10 @@ def test_a_request_can_carry_one_record_batch_of_the_greatest_size() -> None:
     assert limits.MESSAGE_BYTES_MAX_DEFAULT < limits.REQUEST_BYTES_MAX
 
 
+def test_damage_is_remembered_for_longer_than_a_damaged_chunk_is_left_alone() -> None:
+    assert limits.DAMAGED_CHUNK_REREAD_INTERVAL_S < limits.DAMAGED_CHUNK_REMEMBERED_S
+
+
 def test_one_request_fits_into_one_intake_object() -> None:
     assert limits.REQUEST_BYTES_MAX <= limits.INTAKE_OBJECT_BYTES_MAX
 

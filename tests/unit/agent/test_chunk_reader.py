@@ -10,7 +10,7 @@ from coordinator.chunk_index import NO_CHECKSUM, ChunkRef
 from coordinator.commands import ArchivedChunk
 from coordinator.rules import RULES_FIRST
 from protocol.compression import Compression
-from protocol.limits import DAMAGED_CHUNK_REREAD_INTERVAL_S, MIB
+from protocol.limits import DAMAGED_CHUNK_REMEMBERED_S, DAMAGED_CHUNK_REREAD_INTERVAL_S, MIB
 from protocol.record_batch import walk_batches
 from protocol.types import ObjectId
 from storage.failing import Fault, FaultKind, Operation
@@ -253,3 +253,57 @@ async def test_rows_of_a_damaged_file_without_checksums_are_not_kept_and_the_rig
         assert await value(last) == b"right %d" % last.offset_first
         assert not paths.reader.damaged.is_known(key)
         assert paths.reader.holds(last, Compression.NONE)
+
+
+async def test_intact_chunks_of_a_damaged_file_with_checksums_are_kept_and_the_damaged_one_comes_back() -> None:
+    async with data_paths() as paths:
+        await paths.produce(BATCH)
+        await paths.archiver.archive_topic(TOPIC)
+        state = paths.parts.metadata.state
+        row = state.topics[TOPIC].partitions[0].index.row(0)
+        key = state.objects[row.object_id].key
+        right, chunks = archived(key)
+        assert len(chunks) == 3
+        intact, other, damaged = (row._replace(**asdict(chunk)) for chunk in (*chunks[:2], chunks[-1]))
+        wrong = bytearray(right)
+        wrong[damaged.byte_first + 5] ^= 1
+        await paths.memory.put(key, [wrong])
+
+        async def values(chunk: ChunkRef) -> int:
+            (served,) = await paths.reader.read(state, [chunk], [Compression.NONE])
+            return len(read_batches(bytes(served.buffer)).records)
+
+        with pytest.raises(ObjectDamaged, match="damaged"):
+            await values(damaged)
+        assert paths.reader.damaged.is_known(key)
+        assert await values(intact) == intact.row_count
+        assert paths.reader.holds(intact, Compression.NONE)
+        # Its footer and its bytes are in memory now: nothing of the file is read again.
+        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+        assert await values(other) == other.row_count
+        await paths.memory.put(key, [right])
+        paths.parts.clock.seconds += DAMAGED_CHUNK_REREAD_INTERVAL_S
+        with pytest.raises(StoreUnavailable):
+            await values(damaged)  # not out of the bytes that were kept for the intact chunks
+        assert await values(damaged) == damaged.row_count
+        assert not paths.reader.damaged.is_known(key)
+
+
+async def test_rows_of_a_file_without_checksums_are_kept_again_once_its_damage_is_forgotten() -> None:
+    file, chunks = older_file(b"x", 30)
+    async with data_paths() as paths:
+        await paths.produce(BATCH)
+        await paths.archiver.archive_topic(TOPIC)
+        state = paths.parts.metadata.state
+        row = state.topics[TOPIC].partitions[0].index.row(0)
+        key = state.objects[row.object_id].key
+        await paths.memory.put(key, [file])
+        intact = row._replace(**asdict(chunks[0]))
+        given_up = intact._replace(row_group=99, row_first=7)
+        with pytest.raises(ObjectDamaged):
+            await paths.reader.read(state, [given_up], [Compression.NONE])
+        for is_kept in (False, True):
+            await paths.reader.read(state, [intact], [Compression.NONE])
+            assert paths.reader.holds(intact, Compression.NONE) == is_kept
+            assert paths.reader.damaged.count({key}) == (not is_kept)
+            paths.parts.clock.seconds += DAMAGED_CHUNK_REMEMBERED_S

@@ -5,6 +5,7 @@ import asyncio
 import struct
 
 import pytest
+from crc32c import crc32c
 
 from agent import timestamp_search
 from agent.clock import SystemClock
@@ -16,6 +17,7 @@ from coordinator.memory_log import MemoryLedger
 from protocol.compression import Compression
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
+from protocol.limits import DAMAGED_CHUNK_REMEMBERED_S
 from protocol.record_batch import patch_offsets
 from protocol.types import LEADER_EPOCH, PartitionIndex
 from storage.failing import Fault, FaultKind, Operation
@@ -100,6 +102,28 @@ async def test_a_damaged_object_is_logged_once_however_often_it_is_asked_for(cap
     (line,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
     assert (line["key"], line["topic"], line["partition"], line["offset"]) == (key, "t", 0, 0)
     assert 'docs/RUNBOOK.md, "A damaged file"' in line["message"]
+
+
+async def test_records_that_cannot_be_decoded_are_logged_once_and_hide_no_later_damage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As if they were stored so: their checksum is right."""
+    undecodable = bytearray(BATCH)
+    undecodable[61:] = bytes(len(undecodable) - 61)
+    struct.pack_into(">I", undecodable, 17, crc32c(bytes(undecodable[21:])))
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(bytes(undecodable))
+        state = paths.parts.metadata.state
+        chunk = state.topics[TOPIC].partitions[0].index.row(0)
+        key = state.objects[chunk.object_id].key
+        answers = [(await latest_in_time(paths))[0] for _ in range(3)]
+        assert [vars(record)["key"] for record in caplog.records if record.levelname == "ERROR"] == [key]
+        assert paths.reader.damaged.is_known(key)
+        paths.parts.clock.seconds += DAMAGED_CHUNK_REMEMBERED_S
+        await paths.memory.put(key, [bytes(chunk.byte_first + len(BATCH))])
+        answers.append((await latest_in_time(paths))[0])
+    assert answers == [ErrorCode.kafka_storage_error] * 4
+    assert [vars(record)["key"] for record in caplog.records if record.levelname == "ERROR"] == [key] * 2
 
 
 async def test_records_that_cannot_be_unpacked_are_a_storage_error() -> None:
