@@ -17,7 +17,8 @@ from coordinator.chunk_index import NO_CHECKSUM, ChunkRef
 from coordinator.lake_folders import folder_name
 from coordinator.log import LedgerCorrupt
 from coordinator.snapshot import decode_snapshot
-from coordinator.state import ClusterState, ObjectState, TopicState
+from coordinator.state import ClusterState, ObjectState, PartitionState, TopicState
+from coordinator.waiting_runs import WaitingRun
 from iceberg_export.checksums import FileChecksums, check_key, checked_footer, tail_bytes
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained
 from iceberg_export.parquet_reader import check_place, check_rows, decode_row_group, parse_footer
@@ -83,6 +84,7 @@ class DeepAudit:
     """One reading of everything; `run` once."""
 
     state: ClusterState
+    """No other code may change it meanwhile: threads look through it."""
     store: ObjectStore
     progress: Progress | None = None
     objects: int = 0
@@ -117,7 +119,7 @@ class DeepAudit:
         except ObjectMissing:
             pass  # replaced meanwhile, or missing, which the audit names
         except _DAMAGE as error:
-            affected = "" if object_id is None else f"; {self._affected(object_id)}"
+            affected = "" if object_id is None else f"; {await run_in_thread(self._affected, object_id)}"
             self.found.append(DamageFound(key, f"{error}{affected}"))
 
     def _tell(self, total: int) -> None:
@@ -165,21 +167,25 @@ class DeepAudit:
     async def _read(self, object_id: ObjectId, stored: ObjectState) -> None:
         match stored.kind:
             case ObjectKind.INTAKE:
-                await self._read_intake(object_id, stored)
+                data = await self.store.get(stored.key)
+                self.byte_count += len(data)
+                await run_in_thread(self._check_intake, object_id, stored.key, data)
             case ObjectKind.PARQUET:
                 await self._read_file(object_id, stored)
             case ObjectKind.TABLE_METADATA:
                 is_json = stored.key.endswith(METADATA_SUFFIX)
                 await self._decoded(stored.key, decode if is_json else decode_rows)
 
-    async def _read_intake(self, object_id: ObjectId, stored: ObjectState) -> None:
-        data = await self.store.get(stored.key)
-        self.byte_count += len(data)
-        description = await run_in_thread(_check_intake, stored.key, data)
-        partitions = [self.state.partition(chunk.topic_id, chunk.partition) for chunk in description.chunks]
-        indexes = [partition.index for partition in partitions if partition is not None]
-        rows = [index.row(row) for index in indexes for row in index.rows_of_object(object_id)]
-        await run_in_thread(_check_chunks, memoryview(data), rows)
+    def _check_intake(self, object_id: ObjectId, key: str, data: bytes) -> None:
+        """CPU work for a thread: it goes through all that is not archived of each partition in the object. Raises
+        `ChunkFormatError` and `InvalidBatch`."""
+        description = _checked_description(key, data)
+        for topic_id, number in dict.fromkeys((chunk.topic_id, chunk.partition) for chunk in description.chunks):
+            partition = self.state.partition(topic_id, number)
+            if partition is not None:
+                index = partition.index
+                rows = [index.row(row) for row in index.rows_of_object(object_id, index.intake_row)]
+                _check_chunks(memoryview(data), [*rows, *_waiting_runs(partition, object_id)])
 
     async def _read_file(self, object_id: ObjectId, stored: ObjectState) -> None:
         size = stored.object_bytes
@@ -207,7 +213,7 @@ class DeepAudit:
         by_group: dict[int, list[_Row]] = {}
         topic_id = topic_of_parquet_key(stored.key)
         topic = None if topic_id is None else self.state.topics.get(topic_id)
-        for row in self._rows(object_id, () if topic is None else (topic,)):
+        for row in await run_in_thread(self._rows, object_id, () if topic is None else (topic,)):
             if row.chunk.row_count:
                 check_place(footer, row.chunk)
                 by_group.setdefault(row.chunk.row_group, []).append(row)
@@ -223,28 +229,38 @@ class DeepAudit:
                         "rows that the index says"
                     )
 
-    def _rows(self, object_id: ObjectId, topics: Iterable[TopicState]) -> Iterator[_Row]:
+    def _rows(self, object_id: ObjectId, topics: Iterable[TopicState]) -> list[_Row]:
         """What of the index of `topics` lies in an object. A file's rows are of one topic, so an audit of many files
-        does not look through all topics for each."""
-        for topic in topics:
-            for number, partition in enumerate(topic.partitions):
-                for row in partition.index.rows_of_object(object_id):
-                    yield _Row(topic.name, number, partition.index.row(row))
+        does not look through all topics for each. CPU work for a thread."""
+        return [
+            _Row(topic.name, number, partition.index.row(row))
+            for topic in topics
+            for number, partition in enumerate(topic.partitions)
+            for row in partition.index.rows_of_object(object_id)
+        ]
 
     def _affected(self, object_id: ObjectId) -> str:
+        """Which records lie in an object. CPU work for a thread: it goes through the indexes of all topics."""
         spans: dict[tuple[str, int], tuple[int, int]] = {}
-        for topic, partition, chunk in self._rows(object_id, self.state.topics.values()):
+        topics = self.state.topics.values()
+        for topic, partition, chunk in self._rows(object_id, topics):
             first, end = spans.get((topic, partition), (chunk.offset_first, chunk.offset_end))
             spans[topic, partition] = min(first, chunk.offset_first), max(end, chunk.offset_end)
-        if not spans:
-            topics = self.state.topics.values()
+        uncommitted = [
+            f"{topic.name}-{number} records of open transactions"
+            for topic in topics
+            for number, partition in enumerate(topic.partitions)
+            if _waiting_runs(partition, object_id)
+        ]
+        if not spans and not uncommitted:
             tables = [topic.name for topic in topics if topic.table and object_id in topic.table.objects]
             return "no records of the log lie in it" + "".join(f"; it is of the table of {name}" for name in tables)
         listed = [
             f"{topic}-{partition} offsets {first} to {end - 1}" for (topic, partition), (first, end) in spans.items()
         ]
+        listed += uncommitted
         more = len(listed) - AUDIT_AFFECTED_LISTED_MAX
-        return ", ".join(listed[:AUDIT_AFFECTED_LISTED_MAX]) + (f" and {more} more partitions" if more > 0 else "")
+        return ", ".join(listed[:AUDIT_AFFECTED_LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _check_mark(key: str, data: bytes) -> None:
@@ -254,7 +270,12 @@ def _check_mark(key: str, data: bytes) -> None:
         raise Undecodable(f"it says position {said}")
 
 
-def _check_intake(key: str, data: bytes) -> ObjectDescription:
+def _waiting_runs(partition: PartitionState, object_id: ObjectId) -> list[WaitingRun]:
+    """What of an object waits in a partition for its transaction's commit: no row of the index refers to it yet."""
+    return [run for runs in partition.waiting.values() for run in runs if run.object_id == object_id]
+
+
+def _checked_description(key: str, data: bytes) -> ObjectDescription:
     """Raises `ChunkFormatError`."""
     try:
         description = describe_object(data[-TAIL_BYTES_HINT:], len(data))
@@ -272,14 +293,14 @@ def _check_intake(key: str, data: bytes) -> ObjectDescription:
     return description
 
 
-def _check_chunks(data: memoryview, rows: Iterable[ChunkRef]) -> None:
-    """Raises `InvalidBatch`, and `ChunkFormatError` where the index means other bytes than these."""
-    for row in rows:
-        checksum = check_crcs(data[row.byte_first : row.byte_first + row.byte_count])
-        if row.checksum not in (NO_CHECKSUM, checksum):
+def _check_chunks(data: memoryview, chunks: Iterable[ChunkRef | WaitingRun]) -> None:
+    """Raises `InvalidBatch`, and `ChunkFormatError` where the ledger means other bytes than these."""
+    for chunk in chunks:
+        checksum = check_crcs(data[chunk.byte_first : chunk.byte_first + chunk.byte_count])
+        if chunk.checksum not in (NO_CHECKSUM, checksum):
             raise ChunkFormatError(
-                f"the chunk at byte {row.byte_first} has the checksum {checksum:#010x}, the index says "
-                f"{row.checksum:#010x}"
+                f"the chunk at byte {chunk.byte_first} has the checksum {checksum:#010x}, the ledger says "
+                f"{chunk.checksum:#010x}"
             )
 
 

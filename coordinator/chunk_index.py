@@ -210,9 +210,9 @@ class ChunkIndex:
         object_ids: list[int] = self._column("object_id")[row_first:row_end].tolist()
         return object_ids
 
-    def rows_of_object(self, object_id: int) -> list[int]:
-        """The numbers of the rows that lie in an object, ascending."""
-        rows: list[int] = np.flatnonzero(self._column("object_id") == object_id).tolist()
+    def rows_of_object(self, object_id: int, row_first: int = 0) -> list[int]:
+        """The numbers of the rows from `row_first` on that lie in an object, ascending."""
+        rows: list[int] = (np.flatnonzero(self._column("object_id")[row_first:] == object_id) + row_first).tolist()
         return rows
 
     def archived_objects(self) -> list[int]:

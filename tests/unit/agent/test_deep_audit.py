@@ -1,10 +1,16 @@
 """A deep audit reads every byte of everything that is stored: each object with a changed bit is named, and no other."""
 
+import threading
+
 import pytest
 
 from agent.audit import Audit, AuditReport
 from agent.cluster_identity import check_bucket
+from agent.deep_audit import DeepAudit
 from agent.reached_marks import leave_mark
+from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
+from coordinator.chunk_index import ChunkIndex
+from coordinator.waiting_runs import AT_COMMIT, PLACEMENT
 from protocol.record_batch import read_header, set_max_timestamp
 from protocol.types import ObjectNumber
 from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_footer
@@ -14,6 +20,8 @@ from tests.unit.agent.data_paths import DataPaths, data_paths
 from tests.unit.agent.test_damaged_files import archived_file
 from tests.unit.agent.test_fetch_path import batch
 from tests.unit.agent.test_table_copies import copies_of
+from tests.unit.agent.transactional_paths import Producer, partition_of
+from tests.unit.iceberg_export.test_checksums import archived
 
 
 async def audited(paths: DataPaths, said: list[tuple[int, int, int]] | None = None) -> AuditReport:
@@ -140,4 +148,61 @@ async def test_objects_that_were_swapped_are_named_and_so_is_an_index_that_means
         await paths.memory.put(keys[0], encode_object(paths.parts.writer.session, ObjectNumber(0), parts).parts)
         report = await audited(paths)
         assert damaged(report) == [("damaged", keys[0])]
-        assert "the index says" in report.disagreements[0].detail
+        assert "the ledger says" in report.disagreements[0].detail
+
+
+async def test_what_waits_for_its_commit_is_compared_with_what_the_ledger_says_of_it() -> None:
+    """Safety rule S20. The object is as it might have been written: header, footer and batches are right."""
+    async with data_paths(partitions=2, cache_bytes=0) as paths:
+        await paths.parts.writer.submit(
+            AlterConfigs(
+                resource_type=ResourceType.TOPIC,
+                resource_name="t",
+                is_whole=False,
+                operations=(ConfigOperation(kind=OperationKind.SET, name=PLACEMENT, value=AT_COMMIT),),
+            )
+        )
+        producer = Producer(paths, "x")
+        await producer.begin(0, 1)
+        await paths.produce(producer.batch(b"one"), partition=1)
+        (key,) = [meta.key async for meta in paths.memory.list(INTAKE_PREFIX)]
+        assert len(partition_of(paths, 1).index) == 0
+        assert damaged(await audited(paths)) == []
+        content = await paths.memory.get(key)
+        (chunk,) = read_footer(content, len(content))
+        others = bytearray(content[chunk.byte_first : chunk.byte_first + chunk.byte_count])
+        set_max_timestamp(others, read_header(others), 77)
+        parts = [ChunkParts(chunk.topic_id, chunk.partition, [others])]
+        await paths.memory.put(key, encode_object(paths.parts.writer.session, ObjectNumber(0), parts).parts)
+        report = await audited(paths)
+        await producer.end(is_commit=True)
+        committed = await audited(paths)
+    assert damaged(report) == damaged(committed) == [("damaged", key)]
+    assert "the ledger says" in report.disagreements[0].detail
+    assert report.disagreements[0].detail.endswith("; t-1 records of open transactions")
+    assert committed.disagreements[0].detail.endswith("; t-1 offsets 0 to 0")
+
+
+async def test_indexes_are_gone_through_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent serves its clients meanwhile, and its indexes may have millions of rows."""
+    threads = list[int]()
+    rows_of_object = ChunkIndex.rows_of_object
+
+    def noted(index: ChunkIndex, object_id: int, row_first: int = 0) -> list[int]:
+        threads.append(threading.get_ident())
+        return rows_of_object(index, object_id, row_first)
+
+    async with data_paths(cache_bytes=0) as paths:
+        key = await archived_file(paths, 0)
+        await paths.produce(batch(2))
+        # A file of before, whose rows are compared with the index, and are others.
+        older, _ = archived(None)
+        await paths.memory.put(key, [older])
+        state = paths.parts.metadata.state
+        state.objects[state.object_ids[key]].object_bytes = len(older)
+        monkeypatch.setattr(ChunkIndex, "rows_of_object", noted)
+        audit = DeepAudit(state=state, store=paths.memory)
+        await audit.run()
+    assert [found.key for found in audit.found] == [key]
+    assert len(threads) == 3, "for the intake object, for the file's rows, and for what its damage affects"
+    assert threading.get_ident() not in threads

@@ -85,6 +85,7 @@ class TestReading:
         index = index_of(10, 20, 30, 40)
         index.replace(1, 3, [archived(10, 20), archived(20, 30)])
         assert index.rows_of_object(99) == [1, 2]
+        assert index.rows_of_object(99, 2) == [2]
         assert index.rows_of_object(98) == []
 
     def test_an_empty_index_covers_nothing(self) -> None:
