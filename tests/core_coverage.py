@@ -8,6 +8,7 @@ the core was not reached; which modules are the core says pyproject.toml, `[tool
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -57,7 +58,10 @@ class CoreCoverage:
         self._is_tracing = False
 
     def trace(self, *, is_on: bool) -> None:
-        """Switch the tracer on or off; the same again changes nothing."""
+        """Switch the tracer on or off; the same again changes nothing, unless a test has switched it off by itself."""
+        if is_on and self._is_tracing and sys.gettrace() is None:
+            self._measured.stop()
+            self._is_tracing = False
         if is_on and not self._is_tracing:
             self._measured.start()
         elif self._is_tracing and not is_on:

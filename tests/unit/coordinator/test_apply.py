@@ -179,6 +179,13 @@ class TestS3Rules:
         assert cluster.do(RaiseRules(rules_version=2)) == Done()
         assert cluster.state.rules_version == 2
 
+    def test_the_next_rules_come_into_force_over_the_second(self) -> None:
+        cluster = Cluster()
+        cluster.do(start(rules=3))
+        for version in (2, 3):
+            assert cluster.do(RaiseRules(rules_version=version)) == Done()
+            assert cluster.state.rules_version == version
+
     def test_rules_are_never_lowered(self) -> None:
         cluster = Cluster.started()
         assert refusal(cluster.do(RaiseRules(rules_version=1))) is ErrorCode.invalid_update_version

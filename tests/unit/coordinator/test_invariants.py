@@ -187,6 +187,10 @@ def wrong_next(state: ClusterState) -> None:
     producer(state).sequence_next = Sequence(5)
 
 
+def position_to_come(state: ClusterState) -> None:
+    producer(state).last_position = Position(state.position + 1)
+
+
 def late_activity(state: ClusterState) -> None:
     producer(state).last_active_ms = FUTURE
 
@@ -323,6 +327,7 @@ def strange_leader(state: ClusterState) -> None:
         (late_offsets, "remembers batches at"),
         (wild_sequence, "remembers the sequences -1"),
         (wrong_next, "expects sequence 5"),
+        (position_to_come, "was active at position"),
         (late_activity, "was active in the future"),
         (wrong_references, "the objects count"),
         (uncounted_table, "the objects count"),
