@@ -98,14 +98,14 @@ class DeepAudit:
         copies = [(topic, key) for topic in list(self.state.topics.values()) for key in await self._copies_of(topic)]
         total = len(self.state.objects) + len(snapshots) + len(marks) + len(copies) + 1
         for object_id, stored in list(self.state.objects.items()):
-            await self._look(stored.key, lambda: self._read(object_id, stored), total, object_id)  # noqa: B023
+            await self._look(stored.key, partial(self._read, object_id, stored), total, object_id)
         for key in snapshots:
-            await self._look(key, lambda: self._decoded(key, decode_snapshot), total)  # noqa: B023
+            await self._look(key, partial(self._decoded, key, decode_snapshot), total)
         for key in marks:
-            await self._look(key, lambda: self._decoded(key, partial(_check_mark, key)), total)  # noqa: B023
+            await self._look(key, partial(self._decoded, key, partial(_check_mark, key)), total)
         for topic, key in copies:
-            await self._look(key, lambda: self._read_copy(topic, key), total)  # noqa: B023
-        await self._look(TAIL_KEY, lambda: self._decoded(TAIL_KEY, decode_manifest), total)
+            await self._look(key, partial(self._read_copy, topic, key), total)
+        await self._look(TAIL_KEY, partial(self._decoded, TAIL_KEY, decode_manifest), total)
         self._tell(total)
 
     async def _look(
