@@ -100,17 +100,22 @@ async def puts_that_land_long_after_their_agents_crash(world: ClientWorld) -> No
             agent.start()
 
 
-async def files_with_flipped_bits(world: ClientWorld) -> None:
-    """Read again and again through every agent, once there are some."""
-    await world.clock.sleep(6.0)
-    for agent in world.agents:
-        agent.store.flip_chance = 0.5
+async def _read_until_healed(world: ClientWorld) -> None:
+    """Read everything again and again through every agent, for eight seconds; then end the faults."""
     async with asyncio.TaskGroup() as tasks:
         readers = [tasks.create_task(Rereader(world, f"rereader-{n}", places_of(world)).run()) for n in range(2)]
         await world.clock.sleep(8.0)
         for each in readers:
             each.cancel()
     HardFaults(world.around, world.agents).heal()
+
+
+async def files_with_flipped_bits(world: ClientWorld) -> None:
+    """Read again and again through every agent, once there are some."""
+    await world.clock.sleep(6.0)
+    for agent in world.agents:
+        agent.store.flip_chance = 0.5
+    await _read_until_healed(world)
 
 
 async def objects_that_are_mixed_up(world: ClientWorld) -> None:
@@ -118,12 +123,7 @@ async def objects_that_are_mixed_up(world: ClientWorld) -> None:
     await world.clock.sleep(4.0)
     for agent in world.agents:
         agent.store.mix_up_chance = 0.5
-    async with asyncio.TaskGroup() as tasks:
-        readers = [tasks.create_task(Rereader(world, f"rereader-{n}", places_of(world)).run()) for n in range(2)]
-        await world.clock.sleep(8.0)
-        for each in readers:
-            each.cancel()
-    HardFaults(world.around, world.agents).heal()
+    await _read_until_healed(world)
 
 
 async def another_bucket_in_the_place_of_the_right_one(world: ClientWorld) -> None:
