@@ -266,7 +266,7 @@ class BucketWatch:
     def _doubt(self, reason: str) -> bool:
         if not self._is_doubt_told:
             log.error(
-                "nobody can tell whose bucket it is: no garbage is deleted from it, no agent can be started on it, and "
+                "the bucket names no owner: no garbage is deleted from it, no agent can be started on it, and "
                 f"soon nothing is acknowledged into it, until {CLUSTER_KEY} is back as it was ({UNNAMED})",
                 extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
             )
