@@ -83,20 +83,29 @@ class UncommittedObjects:
         """Delete what a session put, unless its entry came, or still may come."""
         if fate is Fate.APPLIED:
             return
-        state = self._metadata.state
-        # An entry may be rejected because another one brought its object in: that is the state's, and stays.
-        keys = [key for key in keys if key not in state.object_ids and key not in state.released]
+        keys = self._not_in_state(keys)
         if not keys:
             return
         is_deleted = False
-        if may_discard(fate, is_session_confirmed=session == self._writer.session and self._writer.is_confirmed):
+        if self._may_discard(session, fate):
             try:
-                if is_deleted := await self._is_bucket_ours():
-                    await self._store.delete(keys)
+                is_ours = await self._is_bucket_ours()
+                # That may take long, while a recovery begins that takes them: the session is asked behind it (S9).
+                mine = self._not_in_state(keys)
+                if mine and is_ours and self._may_discard(session, fate):
+                    await self._store.delete(mine)
+                    is_deleted = True
             except (StoreError, LedgerUnavailable) as error:
-                is_deleted = False
                 log.debug("objects of an entry that did not come stay", extra={"reason": str(error), "first": keys[0]})
         self._metrics.uncommitted_objects.labels("deleted" if is_deleted else "left").inc(len(keys))
+
+    def _may_discard(self, session: SessionId, fate: Fate) -> bool:
+        return may_discard(fate, is_session_confirmed=session == self._writer.session and self._writer.is_confirmed)
+
+    def _not_in_state(self, keys: Sequence[str]) -> Sequence[str]:
+        """An entry may be rejected because another one brought its object in: that is the state's, and stays."""
+        state = self._metadata.state
+        return [key for key in keys if key not in state.object_ids and key not in state.released]
 
 
 def keys_of(command: ReplaceChunks | CommitTable) -> tuple[str, ...]:

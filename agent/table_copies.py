@@ -102,6 +102,8 @@ class TableCopies:
             await self._store.put(key, (text,))
         kept = [*(found for found in versions if found < version), version][-TABLE_COPIES_KEPT:]
         gone = [found for found in versions if found not in kept]
+        if not self._may_write(topic_id):
+            return  # the versions of a recovery or of another owner may be among them
         left = await self._drop(topic, gone)
         self._copied[topic_id] = (metadata_key, sorted([*left, *kept]))
 

@@ -1,7 +1,7 @@
 """The parts of an agent around its ledger, over a ledger in memory and a clock that a test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from agent.cpu import run_in_thread
@@ -114,13 +114,20 @@ def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> Lake:
     )
 
 
-def uncommitted_of(parts: Parts, store: ObjectStore) -> UncommittedObjects:
+async def always_ours() -> bool:
+    """What is told of a bucket that nobody else claims."""
+    return True
+
+
+def uncommitted_of(
+    parts: Parts, store: ObjectStore, is_bucket_ours: Callable[[], Awaitable[bool]] = always_ours
+) -> UncommittedObjects:
     """What the agent does with objects whose entries do not come."""
     return UncommittedObjects(
         store=store,
         metadata=parts.metadata,
         writer=parts.writer,
-        is_bucket_ours=always_ours,
+        is_bucket_ours=is_bucket_ours,
         metrics=parts.metrics,
     )
 
@@ -129,11 +136,6 @@ async def until(is_so: Callable[[], bool]) -> None:
     """Let loops run until something is so; a test that waits for what never comes is ended by its time-out."""
     while not is_so():  # noqa: ASYNC110  # nobody tells it
         await asyncio.sleep(0)
-
-
-async def always_ours() -> bool:
-    """What a cleaner is told of a bucket that nobody else claims."""
-    return True
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from agent.ledger_writer import OutcomeUnknown
 from coordinator.commands import CommitTable, DeleteTopic, Done, NewObject, Refused, TableCommit
 from coordinator.log import LedgerUnavailable
 from coordinator.memory_log import MemoryLedger
+from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import ObjectNumber
 from storage.gc_plan import Fate
 from storage.memory_store import MemoryStore
@@ -152,4 +153,46 @@ async def test_s9_a_session_that_may_be_over_deletes_nothing(made: Made) -> None
     await made.store.put(made.key, [b"{}"])
     made.parts.clock.seconds += 3_600
     await uncommitted.settle(made.session, Fate.REJECTED, [made.key])
+    assert await made.keys() == [made.key]
+
+
+async def test_s9_a_session_that_is_cut_off_while_the_bucket_is_asked_deletes_nothing(made: Made) -> None:
+    """A recovery waits for a lease's time, and may commit the object then."""
+
+    async def is_ours() -> bool:
+        made.parts.clock.seconds += LEDGER_SESSION_SECONDS  # its requests were sent again and again
+        return True
+
+    await made.store.put(made.key, [b"{}"])
+    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, Fate.REJECTED, [made.key])
+    assert await made.keys() == [made.key]
+    assert (made.count("deleted"), made.count("left")) == (0, 1)
+
+
+async def test_s9_a_session_that_is_replaced_while_the_bucket_is_asked_deletes_nothing(made: Made) -> None:
+    ledger = made.parts.ledger
+    assert isinstance(ledger, MemoryLedger)
+
+    async def is_ours() -> bool:
+        ledger.core.expire(made.session)
+        with suppress(OutcomeUnknown):
+            await made.parts.writer.submit(create(name="another"))
+        await made.parts.writer.until_live()
+        assert made.parts.writer.session != made.session
+        assert made.parts.writer.is_confirmed
+        return True
+
+    await made.store.put(made.key, [b"{}"])
+    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, Fate.UNPROPOSED, [made.key])
+    assert await made.keys() == [made.key]
+    assert made.count("left") == 1
+
+
+async def test_what_comes_into_the_state_while_the_bucket_is_asked_is_the_states(made: Made) -> None:
+    async def is_ours() -> bool:
+        await made.parts.writer.submit(made.entry())
+        return True
+
+    await made.store.put(made.key, [b"{}"])
+    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, Fate.REJECTED, [made.key])
     assert await made.keys() == [made.key]

@@ -129,13 +129,14 @@ async def test_after_a_recovery_a_version_of_the_same_number_is_not_taken_for_th
 
 
 class Delaying(MemoryStore):
-    """A copy takes so long to put that the session may be over."""
+    """A copy, or the hint, takes so long to put that the session may be over."""
 
     parts: Parts | None = None
+    slow = "/v1.metadata.json"
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         await super().put(key, parts, if_absent=if_absent)
-        if self.parts is not None and key.endswith("/v1.metadata.json"):
+        if self.parts is not None and key.endswith(self.slow):
             self.parts.clock.seconds += 3_600
 
 
@@ -147,6 +148,21 @@ async def test_who_loses_the_topic_while_it_is_copied_does_not_lead_readers_to_t
         store.parts = parts
         await copies_of(parts, store).copy(TOPIC)
         assert await found(store) == {"v1.metadata.json": b"version 1"}
+
+
+async def test_who_loses_the_topic_when_the_hint_is_written_deletes_no_copies() -> None:
+    """A recovery may have begun at an older version, and its copies have the numbers of those that would go."""
+    store = Delaying()
+    async with running_parts(store=store) as parts:
+        await parts.writer.submit(create())
+        copies = copies_of(parts, store)
+        for _ in range(TABLE_COPIES_KEPT):
+            await next_version(parts, store)
+            await copies.copy(TOPIC)
+        await next_version(parts, store)
+        store.parts, store.slow = parts, "/version-hint.text"
+        await copies.copy(TOPIC)
+        assert "v1.metadata.json" in await found(store)
 
 
 async def test_a_hint_that_is_no_number_is_written_anew() -> None:
