@@ -21,9 +21,9 @@ from coordinator.log import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailab
 from coordinator.snapshot import Frozen
 from coordinator.state import ClusterState, DigestComparison
 from coordinator.transaction_commands import TransactionDecided
-from protocol.limits import BARRIER_SECONDS_MAX
+from protocol.limits import BARRIER_SECONDS_MAX, LEDGER_RELOAD_REFUSED_SECONDS
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
-from storage.object_store import ObjectStore, StoreUnavailable
+from storage.object_store import ObjectStore, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -182,13 +182,19 @@ class MetadataLoop:
                     waiter.set_result(head.position)
 
     async def run(self) -> None:
-        """Apply what comes, for ever. The ledger's absence is waited out; a ledger that contradicts itself raises."""
+        """Apply what comes, for ever. The ledger's absence is waited out; a ledger that contradicts itself raises.
+
+        So is the store's, and its refusal: keys may be rotated just when an agent loads the state again. A snapshot
+        that is missing or damaged contradicts the ledger, as at the start (`load`).
+        """
         is_trimmed = False
+        refusal: type[StoreError] | None = None
+        """The last one that was logged, until a reload succeeds."""
         while True:
             try:
                 if is_trimmed:
                     await self._reload()
-                    is_trimmed = False
+                    is_trimmed, refusal = False, None
                 async for records in self._ledger.tail(self.state.position):
                     await self._receive(records)
             except Trimmed as error:
@@ -197,6 +203,16 @@ class MetadataLoop:
             except (LedgerUnavailable, StoreUnavailable) as error:
                 log.debug("the ledger or its snapshot is away, reading it again", extra={"reason": str(error)})
                 await self._clock.sleep(RETRY_SECONDS)
+            except StoreError as error:
+                if type(error) is not refusal:
+                    refusal = type(error)
+                    log.error(
+                        "the store does not let this agent read the ledger's snapshot: it serves nothing that it has "
+                        'to confirm, and tries again until it may (docs/RUNBOOK.md, "The bucket is denied, or does '
+                        'not answer")',
+                        extra={"reason": f"{refusal.__name__}: {error}"},
+                    )
+                await self._clock.sleep(LEDGER_RELOAD_REFUSED_SECONDS)
 
     async def _reload(self) -> None:
         """Put the state at the ledger's head in the place of the one that cannot go on, and wake everybody."""
@@ -209,6 +225,7 @@ class MetadataLoop:
             )
         self._follower = loaded.follower
         self.reloads_count += 1
+        log.info("the state was loaded again", extra={"position": self.state.position})
         self.entry_bytes_applied += sum(len(record.payload) for record in loaded.start.records)
         for applied in loaded.applied:
             self._count(applied)

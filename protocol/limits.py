@@ -175,6 +175,9 @@ LEDGER_RETRY_SECONDS_MAX = 2.0
 """Between two tries of an append, or of a session; each pause is twice the one before."""
 LEDGER_RENEWAL_RETRY_SECONDS = 1.0
 """Between two tries to renew a lease: each may have taken a third of the lease's time already."""
+LEDGER_RELOAD_REFUSED_SECONDS = 5.0
+"""Until an agent that fell behind asks again for a snapshot that the store did not let it read: each time it reads all
+of the ledger before."""
 ETCD_PAGE_ENTRIES_MAX = 1_000
 """Entries that are asked for at once: up to half a gigabyte in theory, some hundred kilobytes as they are."""
 LEDGER_RECENT_BYTES_MAX = 8 * MIB

@@ -10,8 +10,17 @@ from coordinator.commands import ChunksCommitted, DeleteTopic, ReportTime
 from coordinator.log import Head, LedgerCorrupt, LedgerRecord, LedgerUnavailable, SnapshotPointer, Trimmed
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.snapshot import digest, encode_with_digest
+from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX, LEDGER_RELOAD_REFUSED_SECONDS
 from protocol.types import PartitionIndex, Position, SessionId
 from storage.memory_store import MemoryStore
+from storage.object_store import (
+    BucketMissing,
+    ObjectDamaged,
+    ObjectMissing,
+    StoreDenied,
+    StoreError,
+    StoreMisconfigured,
+)
 from storage.refs import snapshot_key
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.unit.agent.ledger_parts import Parts, running_parts
@@ -256,3 +265,62 @@ class TestALedgerThatWasTrimmedPastAReader:
                 slow.hears.set()
                 slow.core.wake()
                 await parts.metadata.reach(Position(1 << 41))
+
+    @pytest.mark.parametrize("refusal", [StoreDenied, StoreMisconfigured, BucketMissing, StoreError])
+    async def test_a_store_that_refuses_the_snapshot_is_waited_out(
+        self, refusal: type[StoreError], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As while keys are rotated: the agent goes on by itself, and says once why it does not."""
+        core, store = MemoryLedgerCore(), RefusingStore()
+        slow, fast = DeafLedger(core), MemoryLedger(core)
+        async with (
+            running_parts(fast, start("b", node=2), store=store) as others,
+            running_parts(slow, store=store) as parts,
+        ):
+            await parts.writer.submit(create())
+            slow.hears.clear()
+            await produce(others, 0)
+            await self.trimmed_past(fast, store, others)
+            store.refusals = [refusal("rotated")] * 3
+            slow.hears.set()
+            slow.core.wake()
+            async with asyncio.timeout(SECONDS_MAX):
+                await parts.metadata.barrier()
+                await produce(parts, 0)
+            assert not store.refusals
+            assert parts.metadata.reloads_count == 1
+            assert parts.clock.slept.count(LEDGER_RELOAD_REFUSED_SECONDS) == 3
+        refused = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert [record.__dict__["reason"] for record in refused] == [f"{refusal.__name__}: rotated"]
+
+    @pytest.mark.parametrize("wrong", [ObjectDamaged("a bad sector"), ObjectMissing("not there")])
+    async def test_a_snapshot_that_is_missing_or_damaged_ends_the_agent_as_at_its_start(
+        self, wrong: StoreError
+    ) -> None:
+        core, store = MemoryLedgerCore(), RefusingStore()
+        slow, fast = DeafLedger(core), MemoryLedger(core)
+        with pytest.RaisesGroup(pytest.RaisesExc(LedgerCorrupt, match="penstock recover"), flatten_subgroups=True):
+            async with (
+                running_parts(fast, start("b", node=2), store=store) as others,
+                running_parts(slow, store=store) as parts,
+            ):
+                await parts.writer.submit(create())
+                slow.hears.clear()
+                await produce(others, 0)
+                await self.trimmed_past(fast, store, others)
+                store.refusals = [wrong] * LEDGER_LOAD_ATTEMPTS_MAX
+                slow.hears.set()
+                slow.core.wake()
+                await parts.metadata.reach(Position(1 << 41))
+
+
+class RefusingStore(MemoryStore):
+    """Its next gets fail as a test says."""
+
+    refusals: Sequence[StoreError] = ()
+
+    async def get(self, key: str) -> bytes:
+        if self.refusals:
+            refusal, *self.refusals = self.refusals
+            raise refusal
+        return await super().get(key)
