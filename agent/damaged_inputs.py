@@ -1,4 +1,4 @@
-"""Files that a merge found damaged: merges leave them out, and try each again after a pause.
+"""Files that a merge found damaged or gone: merges leave them out, and try each again after a pause.
 
 Rule: a file that was put back takes part again by itself; one that stays damaged is read a few times a day, not with
 every merge. What is here is this agent's memory alone.

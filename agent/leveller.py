@@ -9,7 +9,7 @@ streaming readers pass.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from iceberg_export.tables.columns import ColumnsChange
 from iceberg_export.topic_files import FilesOutOfOrder
 from protocol.limits import LEVEL_INTERVAL_S
 from protocol.types import TopicId
-from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +181,22 @@ class Leveller:
             named = [key for key in planned.keys if str(error).startswith(key)]
             self._damaged.found(planned.topic_id, named or planned.keys)
             raise
+        except ObjectMissing:
+            self._damaged.found(planned.topic_id, await self._gone(planned, objects.store))
+            raise
+
+    async def _gone(self, planned: Merge, store: ObjectStore) -> Sequence[str]:
+        """The files of a merge that are not in the bucket although the state, as of a barrier, has them still."""
+        await self._metadata.barrier()
+        gone: list[str] = []
+        for key in planned.keys:
+            if key not in self._metadata.state.object_ids:
+                continue
+            try:
+                await store.head(key)
+            except ObjectMissing:
+                gone.append(key)
+        return gone
 
     def _may_be_due(self, topic: TopicState) -> bool:
         """Whether it is worth a look, at little cost, for all topics are asked. A change of retention is overlooked."""
