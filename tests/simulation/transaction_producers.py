@@ -17,6 +17,7 @@ from tests.simulation.clients import NONE, PRODUCE_TIMEOUT_MS, RETRY_SECONDS, Cl
 from tests.simulation.connections import ClientConnection, ConnectionLost
 from tests.simulation.group_auditor import Commit
 from tests.simulation.group_members import CoordinatorLink
+from tests.simulation.history import Violation
 from tests.simulation.plan import ProducerPlan
 from tests.simulation.transaction_auditor import Transaction, TransactionAuditor, Value
 from tests.simulation.transaction_versions import LevelWatcher
@@ -221,7 +222,7 @@ class TransactionalProducer(Client):
             return None
 
     async def look_at(self, error: int, what: str, link: CoordinatorLink | None = None) -> None:
-        """Return where it is to be asked again."""
+        """Return where it is to be asked again. Raises `Fenced`; nothing else may end what a producer does here."""
         if error in RETRIABLE | WAITING:
             self.world.around.history.note(self.name, "told", f"{ErrorCode(error).name} for {what}")
             if error not in WAITING:
@@ -231,7 +232,7 @@ class TransactionalProducer(Client):
         self.auditor.told_error(self.name, self.transactional_id, self._key, error, what)
         if error in FENCING:
             raise Fenced
-        raise MustAbort
+        raise Violation  # the auditor has noted it
 
     async def _add(self, places: Collection[Place], is_begun: list[bool]) -> None:
         """V1: partitions become part of the transaction."""
