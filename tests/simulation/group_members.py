@@ -190,8 +190,12 @@ class GroupReader(Consumer):
             self.fails(error, "the group's offsets")
             await self.world.clock.sleep(RETRY_SECONDS)
             return {}
-        self.world.groups.told_offsets(self.name, self.group_id, offsets, asked_s)
+        self.told_offsets(offsets, asked_s)
         return offsets
+
+    def told_offsets(self, offsets: Mapping[Place, int], asked_s: float) -> None:
+        """Its OffsetFetch was answered."""
+        self.world.groups.told_offsets(self.name, self.group_id, offsets, asked_s)
 
     async def ask_for_offsets(
         self, connection: ClientConnection, places: Collection[Place]

@@ -105,6 +105,10 @@ class TransactingMember(GroupReader):
         if error not in WAITING:
             super().fails(error, what)
 
+    def told_offsets(self, offsets: Mapping[Place, int], asked_s: float) -> None:
+        super().told_offsets(offsets, asked_s)
+        self.producer.auditor.told_stable_offsets(self.name, self.group_id, offsets, asked_s)
+
     def commit_of(self, who: Identity, offsets: Mapping[Place, int]) -> Commit:
         """What `who` commits, as the auditor of groups is to judge it when it is acknowledged."""
         raise NotImplementedError

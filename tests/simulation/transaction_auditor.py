@@ -262,6 +262,15 @@ class TransactionAuditor(Told):
                     f"{who} is told that {group_id} has come to {offset} of {place}, where {sorted(true)} is true (S4)"
                 )
 
+    def told_stable_offsets(self, who: str, group_id: str, offsets: Mapping[Place, int], asked_s: float) -> None:
+        """An OffsetFetch with RequireStable was answered: for no partition whose group is about to move (KIP-447)."""
+        for place, offset in offsets.items():
+            if self.entries.is_about_to_move(group_id, place, asked_s):
+                self._history.violation(
+                    f"{who} is told that {group_id} has come to {offset} of {place}, where a transaction is open that "
+                    f"moves it"
+                )
+
     def told_level(self, who: str, epoch: int, level: int) -> None:
         """The level of transaction.version, with the epoch of the features."""
         self._history.note(who, "level", f"{level} of epoch {epoch}")

@@ -101,9 +101,9 @@ class TransactionEntries:
         self._waiting: defaultdict[Place, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         """How many records wait for their commit, by producer id."""
         self._batches: set[tuple[Place, Key, int]] = set()
-        self._pending: defaultdict[str, dict[int, dict[Place, tuple[int, int]]]] = defaultdict(dict)
-        """Number and offset of what would become true, by group and producer id."""
-        self._commits_count = 0
+        self._pending: defaultdict[str, dict[int, dict[Place, tuple[float, int]]]] = defaultdict(dict)
+        """Since when an open transaction is about to move a group, and the offset that would become true, by group and
+        producer id."""
         self._offsets: defaultdict[tuple[str, Place], list[tuple[float, int]]] = defaultdict(
             lambda: [(0.0, NOTHING_COMMITTED)]
         )
@@ -154,6 +154,11 @@ class TransactionEntries:
     def offset(self, group_id: str, place: Place) -> int:
         """How far a group has come."""
         return self._offsets[group_id, place][-1][1]
+
+    def is_about_to_move(self, group_id: str, place: Place, from_s: float) -> bool:
+        """Whether one open transaction was about to move a group from a time on until now."""
+        everybody = self._pending[group_id].values()
+        return any(place in pending and pending[place][0] <= from_s for pending in everybody)
 
     # What the truth tells.
 
@@ -382,23 +387,24 @@ class TransactionEntries:
             held = self._opened(command.transactional_id, key)
             held.groups.add(command.group_id)
             name = state.topics[command.topic_ids[topic]].name
-            self._commits_count += 1
             pending = self._pending[command.group_id].setdefault(command.producer_id, {})
-            self._look_back(command, (name, int(partition)), int(offset), pending)
-            pending[name, int(partition)] = self._commits_count, int(offset)
+            place = (name, int(partition))
+            self._look_back(command, place, int(offset), pending)
+            since_s, _ = pending.get(place, (self._now_s(), NOTHING_COMMITTED))
+            pending[place] = since_s, int(offset)
 
     def _look_back(
         self,
         command: CommitTransactionalOffsets,
         place: Place,
         offset: int,
-        pending: Mapping[Place, tuple[int, int]],
+        pending: Mapping[Place, tuple[float, int]],
     ) -> None:
         """Who consumes a group alone only goes forward, and begins again where that is committed: a lower offset came
         by a connection that its client has left (safety rule S7)."""
         if not command.group_id.startswith("flow-"):
             return  # members of a group may begin again where another one was
-        _, before = pending.get(place, (0, self.offset(command.group_id, place)))
+        _, before = pending.get(place, (0.0, self.offset(command.group_id, place)))
         if offset < before:
             self._fault(
                 command.transactional_id, f"commits {offset} of {place} for {command.group_id} after {before} (S7)"

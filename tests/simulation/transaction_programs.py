@@ -77,7 +77,7 @@ class Flow(TransactionalProducer):
 
     async def fill(self, transaction: Transaction, is_begun: list[bool]) -> None:
         if not self._is_sought:
-            await self._seek()
+            await self.seek()
         before = dict(self._input.positions)
         for _ in range(POLLS_MAX):
             if await self._input.poll():
@@ -96,7 +96,7 @@ class Flow(TransactionalProducer):
         for place, position in self._input.positions.items():
             self._input.positions[place] = min(position, kept[place])
 
-    async def _seek(self) -> None:
+    async def seek(self) -> None:
         """Begin where the group has come to."""
         places = sorted(self._input.positions)
         offsets: Mapping[Place, int] = {}
@@ -123,6 +123,7 @@ class Flow(TransactionalProducer):
             await self.look_at(error, "the group's offsets", self._group)
             return {}
         self.auditor.told_offsets(self.name, self._group_id, offsets, asked_s)
+        self.auditor.told_stable_offsets(self.name, self._group_id, offsets, asked_s)
         return offsets
 
 
