@@ -51,14 +51,16 @@ class Deleter(Client):
     async def run(self, places: list[Place]) -> None:
         while True:
             await self.world.clock.sleep(self.chance.random() * DELETER_SECONDS_MAX)
-            await self.delete(self.chance.choice(places))
+            place = self.chance.choice(places)
+            is_all = self.chance.random() < 0.3
+            end = self.world.auditor.end_known(place)
+            await self.delete_to(place, wire.HIGH_WATERMARK if is_all else int(self.chance.random() * (end + 3)))
 
-    async def delete(self, place: Place) -> None:
+    async def delete_to(self, place: Place, offset: int) -> None:
         """Once; whoever gets no answer does not know whether it is done."""
         auditor, at_least = self.world.auditor, self.world.auditor.end_known(place)
         log_starts = self.world.around.ledger.truth.log_starts
         assert log_starts is not None, "nobody judges it"
-        offset = wire.HIGH_WATERMARK if self.chance.random() < 0.3 else int(self.chance.random() * (at_least + 3))
         log_starts.asked_to_delete(place, math.inf if offset == wire.HIGH_WATERMARK else offset)
         body = wire.delete_records(place, offset, PRODUCE_TIMEOUT_MS)
         try:

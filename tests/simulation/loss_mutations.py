@@ -123,7 +123,7 @@ def records_are_deleted_beyond_the_end() -> Iterator[None]:
         yield
 
 
-@mutation(where=lambda plan: plan.deleters > 1)
+@mutation(is_scripted=True)
 def a_log_start_goes_back() -> Iterator[None]:
     """Of two who delete, the one whose entry comes last decides."""
 

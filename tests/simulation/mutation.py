@@ -20,7 +20,7 @@ class Mutation:
     switch_off: Switch
     may_show: Callable[[Plan], bool]
     is_scripted: bool
-    """Whether drawn worlds hardly ever show it, and one of `tests.simulation.test_scripted_rules` does."""
+    """Whether drawn worlds hardly ever show it, or late, and one of `tests.simulation.test_scripted_rules` does."""
 
 
 MUTATIONS: dict[str, Mutation] = {}

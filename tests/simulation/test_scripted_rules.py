@@ -1,4 +1,4 @@
-"""Safety rules that drawn worlds show once in thousands of seeds, if at all: each by a script that comes to it.
+"""Rules that drawn worlds show once in thousands of seeds, if at all, or late: each by a script that comes to it.
 
 Rule: the script's world is sound, and no longer once the rule's mutation of `tests.simulation.mutations` is on.
 """
@@ -13,6 +13,7 @@ from protocol.errors import ErrorCode
 from protocol.limits import BUCKET_CONFIRMED_SECONDS_MAX, LEDGER_SESSION_SECONDS
 from tests.simulation import group_wire
 from tests.simulation import mutations as _entered  # noqa: F401
+from tests.simulation.administrators import Deleter
 from tests.simulation.agents import AgentInWorld
 from tests.simulation.clients import RETRY_SECONDS, Client, ClientWorld, Consumer, PlainProducer, Rereader
 from tests.simulation.connections import ClientConnection
@@ -23,6 +24,14 @@ from tests.simulation.mutation import MUTATIONS, drawn_mutations
 from tests.simulation.plan import Plan
 from tests.simulation.test_hard_faults import SEED, calm_plan
 from tests.simulation.test_transactions import assert_sound
+from tests.simulation.transaction_scenes import (
+    EXPIRATION_MS,
+    a_time_out_that_comes_when_the_next_transaction_is_open,
+    a_transaction_that_is_open_for_longer_than_idle_producers_are_kept,
+    an_aborted_transaction_of_which_a_part_is_archived,
+    transacting_plan,
+    whoever_begins_where_an_open_transaction_is_about_to_move_its_group,
+)
 from tests.simulation.wire import Place
 from tests.simulation.world import STAMPED_TOPIC, TOPIC, Scene, Verdict, run
 
@@ -30,6 +39,8 @@ GROUPS = [f"group-{number}" for number in range(12)]
 """Some of them move when an agent comes."""
 FAR = 0
 """The number of the agent that is far from the ledger."""
+DELETIONS = 4
+"""So often both delete."""
 
 
 def places_of(world: ClientWorld) -> list[Place]:
@@ -187,6 +198,26 @@ async def member_of_another_coordinator(world: ClientWorld) -> None:
     before.ledger.lag_s = 0.0
 
 
+async def deletions_through_an_agent_that_is_far_from_the_ledger(world: ClientWorld) -> None:
+    """Others delete more while what it proposes is on its way."""
+    far, near = world.agents[FAR], world.agents[FAR + 1]
+    place = places_of(world)[0]
+    far_deleter, near_deleter = Deleter(world, "far deleter"), Deleter(world, "near deleter")
+    delay_s, far.ledger_link._delay_s = far.ledger_link._delay_s, 0.5
+    for _ in range(DELETIONS):
+        for deleter, agent in ((far_deleter, far), (near_deleter, near)):
+            await serving(world, agent)
+            deleter.stay_with(agent)
+        start = world.around.ledger.truth.start_of(place)
+        while (end := world.auditor.end_known(place)) < start + 2:
+            await world.clock.sleep(0.1)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(far_deleter.delete_to(place, start + 1))
+            await world.clock.sleep(1.0)
+            tasks.create_task(near_deleter.delete_to(place, end))
+    far.ledger_link._delay_s = delay_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """What happens in which world, and a part of what is found wrong there once the rule is off."""
@@ -232,6 +263,31 @@ SCRIPTS = {
         scene=another_bucket_in_the_place_of_the_right_one,
         plan=calm_plan(),
         violation="was put into another bucket",
+    ),
+    "a_log_start_goes_back": Script(
+        scene=deletions_through_an_agent_that_is_far_from_the_ledger,
+        plan=calm_plan(partitions=1, producers=1, producer_pause_s=0.3, retention_ms=86_400_000),
+        violation="already",
+    ),
+    "s5_gaps_are_bridged_by_markers_of_a_producer": Script(
+        scene=an_aborted_transaction_of_which_a_part_is_archived,
+        plan=transacting_plan(),
+        violation="aborted read: ",
+    ),
+    "a_time_out_aborts_whatever_is_open_by_then": Script(
+        scene=a_time_out_that_comes_when_the_next_transaction_is_open,
+        plan=transacting_plan(),
+        violation="is timed out after",
+    ),
+    "offsets_are_told_that_an_open_transaction_is_about_to_move": Script(
+        scene=whoever_begins_where_an_open_transaction_is_about_to_move_its_group,
+        plan=transacting_plan(),
+        violation="where a transaction is open that moves it",
+    ),
+    "a_producer_is_forgotten_while_its_transaction_is_open": Script(
+        scene=a_transaction_that_is_open_for_longer_than_idle_producers_are_kept,
+        plan=transacting_plan(producer_expiration_ms=EXPIRATION_MS),
+        violation="which has something open there",
     ),
 }
 """By the mutation that switches the rule off."""

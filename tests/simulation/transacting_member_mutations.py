@@ -30,13 +30,6 @@ def is_left_behind(group: GroupPlan) -> bool:
     return commits_in_transactions(group) and is_paused
 
 
-def is_overtaken(group: GroupPlan) -> bool:
-    """Whether members stand still before the ends of their transactions for as long as others wait for them."""
-    producer = group.producer
-    rests = producer is not None and producer.rests_chance > 0 and producer.pause_s > 0.4
-    return rests and group.members > 1 and bool(group.fates) and group.rebalance_ms <= 3_000
-
-
 def taken_of(*refusals: ErrorCode) -> Any:
     """TxnOffsetCommit takes what the group's coordinator would refuse with these."""
     right = offset_commits.commit_error
@@ -62,7 +55,7 @@ def s13_transactions_of_any_member_epoch_commit_offsets() -> Iterator[None]:
         yield
 
 
-@mutation(where=lambda plan: any(map(is_overtaken, plan.groups)))
+@mutation(is_scripted=True)
 def offsets_are_told_that_an_open_transaction_is_about_to_move() -> Iterator[None]:
     """RequireStable asks for nothing (KIP-447)."""
     with patched(GroupState, "pending_partitions", lambda self: frozenset()):

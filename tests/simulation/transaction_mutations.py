@@ -3,7 +3,6 @@
 Rule: as `tests.simulation.mutations`, which has them from here.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,10 +16,9 @@ from coordinator.state import ClusterState, PartitionState
 from coordinator.transaction_commands import TransactionPartition
 from coordinator.transactions import TransactionalId
 from iceberg_export import parquet_reader
-from protocol.control_records import empty_control_batch
+from protocol.control_records import empty_control_batch, marker_batch
 from protocol.errors import ErrorCode
-from protocol.types import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId
-from tests.simulation.fault_names import FaultName
+from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId
 from tests.simulation.mutation import archives_soon, mutation
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, ProducerFate, ProducerPlan
@@ -41,8 +39,8 @@ from txn.transaction import (
 )
 from txn.transition_table import Step
 
-PRODUCER_ID_AT = 43
-"""In a record batch: org.apache.kafka.common.record.DefaultRecordBatch.PRODUCER_ID_OFFSET."""
+PRODUCER_ID_FIRST = ProducerId(0)
+"""Of whoever is given one first."""
 
 Decide = Callable[[TransactionMetadata | None, Event, ProducerId], Decision]
 
@@ -67,12 +65,6 @@ def is_fenced(producer: ProducerPlan) -> bool:
 
 def comes_late(version: int) -> Callable[[ProducerPlan], bool]:
     return lambda producer: producer.version == version and producer.late_chance > 0.05 and producer.pause_s < 1
-
-
-def times_out_late(producer: ProducerPlan) -> bool:
-    """Whether V1's transactions are about as long as their time-outs."""
-    is_slow = producer.rests_chance > 0 and producer.pause_s > 0.4
-    return producer.version == 1 and producer.timeout_ms < 2_000 and is_slow
 
 
 def aborts_beside(plan: Plan) -> bool:
@@ -141,13 +133,20 @@ def s7_stamps_are_not_compared() -> Iterator[None]:
         yield
 
 
-@mutation(where=lambda plan: is_placed(plan, at_commit=False) and archives_soon(plan))
+@mutation(is_scripted=True)
 def s5_gaps_are_bridged_by_markers_of_a_producer() -> Iterator[None]:
-    """Control batches over what the archive left out have a producer's id."""
+    """What the archive left out of a producer's transactions is taken for its end."""
 
     def bridged(offset_first: int, offset_end: int) -> bytes:
-        batches = bytearray(empty_control_batch(offset_first, offset_end))
-        struct.pack_into(">q", batches, PRODUCER_ID_AT, 0)
+        batches = bytearray(empty_control_batch(offset_first, max(offset_end - 1, offset_first)))
+        if offset_first < offset_end:
+            batches += marker_batch(
+                offset=Offset(offset_end - 1),
+                producer_id=PRODUCER_ID_FIRST,
+                producer_epoch=ProducerEpoch(0),
+                is_commit=False,
+                timestamp_ms=Milliseconds(0),
+            )
         return bytes(batches)
 
     with patched(parquet_reader, "empty_control_batch", bridged):
@@ -201,7 +200,7 @@ def a_new_producer_does_not_abort_what_is_open() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.LEDGER_LAG, where=lambda plan: has(plan, times_out_late))
+@mutation(is_scripted=True)
 def a_time_out_aborts_whatever_is_open_by_then() -> Iterator[None]:
     """Also the transaction that came after the one that was seen."""
 

@@ -23,7 +23,7 @@ from tests.simulation.fault_names import FaultName
 from tests.simulation.loss_mutations import loses_ledger
 from tests.simulation.mutation import mutation
 from tests.simulation.patches import patched
-from tests.simulation.plan import PRODUCER_EXPIRATION_MS, Plan, ProducerFate
+from tests.simulation.plan import Plan, ProducerFate
 from tests.simulation.transaction_mutations import deciding, has
 from txn import producer_state
 from txn.producer_state import NOT_TOLD, ProducerState
@@ -268,7 +268,7 @@ def s2_a_producer_that_wrote_untimed_is_forgotten_at_once() -> Iterator[None]:
         yield
 
 
-@mutation(where=lambda plan: expires(plan) and has(plan, lambda one: one.timeout_ms > PRODUCER_EXPIRATION_MS))
+@mutation(is_scripted=True)
 def a_producer_is_forgotten_while_its_transaction_is_open() -> Iterator[None]:
     """Where it is idle for long enough."""
     with forgetting(lambda producers, before_ms: before_ms, kept=()):
