@@ -17,7 +17,9 @@ from functools import partial
 
 from agent.clock import Clock
 from agent.cpu import run_in_thread
-from agent.lake import Lake
+from agent.damaged_intake import DamagedIntake
+from agent.entry_objects import EntryObjects
+from agent.lake import Lake, LakeName
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
@@ -26,14 +28,14 @@ from agent.typed_columns import TypedColumnsOfTopics
 from coordinator.commands import Done, ReplaceChunks
 from coordinator.rendezvous import owner_of
 from coordinator.state import TopicState
-from iceberg_export.archive_pass import ArchivedPass, archive
-from iceberg_export.plan import ArchivePolicy, ArchiveSchedule, plan_pass
+from iceberg_export.archive_pass import UNREADABLE, ArchivedPass, archive, unreadable_chunks
+from iceberg_export.plan import ArchivePass, ArchivePolicy, ArchiveSchedule, plan_pass
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
 from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
-from protocol.types import Milliseconds, TopicId
+from protocol.types import Milliseconds, PartitionIndex, TopicId
 from storage.object_store import ObjectMissing, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,10 @@ class PassFailed(StoreUnavailable):
     """A pass whose entry did not come, for a reason that may pass: it is planned again."""
 
 
+class _ChunksLeftOut(Exception):
+    """Chunks of a pass cannot be read: the next pass is planned without their partitions from there on."""
+
+
 class Archiver:
     """Every agent has one."""
 
@@ -88,6 +94,7 @@ class Archiver:
             clock=clock,
             metrics=metrics,
         )
+        self._damaged = DamagedIntake(metadata=metadata, clock=clock, metrics=metrics)
         self._one_at_a_time = asyncio.Lock()
         self._failure = ""
 
@@ -95,8 +102,9 @@ class Archiver:
         """Archive what is due, for ever."""
         while True:
             state = self._metadata.state
-            waiting = [(topic_id, intake_bytes(state, topic_id)) for topic_id in state.topics]
-            for topic_id in self._schedule.due(waiting, self._now_ms()):
+            self._damaged.end_pauses()
+            intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
+            for topic_id in self._schedule.due(intake, self._now_ms()):
                 topic = state.topics.get(topic_id)
                 if topic is not None and self._is_mine(topic_id) and self._work.is_due(topic):
                     await self._work.run(topic, partial(self._background_pass, topic))
@@ -105,8 +113,14 @@ class Archiver:
 
     async def _background_pass(self, topic: TopicState) -> None:
         """A pass; one that has to be planned again waits, so that what fails each time does so seldom."""
+        is_planned = False
         try:
-            await self._pass(topic.topic_id)
+            while not is_planned:
+                try:
+                    await self._pass(topic.topic_id)
+                    is_planned = True
+                except _ChunksLeftOut:
+                    self._metrics.archive_passes.labels("failed").inc()
         except Exception:
             self._metrics.archive_passes.labels("failed").inc()
             raise
@@ -120,8 +134,8 @@ class Archiver:
         """Archive everything that the topic's intake held when this was called, but for what follows the first record
         of a transaction that was open then; returns once it is applied.
 
-        Raises `InvalidBatch` or `ChunkMismatch` where an intake object is damaged, `TableUnreadable` where the table
-        is, `ObjectMissing` where something is gone.
+        Raises `ObjectDamaged` where an intake object is damaged and `ObjectMissing` where one is gone, once all that
+        can be archived is; `TableUnreadable` where the table is damaged.
         """
         await self._metadata.barrier()
         topic = self._metadata.state.topics.get(topic_id)
@@ -130,8 +144,12 @@ class Archiver:
         ends = intake_end(self._metadata.state, topic_id)
         done: list[ArchivedPass] = []
         passes_in_vain = 0
+        self._damaged.try_again(topic_id)
         while not self._is_archived(topic_id, ends):
-            archived = await self._pass(topic_id)
+            try:
+                archived = await self._pass(topic_id)
+            except _ChunksLeftOut:
+                continue
             if archived is not None:
                 done.append(archived)
                 passes_in_vain = 0
@@ -142,6 +160,7 @@ class Archiver:
             # A missing object means that the plan was old, or that the object is gone: look again (safety rule S6).
             await self._clock.sleep(ARCHIVE_RETRY_SECONDS)
             await self._metadata.barrier()
+        self._damaged.check(topic_id, ends)
         return ArchiveReport(
             topic=topic.name,
             records=sum(archived.file.record_count for archived in done),
@@ -153,14 +172,21 @@ class Archiver:
         state = self._metadata.state
         if topic_id not in state.topics:
             return True
-        return all(first >= end for first, end in zip(intake_first(state, topic_id), ends, strict=False))
+        waiting = self._damaged.waiting(topic_id)
+        return all(
+            first >= min(end, waiting.get(PartitionIndex(number), end))
+            for number, (first, end) in enumerate(zip(intake_first(state, topic_id), ends, strict=False))
+        )
 
     async def _pass(self, topic_id: TopicId) -> ArchivedPass | None:
-        """One pass; None where there was nothing to do, or the index moved on and the next pass plans again."""
+        """One pass; None where there was nothing to do, or the index moved on and the next pass plans again.
+
+        Raises `_ChunksLeftOut` where chunks of it are unreadable.
+        """
         async with self._one_at_a_time, self._lake.turn(topic_id):
             self._failure = ""  # under the lock: a pass on demand for another topic may have failed meanwhile
             intake = topic_intake(self._metadata.state, topic_id)
-            planned = None if intake is None else plan_pass(intake)
+            planned = None if intake is None else plan_pass(intake, waiting=self._damaged.waiting(topic_id))
             if planned is None:
                 return None
             self._schedule.passed(topic_id, self._now_ms())
@@ -173,14 +199,7 @@ class Archiver:
                 # What the entry cannot bring into the table is not put: it would be garbage, each time anew (S6).
                 await self._lake.check(topic_id)
                 async with self._lake.entry_objects(name.session) as objects:
-                    archived = await archive(
-                        planned,
-                        store=objects.store,
-                        session=name.session,
-                        number=name.number,
-                        run_in_thread=run_in_thread,
-                        columns_of=self._typed_columns.of(topic_id),
-                    )
+                    archived = await self._archived(planned, name, objects)
                     command = await self._with_table(archived)
                     if command is None:
                         self._failure = "the topic is gone, or the session"
@@ -208,6 +227,24 @@ class Archiver:
                 },
             )
             return archived
+
+    async def _archived(self, planned: ArchivePass, name: LakeName, objects: EntryObjects) -> ArchivedPass:
+        """The pass's file, which was put. Raises `_ChunksLeftOut` where chunks of it are unreadable."""
+        try:
+            return await archive(
+                planned,
+                store=objects.store,
+                session=name.session,
+                number=name.number,
+                run_in_thread=run_in_thread,
+                columns_of=self._typed_columns.of(planned.topic_id),
+            )
+        except UNREADABLE as error:
+            unreadable = await unreadable_chunks(planned, store=objects.store, run_in_thread=run_in_thread)
+            await self._metadata.barrier()  # what is gone may have been archived by another one, or deleted
+            if self._damaged.found(planned, unreadable):
+                raise _ChunksLeftOut(str(error)) from error
+            raise
 
     def _count(self, archived: ArchivedPass, seconds: float) -> None:
         self._metrics.archive_passes.labels("done").inc()

@@ -65,9 +65,10 @@ from coordinator.log import Ledger, LedgerIdentity
 from coordinator.state import ClusterState
 from coordinator.topic_configs import effective
 from iceberg_export.parquet_reader import ParquetReader
+from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import FETCH_READS_BYTES_MAX, READ_AHEAD_SHARE_OF_CACHE_MAX
 from protocol.types import SessionId, TopicId
-from storage.object_store import ObjectStore
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError
 from storage.refs import topic_of_parquet_key
 
 log = logging.getLogger(__name__)
@@ -458,7 +459,20 @@ class Broker:
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         """Archive these existing topics now; a report for each, as `agent.http_server.Agent.archive` says."""
         topic_ids = [self.state.topic_ids[name] for name in topic_names]
-        return [(await self._lake.archiver.archive_topic(topic_id)).told() for topic_id in topic_ids]
+        reports: list[Mapping[str, object]] = []
+        failures: list[StoreError] = []
+        for topic_id in topic_ids:
+            try:
+                reports.append((await self._lake.archiver.archive_topic(topic_id)).told())
+            except (
+                ObjectDamaged,
+                ObjectMissing,
+                TableUnreadable,
+            ) as error:  # of one topic
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return reports
 
     @property
     def rewrites(self) -> LakeRewrites:

@@ -1,15 +1,20 @@
 """Files that a merge found damaged or gone: merges leave them out, and try each again after a pause.
 
+Chunks that cannot be archived are treated alike (`agent.damaged_intake`).
+
 Rule: a file that was put back takes part again by itself; one that stays damaged is read a few times a day, not with
 every merge. What is here is this agent's memory alone.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Hashable, Iterable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from agent.clock import Clock
 from protocol.limits import LEVEL_DAMAGED_SECONDS_FIRST, LEVEL_DAMAGED_SECONDS_MAX
 from protocol.types import TopicId
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -20,20 +25,20 @@ class _Damaged:
     is_left_out: bool = True
 
 
-class DamagedInputs:
-    """Keys of files, with the topic that each belongs to."""
+class DamagedInputs(Generic[K]):
+    """What names each input, such as the key of a file, with the topic that it belongs to."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._files: dict[str, _Damaged] = {}
+        self._files: dict[K, _Damaged] = {}
 
     @property
-    def left_out(self) -> set[str]:
+    def left_out(self) -> set[K]:
         """The keys whose pause was not over at the last `end_pauses`."""
         return {key for key, file in self._files.items() if file.is_left_out}
 
-    def found(self, topic_id: TopicId, keys: Iterable[str]) -> None:
-        """A merge of these files failed: leave them out, for twice as long as the time before."""
+    def found(self, topic_id: TopicId, keys: Iterable[K]) -> None:
+        """These inputs cannot be read: leave them out, for twice as long as the time before."""
         now_s = self._clock.monotonic_s()
         for key in keys:
             before = self._files.get(key)
@@ -50,6 +55,12 @@ class DamagedInputs:
             file.is_left_out = False
         return {file.topic_id for file in over}
 
-    def forget_others(self, keys: Container[str]) -> None:
-        """Let go of all files but these."""
+    def end_pauses_of(self, topic_id: TopicId) -> None:
+        """Let all inputs of a topic take part again."""
+        for file in self._files.values():
+            if file.topic_id == topic_id:
+                file.is_left_out = False
+
+    def forget_others(self, keys: Container[K]) -> None:
+        """Let go of all inputs but these."""
         self._files = {key: file for key, file in self._files.items() if key in keys}

@@ -74,7 +74,7 @@ class Leveller:
         """By which each topic had nothing to merge."""
         self._kept: set[str] = set()
         """Files with values of schemas that are gone, which would be lost."""
-        self._damaged = DamagedInputs(clock=clock)
+        self._damaged = DamagedInputs[str](clock=clock)
 
     async def run(self) -> None:
         """Merge what is worth it, indefinitely."""

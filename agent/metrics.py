@@ -235,6 +235,10 @@ class Metrics:
             ("outcome",),
         )
         self.archive_passes = self._counter("archive_passes", "Archive passes, by how they ended.", ("outcome",))
+        self.archive_unreadable_chunks = self._gauge(
+            "archive_unreadable_chunks",
+            "Chunks that this agent cannot archive, as they are damaged or gone: their partitions wait.",
+        )
         self.archive_bytes = self._counter("archive_bytes", "Bytes of records archived.")
         self.archive_records = self._counter("archive_records", "Records archived.")
         self.table_files_dropped = self._counter(

@@ -7,6 +7,7 @@ What the table says of the file joins the same entry, and is the caller's (archi
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 from coordinator.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
 from iceberg_export.cpu import RunInThread
 from iceberg_export.plan import ArchivePass, IntakeChunk
+from iceberg_export.source_chunks import ChunkMismatch
 from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.table_reader import gather_bounded
+from protocol.errors import InvalidBatch
 from protocol.limits import ARCHIVE_READS_IN_FLIGHT_MAX
 from protocol.types import ObjectNumber, SessionId
-from storage.object_store import ObjectStore, StoreError
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError
 from storage.read_plan import PlannedRead, plan_reads, slice_read
 from storage.refs import ByteRange, parquet_key
 from txn.isolation import NOTHING_ABORTED
@@ -29,6 +33,12 @@ if TYPE_CHECKING:
     from iceberg_export.kafka_rows import BatchRows
     from iceberg_export.source_chunks import SourceChunk
     from iceberg_export.typed.file_columns import FileColumns
+
+
+UNREADABLE = (ObjectMissing, ObjectDamaged, InvalidBatch, ChunkMismatch)
+"""What a chunk of the intake that is gone or damaged raises, and so may a table."""
+UnreadableChunk = tuple[IntakeChunk, Exception]
+"""A chunk that cannot be archived, and why: one of `UNREADABLE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +91,7 @@ async def archive(
 async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> list[memoryview]:
     """The chunks' bytes, in their order, none of markers; neighbours in one object are read together."""
     stored = [index for index, chunk in enumerate(chunks) if not chunk.is_marker]
-    ranges = [
-        ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count)
-        for chunk in chunks
-        if not chunk.is_marker
-    ]
+    ranges = [_range(chunk) for chunk in chunks if not chunk.is_marker]
     found: list[memoryview] = [memoryview(b"")] * len(chunks)
     in_flight = asyncio.Semaphore(ARCHIVE_READS_IN_FLIGHT_MAX)
 
@@ -114,6 +120,39 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
         # One failed read is enough to give up; the others were not begun, or failed for much the same reason.
         raise failures[0]
     return found
+
+
+async def unreadable_chunks(
+    archive_pass: ArchivePass, *, store: ObjectStore, run_in_thread: RunInThread
+) -> list[UnreadableChunk]:
+    """Which of a pass's chunks cannot be archived, by order of (partition, offset): each is read and decoded alone.
+
+    Raises the `StoreError`s that say nothing of the chunk that is read.
+    """
+    stored = [chunk for chunk in archive_pass.chunks if not chunk.is_marker]
+
+    async def look(planned: PlannedRead) -> list[UnreadableChunk]:
+        chunks = [(stored[piece.wanted], piece) for piece in planned.pieces]
+        payload: bytes | None = None
+        if len(chunks) > 1:
+            with contextlib.suppress(ObjectMissing, ObjectDamaged):  # then each of them is read alone
+                payload = await store.get_range(planned.read.key, planned.read.byte_first, planned.read.byte_count)
+        found: list[UnreadableChunk] = []
+        for chunk, piece in chunks:
+            try:
+                if payload is None:
+                    data = memoryview(await store.get_range(chunk.object_key, chunk.byte_first, chunk.byte_count))
+                else:
+                    data = memoryview(payload)[piece.byte_first : piece.byte_first + piece.byte_count]
+                await run_in_thread(_decode, archive_pass, chunk, data)
+            except UNREADABLE as error:
+                found.append((chunk, error))
+        return found
+
+    looks = await gather_bounded([partial(look, planned) for planned in plan_reads([_range(each) for each in stored])])
+    return sorted(
+        (each for found in looks for each in found), key=lambda each: (each[0].partition, each[0].offset_first)
+    )
 
 
 def write_file(
@@ -156,6 +195,18 @@ def _batches(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "Itera
     for chunk, data in zip(archive_pass.chunks, records, strict=True):
         if not chunk.is_marker:
             yield from decode_chunk(_source_chunk(archive_pass, chunk, data))
+
+
+def _range(chunk: IntakeChunk) -> ByteRange:
+    return ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count)
+
+
+def _decode(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview) -> None:
+    """Look at every record of a chunk. Raises `InvalidBatch` or `ChunkMismatch`."""
+    from iceberg_export.source_chunks import decode_chunk
+
+    for _ in decode_chunk(_source_chunk(archive_pass, chunk, data)):
+        pass
 
 
 def _source_chunk(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview) -> "SourceChunk":

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import attrgetter
+from types import MappingProxyType
+from typing import Final
 
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
@@ -45,6 +47,8 @@ class IntakeChunk:
         """Whether there is nothing to read: the offset of a transaction's end."""
         return self.object_key == NO_KEY
 
+
+NOBODY_WAITS: Final = MappingProxyType[PartitionIndex, Offset]({})
 
 Aborted = Mapping[PartitionIndex, AbortedBatches]
 """What is left out of the archive, by partition; none of those without aborted transactions."""
@@ -137,17 +141,21 @@ class ArchiveSchedule:
 def plan_pass(
     intake: TopicIntake,
     *,
+    waiting: Mapping[PartitionIndex, Offset] = NOBODY_WAITS,
     bytes_max: int = ARCHIVE_PASS_BYTES_MAX,
     chunks_max: int = ARCHIVE_PASS_CHUNKS_MAX,
 ) -> ArchivePass | None:
     """The chunks that the next pass takes, None where there is nothing to archive.
 
     Oldest objects first, whatever the partition, so that no partition starves and whole intake objects are released.
-    The first chunk is taken however large it is.
+    The first chunk is taken however large it is. Of partitions that wait from an offset on, nothing is taken from there
+    on.
     """
     taken: list[IntakeChunk] = []
     bytes_taken = 0
     for chunk in _oldest_first(intake.chunks):
+        if chunk.partition in waiting and chunk.offset_first >= waiting[chunk.partition]:
+            continue
         if taken and (bytes_taken + chunk.byte_count > bytes_max or len(taken) == chunks_max):
             break
         taken.append(chunk)

@@ -4,12 +4,12 @@ Rule: nothing behind the first record of an open transaction, for nobody knows y
 what is decided the markers and the aborted records are told, so that a pass leaves them out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from coordinator.chunk_index import NO_OBJECT, ChunkRef
 from coordinator.lake_folders import folder_name
 from coordinator.state import ClusterState, PartitionState, TopicState
-from iceberg_export.plan import NO_KEY, IntakeChunk, TopicIntake
+from iceberg_export.plan import NO_KEY, NOBODY_WAITS, IntakeChunk, TopicIntake
 from protocol.limits import ARCHIVE_PASS_CHUNKS_MAX
 from protocol.types import Offset, PartitionIndex, TopicId
 from storage.refs import ObjectKind
@@ -34,14 +34,18 @@ def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
     )
 
 
-def intake_bytes(state: ClusterState, topic_id: TopicId) -> int:
-    """How many bytes of the topic could be archived; 0 for an unknown topic."""
+def intake_bytes(
+    state: ClusterState, topic_id: TopicId, waiting: Mapping[PartitionIndex, Offset] = NOBODY_WAITS
+) -> int:
+    """How many bytes of the topic could be archived; 0 for an unknown topic. `waiting`: as `plan_pass` has it."""
     topic = state.topics.get(topic_id)
     if topic is None:
         return 0
     return sum(
-        held.index.intake_bytes if held.transactions is None else held.index.intake_bytes_before(_row_end(held))
-        for held in topic.partitions
+        held.index.intake_bytes
+        if held.transactions is None and PartitionIndex(number) not in waiting
+        else held.index.intake_bytes_before(_row_end(held, waiting.get(PartitionIndex(number))))
+        for number, held in enumerate(topic.partitions)
     )
 
 
@@ -59,11 +63,12 @@ def _intake_first(held: PartitionState) -> Offset:
     return held.index.offset_first(held.index.intake_row)
 
 
-def _row_end(held: PartitionState) -> int:
-    """Behind the last row before whose end every transaction is decided."""
-    if held.transactions is None:
-        return len(held.index)
-    return held.index.count_before(held.transactions.decided_end(held.log_end))
+def _row_end(held: PartitionState, waits_from: Offset | None = None) -> int:
+    """Behind the last row before whose end every transaction is decided, and no record waits."""
+    end = len(held.index)
+    if held.transactions is not None:
+        end = held.index.count_before(held.transactions.decided_end(held.log_end))
+    return end if waits_from is None else min(end, held.index.count_before(waits_from))
 
 
 def _intake_chunks(state: ClusterState, topic: TopicState) -> Iterator[IntakeChunk]:

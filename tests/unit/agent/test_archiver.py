@@ -23,14 +23,14 @@ from tests.made_records import Record, make_batch
 from tests.unit.agent.ledger_parts import Parts, lake_of, running_parts, until
 
 
-def archiver(parts: Parts, store: ObjectStore) -> Archiver:
+def archiver(parts: Parts, store: ObjectStore, *, policy: ArchivePolicy | None = None) -> Archiver:
     return Archiver(
         metadata=parts.metadata,
         writer=parts.writer,
         lake=lake_of(parts, store),
         clock=parts.clock,
         metrics=parts.metrics,
-        policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
+        policy=policy or ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
     )
 
 
@@ -93,12 +93,23 @@ async def test_a_topic_without_anything_new_makes_no_file() -> None:
         assert (await archiving.archive_topic(TOPIC)).object_keys == ()
 
 
-async def test_an_object_that_is_gone_for_good_is_reported_and_not_searched_for_ever() -> None:
-    store = MemoryStore()
+class ForgetfulStore(MemoryStore):
+    """Has the objects of the intake every second time that they are read."""
+
+    reads = 0
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        self.reads += key.startswith(INTAKE_PREFIX)
+        if self.reads % 2:
+            raise ObjectMissing(f"{key} does not exist")
+        return await super().get_range(key, byte_first, byte_count)
+
+
+async def test_an_object_that_is_gone_in_each_pass_is_reported_and_not_searched_for_ever() -> None:
+    store = ForgetfulStore()
     async with running_parts() as parts:
         await parts.writer.submit(create())
         await produce(parts, store, 0)
-        await store.delete(await keys(store, INTAKE_PREFIX))
         with pytest.raises(ObjectMissing, match=r"t cannot be archived, tried 10 times: intake/.* does not exist"):
             await archiver(parts, store).archive_topic(TOPIC)
         retried = parts.metrics.archive_passes.labels("retried")

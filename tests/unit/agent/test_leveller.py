@@ -278,7 +278,7 @@ async def test_a_damaged_file_that_was_put_back_is_merged_after_a_pause_without_
 
 async def test_a_file_that_stays_damaged_is_tried_again_with_growing_pauses() -> None:
     clock = ManualClock()
-    damaged = DamagedInputs(clock=clock)
+    damaged = DamagedInputs[str](clock=clock)
     damaged.found(TOPIC, ["a", "b"])
     assert (damaged.left_out, damaged.end_pauses()) == ({"a", "b"}, set())
     pauses = list[float]()
