@@ -10,7 +10,6 @@ The state may be another object after every await: partitions are looked up anew
 Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -43,8 +42,6 @@ from protocol.limits import (
 from protocol.types import LEADER_EPOCH, Offset, TopicId
 from storage.object_store import Buffer, ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 from txn.isolation import AbortedRange, IsolationLevel
-
-log = logging.getLogger(__name__)
 
 BEHIND_PERHAPS = (
     ErrorCode.unknown_topic_or_partition,
@@ -307,10 +304,7 @@ class FetchPath:
                 self._unreadable.damaged(self._found_now(wanted), wanted.fetch_offset, error)
                 return PartitionRead(wanted, ErrorCode.kafka_storage_error)
             except StoreError as error:
-                log.error(
-                    "records cannot be read",
-                    extra={"topic": found.topic.name, "partition": wanted.partition, "reason": str(error)},
-                )
+                self._unreadable.refused(found, wanted.fetch_offset, error)
                 return PartitionRead(wanted, ErrorCode.kafka_storage_error)
             if read.records:
                 request.steps.append(step._replace(offset_next=read.offset_next))

@@ -18,6 +18,7 @@ from agent.clock import Clock
 from agent.cpu import run_in_thread
 from agent.metadata_loop import MetadataLoop, PartitionKey
 from agent.read_budget import ReadBudget, Share
+from agent.refused_reads import RefusedReads
 from coordinator.chunk_index import OFFSET_FIRST, ChunkRef
 from protocol.compression import Compression
 from protocol.errors import InvalidBatch
@@ -25,7 +26,7 @@ from protocol.limits import FETCH_READ_SECONDS_MAX, READ_PLANS_MAX
 from protocol.record_batch import BatchHeader, walk_batches
 from protocol.records import decode_records
 from protocol.types import NO_TIMESTAMP, Offset
-from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,14 @@ class TimestampSearch:
         self._reader = reader
         self._budget = budget
         self._clock = clock
+        self._refused = RefusedReads(clock=clock)
 
     async def find(self, key: PartitionKey, timestamp: int | None) -> RecordAt | None:
         """The first record at or after `timestamp`; with None the first of those with the greatest timestamp.
 
         None if there is no such record, or no such partition. Raises `StoreUnavailable` when the chunk cannot be read
-        now or soon, `ObjectDamaged` (which is logged, once for an object) or another `StoreError` when it never can,
-        `LedgerUnavailable` where it has to be looked up again and the ledger is away.
+        now or soon, `ObjectDamaged` or another `StoreError` (which is logged) when it never can, `LedgerUnavailable`
+        where it has to be looked up again and the ledger is away.
         """
         best: RecordAt | None = None
         offset_min = 0
@@ -63,6 +65,13 @@ class TimestampSearch:
                 continue
             except ObjectDamaged as error:
                 self._report(key, chunk, error)
+                raise
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                topic = self._metadata.state.topics.get(key[0])
+                name = None if topic is None else topic.name
+                self._refused.report(error, topic=name, partition=key[1], offset=chunk.offset_first)
                 raise
             if found is not None:
                 return found

@@ -1,7 +1,7 @@
-"""Counts and logs fetches that meet records whose object is gone from the bucket, or is damaged.
+"""Counts and logs fetches that meet records whose object is gone from the bucket, is damaged, or is refused.
 
-Rule: consumers ask for such records many times a second, so the log is written once for a damaged object, and every
-`LOST_OBJECT_TOLD_INTERVAL_S` where objects are gone.
+Rule: consumers ask for such records many times a second, so the log is written once for a damaged object, every
+`LOST_OBJECT_TOLD_INTERVAL_S` where objects are gone, and as `RefusedReads` does where the store refuses them.
 """
 
 import logging
@@ -12,8 +12,9 @@ from agent.damaged_objects import DamagedObjects
 from agent.fetch_under_way import Found
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.refused_reads import RefusedReads
 from protocol.limits import LOST_OBJECT_TOLD_INTERVAL_S
-from storage.object_store import ObjectDamaged
+from storage.object_store import ObjectDamaged, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class UnreadableRecords:
         self._clock = clock
         self._fetches_lost = metrics.fetch_lost_objects
         self._fetches_damaged = metrics.fetch_damaged_objects
+        self._refused = RefusedReads(clock=clock)
         self._lost_logged_s = -LOST_OBJECT_TOLD_INTERVAL_S
 
     def lost(self, found: Found | None, offset: int) -> None:
@@ -53,6 +55,11 @@ class UnreadableRecords:
         key = None if found is None else self._object_key(found, offset)
         if found is not None and key is not None:
             self._damaged.report(key, error, topic=found.topic.name, partition=found.number, offset=offset)
+
+    def refused(self, found: Found, offset: int, error: StoreError) -> None:
+        """The store does not give the object that a fetch needs, and says so."""
+        where = {"topic": found.topic.name, "partition": found.number, "offset": offset}
+        self._refused.report(error, **where, key=self._object_key(found, offset))
 
     def _object_key(self, found: Found, offset: int) -> str | None:
         """The object that a partition's record of that offset lies in."""

@@ -10,7 +10,6 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp
 org.apache.kafka.cluster.Partition.fetchOffsetForTimestamp (Kafka 4.3).
 """
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 
@@ -33,10 +32,8 @@ from protocol.list_offsets import (
     write_list_offsets_response,
 )
 from protocol.types import LEADER_EPOCH, PartitionIndex
-from storage.object_store import Buffer, ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
+from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
 from txn.isolation import IsolationLevel
-
-log = logging.getLogger(__name__)
 
 API_KEY = 2
 LATEST = -1
@@ -146,10 +143,7 @@ async def offset_at(
         found = await timestamps.find(key, None if timestamp == MAX_TIMESTAMP else timestamp)
     except (StoreUnavailable, ObjectMissing, LedgerUnavailable):
         return ErrorCode.not_leader_or_follower, NOTHING
-    except ObjectDamaged:
-        return ErrorCode.kafka_storage_error, NOTHING
-    except StoreError as error:
-        log.error("records cannot be read", extra={"reason": str(error)})
+    except StoreError:
         return ErrorCode.kafka_storage_error, NOTHING
     if found is None or (isolation is IsolationLevel.READ_COMMITTED and found.offset >= end):
         return ErrorCode.none, NOTHING

@@ -6,9 +6,14 @@ import pytest
 
 from agent import fetch_path
 from agent.clock import SystemClock
+from agent.timestamp_search import TimestampSearch
 from protocol.errors import ErrorCode
-from protocol.limits import LOST_OBJECT_TOLD_INTERVAL_S
+from protocol.limits import LOST_OBJECT_TOLD_INTERVAL_S, OUTAGE_REMINDER_SECONDS
+from protocol.types import PartitionIndex
 from storage.failing import Fault, FaultKind, Operation
+from storage.memory_store import MemoryStore
+from storage.object_store import StoreDenied
+from tests.made_commands import TOPIC
 from tests.unit.agent.data_paths import another_agent, data_paths
 from tests.unit.agent.test_fetch_path import batch, consumer_of, fetch_path_of, intake_objects
 
@@ -43,6 +48,48 @@ async def test_a_lost_object_is_named_in_the_log_from_time_to_time_and_counted_e
         "key": lost.key,
     }
     assert "penstock_fetch_lost_objects_total 4.0" in exposition
+
+
+class DenyingStore(MemoryStore):
+    """Lets nobody read ranges of objects."""
+
+    is_denying = True
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        if self.is_denying:
+            raise StoreDenied(f"get {key}: AccessDenied")
+        return await super().get_range(key, byte_first, byte_count)
+
+
+async def test_a_store_that_denies_its_objects_is_told_once_a_minute_and_not_with_each_fetch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = DenyingStore()
+    async with data_paths(cache_bytes=0, partitions=2, memory=store) as paths:
+        for partition in range(2):
+            await paths.produce(batch(3), partition=partition)
+        wanted = [consumer_of("t", 1, partition) for partition in range(2)]
+        for _ in range(5):
+            reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
+            assert {read.error_code for read in reads} == {ErrorCode.kafka_storage_error}
+        timestamps = TimestampSearch(
+            metadata=paths.parts.metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock
+        )
+        for _ in range(5):
+            with pytest.raises(StoreDenied):
+                await timestamps.find((TOPIC, PartitionIndex(1)), 0)
+        by_offset, by_time = [record.__dict__ for record in caplog.records if record.levelname == "ERROR"]
+        paths.parts.clock.seconds += OUTAGE_REMINDER_SECONDS
+        await paths.fetch(1)
+        later = [record.__dict__ for record in caplog.records if record.levelname == "ERROR"][-1]
+        store.is_denying = False
+        assert (await paths.fetch(1)).error_code is ErrorCode.none
+    key = by_offset["key"]
+    assert key in {held.key for held in await intake_objects(paths)}
+    assert by_offset["reason"] == f"StoreDenied: get {key}: AccessDenied"
+    assert [by_offset[name] for name in ("topic", "partition", "offset", "refused")] == ["t", 0, 1, 1]
+    assert [by_time[name] for name in ("topic", "partition", "offset", "refused")] == ["t", 1, 0, 1]
+    assert [later[name] for name in ("partition", "refused")] == [0, 10]
 
 
 async def test_a_fetch_answers_what_is_in_memory_once_the_store_has_not_answered_for_too_long(
