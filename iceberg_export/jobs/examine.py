@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from iceberg_export.checksums import check_whole
 from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained, footer_bytes
 from iceberg_export.footer_text import read_footer_text
-from iceberg_export.jobs.findings import MISSING_SECTION, Finding, some
+from iceberg_export.jobs.findings import DAMAGED_SECTION, Finding, some
 from iceberg_export.schema import COLUMNS, FILE_METADATA_KEY, KEPT_VALUE, OFFSET, PARTITION, TIMESTAMP
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.thrift_footer import check_footer
@@ -112,7 +112,7 @@ def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
     findings: list[Finding] = []
     if len(data) != task.file.object_bytes:
         what = f"it has {len(data):,} bytes, its manifest says {task.file.object_bytes:,}"
-        findings.append(Finding(file=key, what=what, do=MISSING_SECTION))
+        findings.append(Finding(file=key, what=what, do=DAMAGED_SECTION))
     try:
         with damage_contained("it"):
             # Before pyarrow sees the bytes (safety rule S20).
@@ -121,7 +121,7 @@ def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
             rows = _read(data)
     except FileUnreadable as error:
         what = "it cannot be read: " + str(error).removeprefix("it cannot be read: ")
-        findings.append(Finding(file=key, what=what, do=MISSING_SECTION))
+        findings.append(Finding(file=key, what=what, do=DAMAGED_SECTION))
         return FileReport(key=key, byte_count=len(data), findings=tuple(findings))
     ordered = _ordered(rows)
     uncovered = _uncovered(ordered, task.index)

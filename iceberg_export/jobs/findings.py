@@ -10,6 +10,7 @@ from typing import Any
 from protocol.limits import VERIFY_FINDINGS_MAX
 
 MISSING_SECTION = 'docs/RUNBOOK.md, "Objects are missing"'
+DAMAGED_SECTION = 'docs/RUNBOOK.md, "A damaged file"'
 METADATA_SECTION = 'docs/RUNBOOK.md, "A table\'s metadata is damaged"'
 ROWS_SECTION = 'docs/RUNBOOK.md, "Verify: is every record in its table, once?"'
 
