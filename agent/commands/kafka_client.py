@@ -50,6 +50,14 @@ ERRORS_OF_AN_OUTAGE = (
     ErrorCode.leader_not_available,
     ErrorCode.request_timed_out,
 )
+HINTS = {
+    ErrorCode.kafka_storage_error: (
+        "its records are damaged, or the store refuses them: the agent's log says which; "
+        'docs/RUNBOOK.md, "A damaged file" and "The bucket"'
+    ),
+    ErrorCode.request_timed_out: "the agent's log says what it waits for",
+}
+"""What to do about errors that say little, for the person at the command."""
 FETCH_BYTES = 8 * 1024 * 1024
 
 
@@ -348,4 +356,5 @@ def _check(error_code: ErrorCode, what: str, message: str | None = None) -> None
     failure = Unavailable if error_code in ERRORS_OF_AN_OUTAGE else CommandFailed
     if message:
         raise failure(f"{message.removesuffix('.')} ({error_code.name})")
-    raise failure(f"the cluster answered {error_code.name} for {what}")
+    hint = HINTS.get(error_code)
+    raise failure(f"the cluster answered {error_code.name.upper()} for {what}{f' ({hint})' if hint else ''}")

@@ -153,7 +153,9 @@ def _free_space(folder: Path, name: str) -> Finding:
         name="free space",
         verdict=Verdict.FINE if free_bytes >= FREE_BYTES_WANTED else Verdict.DOUBTFUL,
         text=f"{bytes_text(free_bytes)} for the {name}",
-        remedy="" if free_bytes >= FREE_BYTES_WANTED else f"records need room: free some, or move the {name}",
+        remedy=""
+        if free_bytes >= FREE_BYTES_WANTED
+        else f'records need room: free some, or move the {name}; docs/RUNBOOK.md, "The disk is full"',
     )
 
 
