@@ -266,7 +266,7 @@ SCRIPTS = {
     ),
     "a_log_start_goes_back": Script(
         scene=deletions_through_an_agent_that_is_far_from_the_ledger,
-        plan=calm_plan(partitions=1, producers=1, producer_pause_s=0.3, retention_ms=86_400_000),
+        plan=calm_plan(partitions=1, producers=1, retention_ms=86_400_000),
         violation="already",
     ),
     "s5_gaps_are_bridged_by_markers_of_a_producer": Script(
