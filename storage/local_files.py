@@ -10,15 +10,18 @@ import fcntl
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from storage.object_store import (
     Buffer,
+    ObjectDamaged,
     ObjectExists,
     ObjectMissing,
     StoreMisconfigured,
     StoreUnavailable,
 )
+from storage.readable_bytes import UNREADABLE_ERRORS, ReadableBytes
 
 _HOPELESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 """Errors that asking again does not cure; a full disk or a failing one may get well."""
@@ -63,6 +66,10 @@ class Files:
                 break
             found += more
         return found
+
+    def readable(self, descriptor: int) -> ReadableBytes:
+        """What can be read of a file, wherever its disk is bad."""
+        return ReadableBytes(partial(self.read_at, descriptor), lambda: os.fstat(descriptor).st_size)
 
     def truncate(self, descriptor: int, file_bytes: int) -> None:
         os.ftruncate(descriptor, file_bytes)
@@ -116,11 +123,11 @@ class Files:
 
     def read_range(self, path: str, byte_first: int, byte_count: int) -> bytes:
         """Up to `byte_count` bytes from `byte_first`; fewer at the end of the file."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self.open_existing(path)
         try:
-            return os.pread(descriptor, byte_count, byte_first)
+            return self.read_at(descriptor, byte_count, byte_first)
         finally:
-            os.close(descriptor)
+            self.close(descriptor)
 
 
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -129,7 +136,8 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 
 @contextmanager
 def errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
-    """Turn an `OSError` into the `StoreError` that says what the caller should do."""
+    """Turn an `OSError` into the `StoreError` that says what the caller should do. `is_read`: of one object's bytes,
+    which are damaged where the disk does not give them back (safety rule S20)."""
     try:
         yield
     except BlockingIOError as error:
@@ -141,6 +149,8 @@ def errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
             raise ObjectMissing(f"{key} does not exist") from error
         raise StoreMisconfigured(f"{key}: {error.strerror}: a key must not be the folder of another one") from error
     except OSError as error:
+        if is_read and error.errno in UNREADABLE_ERRORS:
+            raise ObjectDamaged(f"{key}: the disk does not give back its bytes: {error.strerror}") from error
         if error.errno in _HOPELESS:
             raise StoreMisconfigured(f"{key}: {error.strerror}: check the directory and its permissions") from error
         raise StoreUnavailable(f"{key}: {error.strerror}: the put or read can be repeated") from error

@@ -226,7 +226,7 @@ class LocalStore:
         """The keys and prefixes in one directory, last first by whole keys: a directory's name ends with `/`."""
         found: Sequence[str] = ()
         with (
-            errors_of(prefix, is_read=True),
+            errors_of(prefix),
             suppress(FileNotFoundError, NotADirectoryError),
             os.scandir(f"{self._root}/{prefix}") as entries,
         ):

@@ -6,7 +6,7 @@ something taken away, where a crash has torn a write. What is unreadable is repo
 
 import os
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from storage.local_files import Files
 from storage.object_store import ObjectDamaged
 from storage.pack_objects import Pack, Place, place_of
 from storage.pack_scan import PackScan, ScannedRecord, damages_of, scan_pack
+from storage.readable_bytes import ReadableBytes
 from storage.store_damage import OnDamage, StoreDamage, ignore_damage
 
 _FILE_NAME = re.compile(r"([0-9a-f]{16})\.pack")
@@ -60,26 +61,39 @@ class PackFiles:
         path = self.path(number)
         descriptor = self._files.open_existing(path, is_writing=is_writer)
         try:
-            scan = scan_pack(partial(self._files.read_at, descriptor), number)
-            is_whole = _Whole(partial(self._is_whole, descriptor))
+            held = self._files.readable(descriptor)
+            scan = scan_pack(held.read, number)
+            is_whole = _Whole(partial(_is_whole, held))
             damages = list(damages_of(scan, path, is_newest=is_newest))
             is_set_aside = any(damage.is_certain for damage in damages)
             pack = Pack(number=number, nonce=scan.nonce or b"", is_damaged=is_set_aside, is_set_aside=is_set_aside)
-            end = scan.whole_end(is_whole) if is_newest else scan.end
+            end = self._end(scan, held, is_whole) if is_newest else scan.end
             if is_newest and (end < scan.end or scan.has_tail):
                 detail = f"its last write is not whole: it ends at byte {end}"
                 damages.append(StoreDamage(file=path, detail=detail, is_certain=False))
             for damage in damages:
                 self._on_damage(damage)
             objects = self._live(scan, pack, is_whole, end=end, doubted=doubted, is_checked=is_newest)
+            for damage in _unreadable(held, path):
+                pack.is_damaged = pack.is_set_aside = True
+                self._on_damage(damage)
             if is_newest and is_writer:
-                if not is_set_aside and not scan.is_ended:
+                if not pack.is_set_aside and not scan.is_ended:
                     self._files.truncate(descriptor, end)
                 if is_durable:
                     self._files.sync_file(descriptor)
         finally:
             self._files.close(descriptor)
-        return OpenedPack(pack=pack, objects=objects, has_gaps=bool(scan.gaps) or is_set_aside)
+        return OpenedPack(pack=pack, objects=objects, has_gaps=bool(scan.gaps) or pack.is_set_aside)
+
+    @staticmethod
+    def _end(scan: PackScan, held: ReadableBytes, is_whole: Callable[[ScannedRecord], bool]) -> int:
+        """Where the newest pack ends. Where something of it cannot be read, it is not known what a crash has torn."""
+        end = scan.whole_end(is_whole)
+        for scanned in scan.records:
+            if scanned.record.is_live:
+                is_whole(scanned)
+        return scan.end if held.stretches else end
 
     def find(self, key: str) -> Place | None:
         """Where an object lies of a folder that another process may have open. None where it is not there.
@@ -93,16 +107,17 @@ class PackFiles:
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self.path(number))
                 try:
-                    scan = scan_pack(partial(self._files.read_at, descriptor), number)
+                    held = self._files.readable(descriptor)
+                    scan = scan_pack(held.read, number)
                     pack = Pack(number=number, nonce=scan.nonce or b"")
-                    is_whole = partial(self._is_whole, descriptor)
+                    is_whole = partial(_is_whole, held)
                     place = dict(self._live(scan, pack, is_whole, end=scan.end, doubted=(), is_checked=False)).get(key)
-                    if place is not None and self._is_right(descriptor, place):
+                    if place is not None and _is_right(held, place):
                         return place
                 finally:
                     self._files.close(descriptor)
                 damaged = damaged or place
-                has_gaps |= bool(scan.gaps) or scan.is_header_damaged
+                has_gaps |= bool(scan.gaps) or scan.is_header_damaged or bool(held.stretches)
         if damaged is None and has_gaps:
             raise ObjectDamaged(f"{key} is in no pack, and not all of the packs can be read: run penstock doctor")
         return damaged
@@ -121,10 +136,12 @@ class PackFiles:
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self.path(number))
                 try:
-                    scan = scan_pack(partial(self._files.read_at, descriptor), number)
+                    held = self._files.readable(descriptor)
+                    scan = scan_pack(held.read, number)
                 finally:
                     self._files.close(descriptor)
                 found += damages_of(scan, self.path(number), is_newest=number == numbers[-1])
+                found += _unreadable(held, self.path(number))
         return [damage for damage in found if damage.is_certain]
 
     def _live(
@@ -161,12 +178,23 @@ class PackFiles:
             seen.add(record.key)
         return found
 
-    def _is_whole(self, descriptor: int, scanned: ScannedRecord) -> bool:
-        return self._is_right(descriptor, place_of(scanned.record, _NO_PACK, scanned.position))
 
-    def _is_right(self, descriptor: int, place: Place) -> bool:
-        payload = self._files.read_at(descriptor, place.payload_bytes, place.payload_first)
-        return len(payload) == place.payload_bytes and crc32c(payload) == place.payload_crc
+def _unreadable(held: ReadableBytes, path: str) -> Iterator[StoreDamage]:
+    """What the disk did not give back: damage, for what was there may have been acknowledged."""
+    for first, end, reason in held.stretches:
+        yield StoreDamage(file=path, detail=f"bytes {first} to {end} cannot be read: {reason}")
+
+
+def _is_whole(held: ReadableBytes, scanned: ScannedRecord) -> bool:
+    return _is_right(held, place_of(scanned.record, _NO_PACK, scanned.position))
+
+
+def _is_right(held: ReadableBytes, place: Place) -> bool:
+    """Whether the payload is as it was written."""
+    payload = held.read(place.payload_bytes, place.payload_first)
+    if held.unreadable(place.payload_first, place.payload_first + place.payload_bytes) is not None:
+        return False
+    return len(payload) == place.payload_bytes and crc32c(payload) == place.payload_crc
 
 
 class _Whole:

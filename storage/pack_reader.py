@@ -10,7 +10,6 @@ be there. Bytes: `storage.pack_format`.
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from crc32c import crc32c
 
@@ -19,6 +18,7 @@ from storage.object_store import ObjectDamaged, ObjectMissing, cut_short
 from storage.pack_format import PACK_HEADER_BYTES, RECORD_BYTES_READ, PackRecord, read_nonce, read_record
 from storage.pack_opening import PackFiles
 from storage.pack_scan import pack_nonce, records_from
+from storage.readable_bytes import ReadableBytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,12 +85,14 @@ class PackReader:
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self._pack_files.path(number))
                 try:
-                    self._look_through(descriptor, number, is_anew=is_anew)
+                    held = self._files.readable(descriptor)
+                    self._look_through(held, number, is_anew=is_anew)
+                    self._has_gaps |= bool(held.stretches)
                 finally:
                     self._files.close(descriptor)
 
-    def _look_through(self, descriptor: int, number: int, *, is_anew: bool) -> None:
-        read = partial(self._files.read_at, descriptor)
+    def _look_through(self, held: ReadableBytes, number: int, *, is_anew: bool) -> None:
+        read = held.read
         header = read(PACK_HEADER_BYTES, 0)
         nonce = pack_nonce(read, number) if is_anew else read_nonce(header, number)
         if nonce is None:
@@ -98,25 +100,17 @@ class PackReader:
         pack = self._packs.get(number)
         if pack is None or pack.nonce != nonce:
             pack = self._packs[number] = _Pack(nonce=nonce)
-        while is_anew or self._record_at(descriptor, pack.end, nonce) is not None:
+        while is_anew or _record_at(held, pack.end, nonce) is not None:
             scanned = next(records_from(read, nonce, pack.end), None)
             if scanned is None:
                 return
             record, position = scanned.record, scanned.position
             self._has_gaps |= position > pack.end
-            if record.is_live and (record.key not in self._places or self._is_whole(descriptor, position, record)):
+            if record.is_live and (record.key not in self._places or _is_whole(held, position, record)):
                 self._places[record.key] = _Place(number=number, nonce=nonce, record_first=position, record=record)
             if record.is_end:
                 return
             pack.end = scanned.end
-
-    def _record_at(self, descriptor: int, position: int, nonce: bytes) -> PackRecord | None:
-        return read_record(self._files.read_at(descriptor, RECORD_BYTES_READ, position), nonce)
-
-    def _is_whole(self, descriptor: int, position: int, record: PackRecord) -> bool:
-        """A put that failed must not replace one that was acknowledged."""
-        payload = self._files.read_at(descriptor, record.payload_bytes, position + record.payload_first)
-        return len(payload) == record.payload_bytes and crc32c(payload) == record.payload_crc
 
     def _read(self, place: _Place, byte_first: int, byte_count: int | None) -> bytes | None:
         """None where the object is there no more: its pack was taken back, or its place written anew."""
@@ -128,15 +122,21 @@ class PackReader:
             return None
         try:
             within = min(wanted, max(record.payload_bytes - byte_first, 0))
-            found = self._files.read_at(descriptor, within, place.record_first + record.payload_first + byte_first)
+            held = self._files.readable(descriptor)
+            found = held.read(within, place.record_first + record.payload_first + byte_first)
+            unreadable = next(iter(held.stretches), None)
             # Asked after the payload: a pack is written from its beginning, so a header that stands vouches for it.
-            now = self._record_at(descriptor, place.record_first, place.nonce)
+            now = _record_at(held, place.record_first, place.nonce)
         finally:
             self._files.close(descriptor)
         if now is None or now.key != record.key or now.payload_crc != record.payload_crc:
             return None
         if within != wanted:
             raise cut_short(record.key, within, byte_first, wanted)
+        if unreadable is not None:
+            first, end, reason = unreadable
+            path = self._pack_files.path(place.number)
+            raise ObjectDamaged(f"{record.key}: bytes {first} to {end} of {path} cannot be read: {reason}")
         if len(found) != wanted or (wanted == record.payload_bytes and crc32c(found) != record.payload_crc):
             raise ObjectDamaged(f"{record.key}: its checksum in {self._pack_files.path(place.number)} is wrong")
         return found
@@ -146,3 +146,13 @@ class PackReader:
             return self._pack_files.numbers()
         except FileNotFoundError:
             return []
+
+
+def _record_at(held: ReadableBytes, position: int, nonce: bytes) -> PackRecord | None:
+    return read_record(held.read(RECORD_BYTES_READ, position), nonce)
+
+
+def _is_whole(held: ReadableBytes, position: int, record: PackRecord) -> bool:
+    """A put that failed must not replace one that was acknowledged."""
+    payload = held.read(record.payload_bytes, position + record.payload_first)
+    return len(payload) == record.payload_bytes and crc32c(payload) == record.payload_crc

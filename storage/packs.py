@@ -30,6 +30,7 @@ from storage.pack_format import (
 )
 from storage.pack_objects import Pack, PackObject, Place
 from storage.pack_opening import PackFiles
+from storage.readable_bytes import ReadableBytes
 from storage.store_damage import OnDamage, ignore_damage
 
 __all__ = ["Pack", "PackFolder", "PackObject", "Place"]
@@ -128,23 +129,31 @@ class PackFolder:
         """
         descriptor = self._files.open_existing(self.path(place.pack.number))
         try:
-            found = self._files.read_at(descriptor, byte_count, place.payload_first + byte_first)
+            held = self._files.readable(descriptor)
+            found = held.read(byte_count, place.payload_first + byte_first)
+            unreadable = next(iter(held.stretches), None)
             # Asked after the payload: a pack is written from its beginning, so a header that stands vouches for it.
-            header = self._files.read_at(descriptor, place.payload_first - place.record_first, place.record_first)
+            header = held.read(place.payload_first - place.record_first, place.record_first)
             record = read_record(header, place.pack.nonce)
+            if held.stretches:
+                place.pack.is_damaged = place.pack.is_set_aside = True  # its file is not written again
             if record is None or record.key != key:
-                self._check_pack(descriptor, key, place)
+                self._check_pack(held, key, place)
         finally:
             self._files.close(descriptor)
+        if unreadable is not None:
+            first, end, reason = unreadable
+            path = self.path(place.pack.number)
+            raise ObjectDamaged(f"{key}: bytes {first} to {end} of {path} cannot be read: {reason}")
         if len(found) != byte_count:
             raise ObjectDamaged(f"{key}: {self.path(place.pack.number)} ends within it")
         if byte_count == place.payload_bytes and crc32c(found) != place.payload_crc:
             raise ObjectDamaged(f"{key}: its checksum in {self.path(place.pack.number)} is wrong")
         return found
 
-    def _check_pack(self, descriptor: int, key: str, place: Place) -> None:
+    def _check_pack(self, held: ReadableBytes, key: str, place: Place) -> None:
         """The record's header is not there: its pack was taken back, or the header alone is damaged."""
-        header = self._files.read_at(descriptor, PACK_HEADER_BYTES, 0)
+        header = held.read(PACK_HEADER_BYTES, 0)
         if read_nonce(header, place.pack.number) == place.pack.nonce:
             return
         if is_pack_header(header):

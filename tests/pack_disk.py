@@ -4,6 +4,7 @@ Rule: `restore` is what a start finds after the loss of power by the strict read
 last sync, names as of the folder's.
 """
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from storage.local_files import Files
 from storage.object_store import Buffer
+from storage.readable_bytes import SECTOR_BYTES
 
 
 class PackDisk(Files):
@@ -25,11 +27,17 @@ class PackDisk(Files):
         """Operations that fail, each once, in any order; with which error."""
         self.before: dict[str, Callable[[], None]] = {}
         """Called before the operation, by the thread that carries it out."""
+        self.bad: set[tuple[int, int, int]] = set()
+        """Sectors that cannot be read: the file's inode, the position, and with which error."""
         self._synced: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int]] = {}
 
     def fail(self, operation: str, code: int, *, times: int = 1) -> None:
         self.failures += [(operation, code)] * times
+
+    def spoil(self, path: Path, position: int, code: int = errno.EIO) -> None:
+        """Let the sector at a position of a file fail every read from now on."""
+        self.bad.add((path.stat().st_ino, position // SECTOR_BYTES * SECTOR_BYTES, code))
 
     def restore(self, folder: Path, target: Path) -> Path:
         """Lay out in `target` what is left of `folder`."""
@@ -78,6 +86,10 @@ class PackDisk(Files):
 
     def read_at(self, descriptor: int, byte_count: int, position: int) -> bytes:
         self._begin("read_at")
+        inode = os.fstat(descriptor).st_ino if self.bad else 0
+        for spoilt, first, code in self.bad:
+            if spoilt == inode and first < position + byte_count and position < first + SECTOR_BYTES:
+                raise OSError(code, os.strerror(code))
         return super().read_at(descriptor, byte_count, position)
 
     def truncate(self, descriptor: int, file_bytes: int) -> None:

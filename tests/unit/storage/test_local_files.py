@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from storage.local_files import Files, errors_of
-from storage.object_store import Buffer, ObjectExists, ObjectMissing, StoreMisconfigured, StoreUnavailable
+from storage.object_store import (
+    Buffer,
+    ObjectDamaged,
+    ObjectExists,
+    ObjectMissing,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 
 CONTENT = bytes(range(256)) * 4
 
@@ -142,6 +149,30 @@ def test_an_error_says_what_to_do_and_for_which_key(code: int, error: type[Excep
 def test_what_is_not_there_to_be_read_is_missing(code: int) -> None:
     with pytest.raises(ObjectMissing, match="some/key"), errors_of("some/key", is_read=True):
         raise OSError(code, os.strerror(code))
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EBADMSG, errno.EUCLEAN])
+def test_what_the_disk_does_not_give_back_is_damaged(code: int) -> None:
+    not_given = "some/key: the disk does not give back its bytes"
+    with pytest.raises(ObjectDamaged, match=not_given), errors_of("some/key", is_read=True):
+        raise OSError(code, os.strerror(code))
+    with pytest.raises(StoreUnavailable, match="some/key"), errors_of("some/key"):
+        raise OSError(code, os.strerror(code))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE, errno.ENXIO])
+def test_a_read_that_may_succeed_later_is_an_outage(code: int) -> None:
+    with pytest.raises(StoreUnavailable, match="some/key"), errors_of("some/key", is_read=True):
+        raise OSError(code, os.strerror(code))
+
+
+def test_a_range_is_read_whole_or_fails(tmp_path: Path, calls: Calls) -> None:
+    (tmp_path / "file").write_bytes(CONTENT)
+    assert Files().read_range(str(tmp_path / "file"), 10, 400) == CONTENT[10:410]
+    assert Files().read_range(str(tmp_path / "file"), len(CONTENT) - 5, 400) == CONTENT[-5:]
+    calls.bad_position = 512
+    with pytest.raises(OSError, match="Input/output"):
+        Files().read_range(str(tmp_path / "file"), 500, 100)
 
 
 def test_other_errors_pass() -> None:

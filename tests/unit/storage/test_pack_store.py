@@ -381,7 +381,7 @@ class TestEnd:
         disk = PackDisk()
         async with opened(folder, disk) as store:
             await store.put("a", [b"x"])
-        disk.fail("read_at", errno.EIO)
+        disk.fail("read_at", errno.ENXIO)
         with pytest.raises(StoreUnavailable, match="packs"):
             open_store(folder, disk)
         assert disk.open == set()
