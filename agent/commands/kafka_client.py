@@ -355,6 +355,6 @@ def _check(error_code: ErrorCode, what: str, message: str | None = None) -> None
         return
     failure = Unavailable if error_code in ERRORS_OF_AN_OUTAGE else CommandFailed
     if message:
-        raise failure(f"{message.removesuffix('.')} ({error_code.name})")
+        raise failure(f"{message.removesuffix('.')} ({error_code.name.upper()})")
     hint = HINTS.get(error_code)
     raise failure(f"the cluster answered {error_code.name.upper()} for {what}{f' ({hint})' if hint else ''}")

@@ -82,7 +82,7 @@ def test_a_topics_configs_are_altered_and_shown_with_their_source(penstock: Pens
         assert done.returncode == 1
         return done.stderr.decode()
 
-    told = "penstock: Unknown topic config name: {}; did you mean {}? (invalid_config)\n"
+    told = "penstock: Unknown topic config name: {}; did you mean {}? (INVALID_CONFIG)\n"
     mistyped = refusal("orders", "--config", "retention.ms=7", "--config", "penstock.table.column=key")
     assert mistyped == told.format("penstock.table.column", "penstock.table.columns")
     assert refusal("orders", "--config", "retention.mz=7") == told.format("retention.mz", "retention.ms")
@@ -200,7 +200,7 @@ def test_a_topic_is_told_to_be_there_or_not_before_anything_is_asked(penstock: P
     server = penstock().http
     assert pipe("topics", "create", "shop", server=server).returncode == 0
     again = pipe("topics", "create", "shop", server=server)
-    assert again.stderr == b"penstock: Topic 'shop' already exists (topic_already_exists)\n"
+    assert again.stderr == b"penstock: Topic 'shop' already exists (TOPIC_ALREADY_EXISTS)\n"
     missing = pipe("topics", "delete", "nope", server=server)
     assert missing.stderr == b"penstock: there is no topic 'nope'; list topics with penstock topics list\n"
 
