@@ -16,6 +16,7 @@ from agent.broker import Broker
 from agent.catalog_followers import CatalogFollower, catalog_followers
 from agent.catalog_parts import catalog_parts
 from agent.clock import Clock
+from agent.clock_check import RUNBOOK as CLOCK_REMEDY
 from agent.disk_reserve import REMEDY as DISK_REMEDY
 from agent.disk_reserve import DiskReserves
 from agent.http_server import HttpServer
@@ -28,6 +29,7 @@ from agent.settings import Settings
 from agent.store_damages import StoreDamages
 from agent.supervisor import Supervisor
 from agent.table_edits import TableEdits
+from agent.topic_work import REMEDY_DAMAGED
 from agent.version import VERSION
 from coordinator.commands import Command, Endpoint, Outcome
 from coordinator.config_entries import Layers
@@ -197,9 +199,11 @@ class Agent:
         }
 
     def notices(self) -> Sequence[str]:
-        if self._reserves is not None and self._reserves.is_full:
-            return (f"the disk is full, no records are taken: {DISK_REMEDY}",)
-        return ()
+        return notices(
+            is_disk_full=self._reserves is not None and self._reserves.is_full,
+            clock_text=self._broker.clock_text,
+            damaged_objects_count=self._broker.damaged_objects_count,
+        )
 
     def followers(self) -> Sequence[Mapping[str, object]]:
         return [follower.view() for follower in self._followers.values()]
@@ -230,3 +234,15 @@ class Agent:
 
     async def audit(self, *, is_repairing: bool, is_deep: bool) -> Mapping[str, object]:
         return await self._broker.audit(is_repairing=is_repairing, is_deep=is_deep, damages=self._damages)
+
+
+def notices(*, is_disk_full: bool, clock_text: str, damaged_objects_count: int) -> Sequence[str]:
+    """What a person must act on although the agent serves, a line each."""
+    lines: list[str] = []
+    if is_disk_full:
+        lines.append(f"the disk is full, no records are taken: {DISK_REMEDY}")
+    if clock_text:
+        lines.append(f"{clock_text}: {CLOCK_REMEDY}")
+    if damaged_objects_count:
+        lines.append(f"consumers meet damaged objects ({damaged_objects_count}): {REMEDY_DAMAGED}")
+    return lines

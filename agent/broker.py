@@ -130,6 +130,11 @@ class Broker:
         return self._writer.session
 
     @property
+    def damaged_objects_count(self) -> int:
+        """Objects that the ledger refers to and consumers found damaged in the last ten minutes."""
+        return self._damaged.count(self.state.object_ids)
+
+    @property
     def clock_text(self) -> str:
         """What is wrong with this machine's clock (safety rule S21); empty while it is believed."""
         verdict = self._clock_check.verdict
@@ -384,7 +389,7 @@ class Broker:
         figures.cache_bytes.set_function(lambda: cache.bytes_held)
         figures.cache_hits.set_function(lambda: cache.hits_count)
         figures.cache_misses.set_function(lambda: cache.misses_count)
-        figures.damaged_objects.set_function(lambda: self._damaged.count(self.state.object_ids))
+        figures.damaged_objects.set_function(lambda: self.damaged_objects_count)
         figures.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
         figures.groups.set_function(lambda: self._groups.groups_count + self._consumer_groups.groups_count)
         figures.group_generations.set_function(lambda: self._groups.generations_count)
