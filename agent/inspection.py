@@ -183,12 +183,14 @@ def _row_group_view(group) -> View:  # type: ignore[no-untyped-def]  # noqa: ANN
 def _describe_snapshot(data: bytes) -> View:
     from agent.state_views import state_summary
     from coordinator.snapshot import decode_snapshot
+    from coordinator.snapshot_frame import has_checksum
 
     try:
         state = decode_snapshot(data)
     except LedgerCorrupt as error:
         raise InspectError(f"a damaged snapshot: {error}") from error
-    return {"kind": "snapshot", "bytes": len(data), **state_summary(state)}
+    checksum = "right" if has_checksum(data) else "none: written by a version of before"
+    return {"kind": "snapshot", "bytes": len(data), "checksum": checksum, **state_summary(state)}
 
 
 def _describe_tail(data: bytes) -> View:

@@ -17,6 +17,7 @@ import msgspec
 
 from agent.clock import Clock
 from agent.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket, check_reached, read_cluster_file
+from agent.recovery_snapshots import FoundSnapshot, newest_snapshot
 from agent.state_loading import load
 from coordinator.apply_objects import is_key_known
 from coordinator.follower import Follower
@@ -39,7 +40,7 @@ from coordinator.recovery import (
     read_object,
     sessions_ended_unseen,
 )
-from coordinator.snapshot import decode_snapshot, encode_with_digest
+from coordinator.snapshot import encode_with_digest
 from coordinator.state import NO_TIME, ClusterState
 from coordinator.time_reset import reset_time
 from protocol.limits import (
@@ -50,7 +51,7 @@ from protocol.limits import (
     RECOVERY_READS_MAX,
     RECOVERY_WATCH_S,
 )
-from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
+from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 from storage.chunk_format import HEADER_BYTES, ChunkFormatError
 from storage.object_store import ObjectDamaged, ObjectExists, ObjectMeta, ObjectMissing, ObjectStore
 from storage.refs import (
@@ -79,6 +80,8 @@ class RecoveryReport:
     """The one that begins, or would."""
     snapshot_key: str
     """Empty where no snapshot could be read: then everything comes from the intake."""
+    snapshot_checked_by: str = ""
+    """What showed that it is as it was written."""
     position: int
     """Of the snapshot."""
     entries: int = 0
@@ -307,38 +310,24 @@ class _Reading:
         """
         is_mine = identity.cluster_id == self._cluster.cluster_id
         begun = max(self._cluster.incarnation, identity.incarnation if is_mine else 0)
-        keys = [meta.key async for meta in self._store.list(SNAPSHOT_PREFIX)]
-        for key in sorted(keys, reverse=True):
-            if _incarnation_of(position_of_key(key) or Position(0)) > begun:
-                continue  # of a recovery that did not come to its end
-            found = await self._snapshot(key)
-            if isinstance(found, str):
-                self._report.damaged.append((key, found))
-                continue
-            self._report.snapshot_key, self._report.position = key, position_of_key(key) or Position(0)
-            return await self._with_entries(identity, found)
-        return await self._with_entries(identity, None)
+        found = await newest_snapshot(
+            self._store,
+            self._clock,
+            self._ledger,
+            self._cluster.cluster_id,
+            is_counted=lambda position: _incarnation_of(position) <= begun,  # else its recovery was never completed
+            damaged=self._report.damaged,
+        )
+        self._report.snapshot_key, self._report.position = found.key, found.position
+        self._report.snapshot_checked_by = found.checked_by
+        return await self._with_entries(identity, found)
 
-    async def _snapshot(self, key: str) -> bytes | str:
-        """A snapshot of this cluster that can be read; or why there is none, in words."""
-        fault = ""
-        for number in range(RECOVERY_READS_MAX):
-            await self._clock.sleep(RECOVERY_READ_RETRY_S if number else 0)
-            try:
-                content = await self._store.get(key)
-                state = decode_snapshot(content)
-            except (LedgerCorrupt, ObjectDamaged, ObjectMissing) as error:
-                fault = str(error)
-                continue
-            return content if state.cluster_id == self._cluster.cluster_id else f"it is of cluster {state.cluster_id}"
-        return fault
-
-    async def _with_entries(self, identity: LedgerIdentity, snapshot: bytes | None) -> ClusterState:
+    async def _with_entries(self, identity: LedgerIdentity, snapshot: FoundSnapshot) -> ClusterState:
         """The snapshot's state, and what the ledger's entries make of it where they follow without a gap.
 
         Names, configs and deletions of the time since stay then.
         """
-        state = self._decoded(snapshot)
+        state = self._state_of(snapshot)
         if (identity.cluster_id, identity.incarnation) != (state.cluster_id, state.incarnation):
             return state
         follower = Follower(identity)
@@ -352,13 +341,11 @@ class _Reading:
         except LedgerCorrupt as error:
             log.warning("the ledger's entries do not follow its snapshot", extra={"reason": str(error)})
             self._report.entries = 0
-            return self._decoded(snapshot)  # untouched
+            return self._state_of(snapshot)  # untouched
         return follower.state
 
-    def _decoded(self, snapshot: bytes | None) -> ClusterState:
-        if snapshot is None:
-            return ClusterState.empty(self._cluster.cluster_id, self._cluster.incarnation)
-        return decode_snapshot(snapshot)
+    def _state_of(self, snapshot: FoundSnapshot) -> ClusterState:
+        return snapshot.state(self._cluster.cluster_id, self._cluster.incarnation)
 
     async def _commit_intake(self, recovery: Recovery, bucket: "_Bucket") -> None:
         """Commit every intake object that the state does not know, as they were written, but for one whose batches
@@ -484,6 +471,7 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "cluster": report.cluster_id,
         "incarnation": report.incarnation,
         "snapshot": report.snapshot_key or "none could be read",
+        "snapshot_checked_by": report.snapshot_checked_by,
         "position": report.position,
         "ledger_entries": report.entries,
         "seconds_ahead": report.seconds_ahead,

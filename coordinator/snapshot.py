@@ -1,8 +1,8 @@
 """The whole state as canonical bytes, and back.
 
-Layout: format version (1 byte), then a zstd frame of MessagePack. Everything is in a fixed order (sessions, topics and
-objects by id, keys by name, transactional ids as they came, for which of them expire first follows from that), so equal
-states give equal bytes in every process; the digest is taken before compression.
+Layout: MessagePack, compressed by zstd, with a checksum (`coordinator.snapshot_frame`). Everything is in a fixed order
+(sessions, topics and objects by id, keys by name, transactional ids as they came, for which of them expire first
+follows from that), so equal states give equal bytes in every process; the digest is taken before compression.
 
 Rule: the bytes are in the form of the rules in force (`coordinator.wire_forms`), so that programs of every version
 that is live give one state one digest. Derived fields are not stored but rebuilt. Anything unreadable raises
@@ -31,8 +31,8 @@ from coordinator.groups import vacant_of
 from coordinator.log import LedgerCorrupt
 from coordinator.registry_wire import registry_to_wire
 from coordinator.rules import RULES_CHECKED_STORAGE
+from coordinator.snapshot_frame import framed, unframed
 from coordinator.snapshot_wire import (
-    FORMAT_VERSION,
     SnapshotComparison,
     SnapshotContent,
     SnapshotPartition,
@@ -97,7 +97,7 @@ class Frozen:
         """The bytes of a snapshot object and the state's `digest`."""
         canonical = self._canonical()
         compressed = bytes(cramjam.zstd.compress(canonical, level=ZSTD_LEVEL))
-        return bytes([FORMAT_VERSION]) + compressed, _digest_of(canonical)
+        return framed(compressed), _digest_of(canonical)
 
     def digest(self) -> bytes:
         """As `digest` of the state."""
@@ -134,10 +134,9 @@ def decode_with_digest(data: bytes) -> tuple[ClusterState, bytes]:
     That digest is what the snapshot's pointer says, whichever version of this program wrote it: one that knows more
     fields would write the same state in other bytes, and `digest` of what it read would differ (safety rule S3).
     """
-    if not data or data[0] != FORMAT_VERSION:
-        raise LedgerCorrupt(f"a snapshot in format {data[:1].hex() or 'none'}; this program reads {FORMAT_VERSION}")
+    compressed = unframed(data)
     try:
-        canonical = memoryview(cramjam.zstd.decompress(memoryview(data)[1:]))
+        canonical = memoryview(cramjam.zstd.decompress(compressed))
         return _to_state(_decoder.decode(canonical)), _digest_of(canonical)
     except (cramjam.DecompressionError, AssertionError, *DAMAGE) as error:  # S20: an invariant may not hold either
         raise LedgerCorrupt(f"a snapshot cannot be read: {error!r}") from error

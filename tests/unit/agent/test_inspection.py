@@ -10,6 +10,7 @@ from agent.inspection import InspectError, describe_bytes, ledger_rows, plain
 from coordinator.commands import ReportTime
 from coordinator.log import LedgerRecord
 from coordinator.snapshot import encode_snapshot
+from coordinator.snapshot_frame import unframed
 from coordinator.state import ClusterState
 from iceberg_export.tail_format import encode_manifest
 from protocol.types import Position, SessionId
@@ -43,7 +44,12 @@ def test_a_parquet_file_is_described_by_its_row_groups() -> None:
 
 def test_a_snapshot_is_told_by_its_key() -> None:
     data = encode_snapshot(ClusterState.empty("cluster", 1))
-    assert describe_bytes(data, "/srv/store/ledger/snapshots/7")["cluster_id"] == "cluster"
+    shown = describe_bytes(data, "/srv/store/ledger/snapshots/7")
+    assert (shown["cluster_id"], shown["checksum"]) == ("cluster", "right")
+    of_before = data[:1] + bytes(unframed(data))
+    assert describe_bytes(of_before, "/srv/store/ledger/snapshots/7")["checksum"].startswith("none")
+    with pytest.raises(InspectError, match="checksum does not match"):
+        describe_bytes(data[:-1] + bytes([data[-1] ^ 1]), "/srv/store/ledger/snapshots/7")
 
 
 def test_the_tail_manifest_is_told_by_its_key() -> None:

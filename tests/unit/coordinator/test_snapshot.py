@@ -18,6 +18,7 @@ from coordinator.snapshot import (
     encode_snapshot,
     encode_with_digest,
 )
+from coordinator.snapshot_frame import has_checksum, unframed
 from coordinator.snapshot_wire import SHAPE_BYTES, SnapshotPartition, snapshot_shape
 from coordinator.state import ClusterState, PartitionState
 from protocol.types import Milliseconds, PartitionIndex, ProducerEpoch, SessionId, TopicId
@@ -60,6 +61,27 @@ def test_where_log_and_table_start_is_kept() -> None:
     cluster.do(delete_before(2))
     found = decode_snapshot(encode_snapshot(cluster.state)).topics[TOPIC].partitions[0]
     assert (found.log_start, found.table_start, found.log_end) == (2, 0, 3)
+
+
+def without_checksum(data: bytes) -> bytes:
+    """The same snapshot as it was written before there were checksums."""
+    return data[:1] + bytes(unframed(data))
+
+
+def decodable_flips(data: bytes) -> list[bytes]:
+    """Copies of a snapshot with one bit turned over that can be decoded all the same, as another state."""
+    found: list[bytes] = []
+    written = decode_with_digest(data)[1]
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            is_other = decode_with_digest(bytes(damaged))[1] != written
+        except LedgerCorrupt:
+            continue
+        if is_other:
+            found.append(bytes(damaged))
+    return found
 
 
 def snapshot_of(body: bytes) -> bytes:
@@ -111,7 +133,7 @@ def test_replicas_by_hand_are_part_of_the_state() -> None:
     before = digest(cluster.state)
     cluster.state.topics[OTHER].replicas = {PartitionIndex(1): (3, 1)}
     snapshot = encode_snapshot(cluster.state)
-    copy = decode_snapshot(golden_bytes("snapshots/with_replicas", snapshot))
+    copy = decode_snapshot(golden_bytes("snapshots/with_replicas"))
     assert copy.topics[OTHER].replicas == {1: (3, 1)}
     assert digest(copy) == digest(decode_snapshot(snapshot)) != before
 
@@ -123,7 +145,7 @@ def test_an_empty_state_has_a_snapshot() -> None:
 
 def test_a_snapshot_of_any_age_is_read() -> None:
     state = lived_in().state
-    assert digest(decode_snapshot(golden_bytes("snapshots/1", encode_snapshot(state)))) == digest(state)
+    assert digest(decode_snapshot(golden_bytes("snapshots/1"))) == digest(state)
 
 
 def test_s3_a_snapshot_is_as_the_first_version_wrote_it_while_its_rules_are_in_force() -> None:
@@ -198,6 +220,47 @@ def test_a_producer_whose_epoch_came_with_a_marker_is_kept() -> None:
     kept = again.topics[topic.topic_id].partitions[index].producers[producer_id]
     assert (kept.epoch, kept.recent, kept.sequence_next, kept.last_active_ms) == (epoch, [], 0, 5)
     assert digest(again) == digest(state)
+
+
+class TestItsChecksum:
+    """S20: nothing of a snapshot is decompressed before it is known to be as it was written."""
+
+    def test_s20_no_flipped_bit_and_no_cut_is_believed(self) -> None:
+        data = encode_snapshot(lived_in().state)
+        assert has_checksum(data)
+        for bit in range(len(data) * 8):
+            damaged = bytearray(data)
+            damaged[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(LedgerCorrupt, match=r"checksum|in format"):
+                decode_snapshot(bytes(damaged))
+        for end in range(len(data)):
+            with pytest.raises(LedgerCorrupt, match=r"checksum|in format"):
+                decode_snapshot(data[:end])
+        with pytest.raises(LedgerCorrupt, match="checksum"):
+            decode_snapshot(data + b"\x00")
+
+    def test_without_one_flipped_bits_are_taken_for_another_state(self) -> None:
+        """So the checksum is needed: frames of zstd as they were written have none of their own."""
+        state = lived_in().state
+        data = without_checksum(encode_snapshot(state))
+        assert not has_checksum(data)
+        believed = decodable_flips(data)
+        assert len(believed) > 100
+        assert all(decode_with_digest(damaged)[1] != digest(state) for damaged in believed)
+
+    def test_programs_of_before_read_a_snapshot_with_one(self) -> None:
+        """They decompress all that follows the first byte; a decoder of zstd passes over skippable frames."""
+        data = golden_bytes("snapshots/with_checksum", encode_snapshot(lived_in().state))
+        assert has_checksum(data)
+        assert data[0] == golden_bytes("snapshots/1")[0]
+        decompressed = bytes(cramjam.zstd.decompress(memoryview(data)[1:]))
+        assert decompressed == bytes(cramjam.zstd.decompress(without_checksum(data)[1:]))
+        assert decode_with_digest(data)[1] == digest(lived_in().state)
+
+    def test_one_of_before_has_none_and_is_read(self) -> None:
+        data = golden_bytes("snapshots/1")
+        assert not has_checksum(data)
+        assert digest(decode_snapshot(data)) == digest(lived_in().state)
 
 
 class TestUnreadableSnapshots:
