@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agent.clock import Clock
-from agent.cluster_identity import CLUSTER_KEY, ClusterFile, is_named, read_cluster_file
+from agent.cluster_identity import CLUSTER_KEY, ClusterFile, is_named, read_own_cluster_file
 from agent.metrics import Metrics
 from coordinator.log import LedgerCorrupt, LedgerIdentity
 from protocol.limits import BUCKET_CONFIRM_INTERVAL_S, BUCKET_CONFIRM_RETRY_S, BUCKET_CONFIRMED_SECONDS_MAX
@@ -117,7 +117,7 @@ class BucketConfirmation:
         """Read the object once; the error where it has not told anything definite."""
         began_s = self._clock.monotonic_s()
         try:
-            found = await read_cluster_file(self._store)
+            found = await read_own_cluster_file(self._store, self._identity)
         except BucketMissing as error:
             self._fail(str(error))
         except StoreError as error:

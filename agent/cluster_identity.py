@@ -8,13 +8,19 @@ objects that they refer to lie elsewhere. So is a ledger that has not come as fa
 restored from a backup, and what followed is lost to it, while its objects are there. Of what was acknowledged then the
 cleaner would see leftovers of sessions.
 
+What `cluster.json` says is believed where its checksum matches (safety rule S20): damage names no other cluster. A file
+of before has none; it is damaged where its ids differ from the ledger's as one flipped bit makes them.
+
 An agent that runs goes on looking (`BucketWatch`): its bucket may be recovered under another ledger meanwhile, or the
 ledger restored from a backup that is younger than all that this agent has read of it, so that it notices nothing else.
 """
 
+import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from operator import ne
+from typing import Final
 
 import msgspec
 
@@ -36,6 +42,7 @@ from storage.refs import (
 log = logging.getLogger(__name__)
 
 CLUSTER_KEY = "cluster.json"
+_CHECKSUM_BYTES: Final = 8
 REMEDY = (
     "If etcd or its data was wiped, or restored from a backup, stop all agents and run `penstock recover`: it brings "
     'back what the bucket holds (docs/RUNBOOK.md, "etcd was wiped or restored from a backup"); nothing was changed'
@@ -59,17 +66,30 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     format_version: int = 1
     bucket_id: str = ""
+    checksum: str = ""
+    """Of the other fields, in hexadecimal digits. Files of before have none, and programs of before pass over it."""
 
     @property
     def identity(self) -> LedgerIdentity:
         """That of the ledger which the bucket belongs to."""
         return LedgerIdentity(cluster_id=self.cluster_id, incarnation=self.incarnation, bucket_id=self.bucket_id)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the checksum matches, or there is none."""
+        return self.checksum in ("", self.checksum_of_fields())
+
+    def checksum_of_fields(self) -> str:
+        """Of these fields' values, so that white space, their order, and fields of later programs do not matter."""
+        fields = msgspec.json.encode((self.cluster_id, self.incarnation, self.format_version, self.bucket_id))
+        return hashlib.blake2b(fields, digest_size=_CHECKSUM_BYTES).hexdigest()
+
     @staticmethod
     def of(identity: LedgerIdentity) -> "ClusterFile":
-        return ClusterFile(
+        named = ClusterFile(
             cluster_id=identity.cluster_id, incarnation=identity.incarnation, bucket_id=identity.bucket_id
         )
+        return msgspec.structs.replace(named, checksum=named.checksum_of_fields())
 
 
 _decoder = JsonDecoder(ClusterFile)
@@ -109,7 +129,7 @@ async def check_bucket(
         else:
             return claim
     try:
-        found = await read_cluster_file(store)
+        found = await read_own_cluster_file(store, identity)
     except LedgerCorrupt as error:
         if not identity.bucket_id:
             raise
@@ -134,11 +154,46 @@ def check_named(identity: LedgerIdentity, found: ClusterFile | None, *, is_new: 
 async def read_cluster_file(store: ObjectStore) -> ClusterFile | None:
     """What the bucket says of itself; None where it says nothing. Raises `LedgerCorrupt` if that cannot be read."""
     try:
-        return _decoder.decode(await store.get(CLUSTER_KEY))
+        found = _decoder.decode(await store.get(CLUSTER_KEY))
     except ObjectMissing:
         return None
     except (ObjectDamaged, Undecodable) as error:
-        raise LedgerCorrupt(f"{CLUSTER_KEY} in the bucket is damaged ({error}): {UNNAMED}") from error
+        raise _damaged(str(error)) from error
+    if not found.is_whole:
+        raise _damaged("its checksum does not match what it says")
+    return found
+
+
+async def read_own_cluster_file(store: ObjectStore, identity: LedgerIdentity) -> ClusterFile | None:
+    """The same, by an agent that has a ledger open: so a damaged file of before is told from another cluster's."""
+    found = await read_cluster_file(store)
+    if found is not None:
+        check_undamaged(identity, found)
+    return found
+
+
+def _damaged(reason: str) -> LedgerCorrupt:
+    return LedgerCorrupt(f"{CLUSTER_KEY} in the bucket is damaged ({reason}): {UNNAMED}")
+
+
+def check_undamaged(identity: LedgerIdentity, found: ClusterFile) -> None:
+    """Raise `LedgerCorrupt` where a file without a checksum differs from the ledger's names as by one flipped bit.
+
+    That is one character of an id, or the name of the bucket's field. Ids are random, so no other cluster and no other
+    bucket has one so near. Another incarnation is always believed: it is all that a recovery changes.
+    """
+    if found.checksum or found.incarnation != identity.incarnation or is_named(identity, found):
+        return
+    own = msgspec.structs.replace(
+        found, cluster_id=identity.cluster_id, bucket_id=identity.bucket_id or found.bucket_id
+    )
+    is_field_lost = not found.bucket_id and found.cluster_id == identity.cluster_id
+    if is_field_lost or _is_one_byte_away(msgspec.json.encode(found), msgspec.json.encode(own)):
+        raise _damaged("it has no checksum, and one character of it differs from what this ledger's bucket says")
+
+
+def _is_one_byte_away(one: bytes, other: bytes) -> bool:
+    return len(one) == len(other) and sum(map(ne, one, other)) == 1
 
 
 def is_named(identity: LedgerIdentity, found: ClusterFile) -> bool:
@@ -246,7 +301,7 @@ class BucketWatch:
 
     async def _is_named(self) -> bool:
         try:
-            found = await read_cluster_file(self._store)
+            found = await read_own_cluster_file(self._store, self._identity)
         except LedgerCorrupt as error:
             return self._doubt(str(error))
         if found is None:

@@ -10,7 +10,15 @@ from pathlib import Path
 
 from agent.addresses import EtcdUrl, FileUrl, MemoryUrl, SqliteUrl, read_ledger_url, read_store_url
 from agent.clock import SystemClock
-from agent.cluster_identity import DISAGREEING, REMEDY, ClusterFile, check_named, check_reached, read_cluster_file
+from agent.cluster_identity import (
+    DISAGREEING,
+    REMEDY,
+    ClusterFile,
+    check_named,
+    check_reached,
+    check_undamaged,
+    read_cluster_file,
+)
 from agent.commands.failure import CommandFailed
 from agent.commands.machine_checks import Finding, Verdict
 from agent.components import etcd_client, open_store
@@ -107,6 +115,8 @@ async def _of_names(ledger: Ledger, found: ClusterFile | None) -> Finding:
     is_new = head.appends_count == 0
     if found is None and is_new and not identity.bucket_id:
         return _finding(Verdict.FINE, f"the ledger of cluster {identity.cluster_id} is new, and the bucket is free")
+    if found is not None:
+        check_undamaged(identity, found)
     check_named(identity, found, is_new=is_new)
     bucket = f", bucket {identity.bucket_id}" if identity.bucket_id else ""
     text = f"ledger and bucket name each other: cluster {identity.cluster_id}, incarnation {identity.incarnation}"

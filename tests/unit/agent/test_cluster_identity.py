@@ -2,11 +2,21 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
+import msgspec
 import pytest
 
-from agent.cluster_identity import CLUSTER_KEY, AnotherBucket, BucketWatch, check_bucket, check_reached, claim_bucket
+from agent.cluster_identity import (
+    CLUSTER_KEY,
+    AnotherBucket,
+    BucketWatch,
+    ClusterFile,
+    check_bucket,
+    check_reached,
+    claim_bucket,
+    read_cluster_file,
+)
 from coordinator.log import Entry, Ledger, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from protocol.limits import BUCKET_CHECK_INTERVAL_S
@@ -18,6 +28,11 @@ from storage.refs import intake_key, reached_key, snapshot_key
 from tests.unit.agent.ledger_parts import ManualClock
 
 MINE = LedgerIdentity(cluster_id="mine", incarnation=1)
+
+
+def places_of(word: str, data: bytes) -> range:
+    first = data.index(word.encode())
+    return range(first, first + len(word))
 
 
 async def test_a_new_ledger_claims_an_empty_bucket_once() -> None:
@@ -66,10 +81,12 @@ async def test_where_the_ledger_knows_its_bucket_a_damaged_claim_is_told_with_wh
     await store.put(CLUSTER_KEY, [b'{"cluster_id":"m\xe9ne"}'])
     with pytest.raises(LedgerCorrupt) as caught:
         await check_bucket(store, mine, appends_count=3)
-    content = '{"cluster_id":"mine","incarnation":1,"format_version":1,"bucket_id":"b"}'
+    of_before = '{"cluster_id":"mine","incarnation":1,"format_version":1,"bucket_id":"b"}'
+    content = of_before.replace("}", ',"checksum":"65dcd57e00170250"}')
     assert str(caught.value).endswith(content)
-    await store.put(CLUSTER_KEY, [content.encode()])
-    assert (await check_bucket(store, mine, appends_count=3)).identity == mine
+    for put_back in (content, of_before):
+        await store.put(CLUSTER_KEY, [put_back.encode()])
+        assert (await check_bucket(store, mine, appends_count=3)).identity == mine
 
 
 async def test_where_the_ledger_knows_its_bucket_a_missing_claim_is_named_with_what_it_was() -> None:
@@ -133,7 +150,8 @@ class TestClaiming:
     async def test_s9_a_copy_of_the_name_in_another_bucket_does_not_pass_for_it(self) -> None:
         store, other, (ledger,) = MemoryStore(), MemoryStore(), self.agents(1)
         await claim_bucket(store, ledger, new_bucket_id="one")
-        await other.put(CLUSTER_KEY, [(await store.get(CLUSTER_KEY)).replace(b"one", b"two")])
+        copy = ClusterFile.of(LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="two"))
+        await other.put(CLUSTER_KEY, [msgspec.json.encode(copy)])
         with pytest.raises(AnotherBucket, match="belongs to the bucket one, and this is the bucket two"):
             await claim_bucket(other, ledger, new_bucket_id="three")
 
@@ -233,6 +251,101 @@ class TestAnAgentThatRuns:
             await both()
         assert raised.group_contains(AnotherBucket)
         assert set(clock.slept) == {BUCKET_CHECK_INTERVAL_S}
+
+
+class TestDamage:
+    """S20: what a flipped bit made of the names is no other cluster's name."""
+
+    MINE = LedgerIdentity(cluster_id="Gk2rTZLnQ7WPy-0dXn_5oA", incarnation=1, bucket_id="u8XbJ1cLRtqYdH3eVw6m9Q")
+    FILE = msgspec.json.encode(ClusterFile.of(MINE))
+    FILE_OF_BEFORE = FILE[: FILE.index(b',"checksum"')] + b"}"
+
+    async def outcomes(self, damaged: bytes) -> tuple[bool, bool]:
+        """Whether a start passes, and whether an agent that runs has no doubts. It never ends."""
+        store = MemoryStore()
+        await store.put(CLUSTER_KEY, [damaged])
+        watch = BucketWatch(
+            store=store,
+            ledger=MemoryLedger(),
+            identity=self.MINE,
+            position=lambda: Position(0),
+            clock=ManualClock(),
+        )
+        is_ours = await watch.is_ours()
+        try:
+            found = await check_bucket(store, self.MINE, appends_count=3)
+        except AnotherBucket:
+            raise
+        except LedgerCorrupt as error:
+            told = str(error)
+        else:
+            assert found.identity == self.MINE
+            return True, is_ours
+        assert re.search(r"damaged .*cluster\.json is damaged or missing.*it would be {", told)
+        return False, is_ours
+
+    async def believed(self, data: bytes, *, but_at: Sequence[int] = ()) -> set[int]:
+        """Where a flipped bit is not noticed: the file says the same then."""
+        places: set[int] = set()
+        for bit in range(len(data) * 8):
+            if bit // 8 in but_at:
+                continue
+            damaged = bytearray(data)
+            damaged[bit // 8] ^= 1 << bit % 8
+            starts, is_ours = await self.outcomes(bytes(damaged))
+            assert starts is is_ours, damaged
+            if is_ours:
+                places.add(bit // 8)
+        return places
+
+    async def test_s20_no_flipped_bit_ends_an_agent_or_passes_for_another_cluster(self) -> None:
+        assert await self.outcomes(self.FILE) == (True, True)
+        assert await self.believed(self.FILE) == {
+            *places_of("format_version", self.FILE),
+            *places_of("checksum", self.FILE),
+        }
+
+    async def test_s20_nor_does_one_in_a_file_of_before_but_for_the_incarnation_s(self) -> None:
+        file = self.FILE_OF_BEFORE
+        assert await self.outcomes(file) == (True, True)
+        incarnation, version = file.index(b":1,") + 1, file.rindex(b":1,") + 1
+        assert await self.believed(file, but_at=[incarnation]) == {*places_of("format_version", file), version}
+        with pytest.raises(AnotherBucket):
+            await self.outcomes(file.replace(b'"incarnation":1', b'"incarnation":3'))
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            LedgerIdentity(cluster_id=MINE.cluster_id, incarnation=2, bucket_id=MINE.bucket_id),
+            LedgerIdentity(cluster_id="Hk2rTZLnQ7WPy-0dXn_5oA", incarnation=1, bucket_id=MINE.bucket_id),
+            LedgerIdentity(cluster_id=MINE.cluster_id, incarnation=1, bucket_id="v8XbJ1cLRtqYdH3eVw6m9Q"),
+        ],
+    )
+    async def test_s9_a_whole_file_that_names_another_one_ends_it_however_near_the_name_is(
+        self, other: LedgerIdentity
+    ) -> None:
+        with pytest.raises(AnotherBucket):
+            await self.outcomes(msgspec.json.encode(ClusterFile.of(other)))
+
+    @pytest.mark.parametrize("cluster_id", ["Hl2rTZLnQ7WPy-0dXn_5oA", "Gk2rTZLnQ7WPy-0dXn_5o"])
+    async def test_s9_so_does_one_of_before_that_differs_by_more(self, cluster_id: str) -> None:
+        with pytest.raises(AnotherBucket):
+            await self.outcomes(self.FILE_OF_BEFORE.replace(self.MINE.cluster_id.encode(), cluster_id.encode()))
+
+    async def test_programs_of_before_read_a_file_with_a_checksum(self) -> None:
+        class OfBefore(msgspec.Struct, frozen=True, kw_only=True):
+            cluster_id: str
+            incarnation: int
+            format_version: int = 1
+            bucket_id: str = ""
+
+        assert msgspec.json.encode(msgspec.json.decode(self.FILE, type=OfBefore)) == self.FILE_OF_BEFORE
+
+    async def test_white_space_and_order_do_not_matter(self) -> None:
+        store = MemoryStore()
+        fields = reversed(msgspec.json.decode(self.FILE).items())
+        await store.put(CLUSTER_KEY, [msgspec.json.format(msgspec.json.encode(dict(fields)))])
+        assert await read_cluster_file(store) == ClusterFile.of(self.MINE)
 
 
 class TestReached:
