@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.damage.cluster_lives import sweep_etcd, sweep_intake
 from tests.damage.damages import Kind
 from tests.damage.lives import Plan, Tally, sweep
+from tests.damage.watched_lives import WATCHED, sweep_watched
 
 FLIPS_AT_ONCE = 20
 """Of each kind in one life: more topics would make it slow, not find more."""
@@ -42,6 +43,8 @@ def main() -> int:
         sweep(folder / str(number), plan, seed, tally, kinds)
         if Kind.OBJECT in kinds:
             sweep_intake(folder / str(number) / "bucket", plan, random.Random(seed), tally)
+        if plan.is_running and any(kind in kinds for kind in WATCHED):
+            sweep_watched(folder / str(number) / "watched", plan, random.Random(seed), tally, kinds)
         if Kind.ETCD in kinds:
             sweep_etcd(folder / str(number) / "etcd", plan, random.Random(seed), tally)
         print(f"round {number + 1} of {rounds}: {len(tally.failures)} failures", flush=True)

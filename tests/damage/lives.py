@@ -6,6 +6,7 @@ are served, archived and shown; an audit names what is damaged.
 """
 
 import asyncio
+import json
 import random
 import re
 from collections import Counter
@@ -45,6 +46,7 @@ AUDITED = {
     **dict.fromkeys((Kind.METADATA, Kind.MANIFEST_LIST, Kind.MANIFEST), frozenset({Mode.CUT, Mode.REMOVAL})),
     Kind.INTAKE: frozenset({Mode.FLIP, Mode.SWAP}),
     Kind.PACK_HEADER: frozenset({Mode.SWAP}),
+    Kind.SNAPSHOT: frozenset({Mode.FLIP, Mode.CUT, Mode.SWAP}),
 }
 """What an audit has to name. No checksum covers the metadata of tables; copies and hints are written again by the
 agent, and so are many of a cluster's objects."""
@@ -192,7 +194,11 @@ def _is_named(damage: Damage, said: str) -> bool:
     """By its key; an object in a pack by the topic whose records lie in it."""
     if damage.target.kind in _WAITING:
         return damage.target.topic is not None and f"{damage.target.topic}-0 " in said
-    return damage.target.path.as_posix().removeprefix("store/") in said
+    return key_of(damage) in said
+
+
+def key_of(damage: Damage) -> str:
+    return damage.target.path.as_posix().removeprefix("store/")
 
 
 async def _read(agent: Agent, topics: Sequence[str], tally: Tally) -> None:
@@ -285,6 +291,8 @@ def own_life(data: Path, folder: Path, damage: Damage, tally: Tally) -> None:
     with world.running(data, folder, f"life-{data.name}") as agent:
         if isinstance(agent, str):
             judge_start(damage, agent, tally)
+            if damage.target.kind is Kind.SNAPSHOT:
+                judge_recovery(world.recovery(data), damage, tally)
             return
         try:
             asyncio.run(serve_whole(agent, damage, tally))
@@ -304,6 +312,20 @@ def judge_start(damage: Damage, told: str, tally: Tally) -> None:
         tally.fail([damage], f"the agent does not start, and does not say why: {told[-500:]}")
     else:
         tally.refused[kind, mode] += 1
+
+
+def judge_recovery(told: str, damage: Damage, tally: Tally) -> None:
+    """Note where a recovery would begin from a damaged snapshot, or would not say that it is lost."""
+    key = key_of(damage)
+    try:
+        report = json.loads(told)
+    except json.JSONDecodeError:
+        tally.fail([damage], f"the recovery says: {told[-1500:]}")
+        return
+    if report["snapshot"] == key:
+        tally.fail([damage], f"a recovery begins from it: {told[:1500]}")
+    if key not in [found["object"] for found in report["damaged"]]:
+        tally.fail([damage], f"a recovery reports no loss of it: {told[:1500]}")
 
 
 def judge_end(agent: Agent, damages: Sequence[Damage], tally: Tally) -> None:

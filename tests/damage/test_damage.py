@@ -8,6 +8,7 @@ import pytest
 from tests.damage.cluster_lives import sweep_etcd, sweep_intake
 from tests.damage.damages import OF_CLUSTERS, OF_TOPICS, Kind, Mode
 from tests.damage.lives import Plan, Tally, sweep
+from tests.damage.watched_lives import WATCHED, sweep_watched
 
 SEED = 7
 
@@ -50,3 +51,14 @@ def test_objects_that_are_damaged_under_an_agent_are_never_served(tmp_path: Path
     tally = Tally()
     sweep(tmp_path, Plan(flips=10, others=1, is_running=True), SEED, tally, OF_TOPICS)
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("damage")
+def test_objects_of_a_cluster_that_are_damaged_under_an_agent_end_nothing(tmp_path: Path) -> None:
+    """Longer than the half minute after which an agent looks whose its bucket is."""
+    tally = Tally()
+    sweep_watched(tmp_path, Plan(flips=10, others=1, is_running=True), random.Random(SEED), tally, WATCHED)
+    assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
+    assert set(tally.tried) == {(kind, mode) for kind in WATCHED for mode in Mode}

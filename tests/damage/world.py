@@ -179,6 +179,13 @@ def audit(data: Path) -> str:
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
+def recovery(data: Path) -> str:
+    """What a recovery of a stopped agent's folder would bring back, as JSON; or why there would be none."""
+    command = [str(PENSTOCK), "recover", "--data-dir", str(data), "--dry-run", "--force", "--json"]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=300)
+    return (done.stdout if done.returncode == 0 else done.stdout + done.stderr).decode(errors="replace")
+
+
 def build(data: Path, folder: Path, *, archived: Sequence[str], waiting: Sequence[str]) -> None:
     """A data folder whose agent has stopped: `archived` topics lie in files of a table each, the others in a pack."""
     with running(data, folder, "build") as agent:
