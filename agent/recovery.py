@@ -471,7 +471,7 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "cluster": report.cluster_id,
         "incarnation": report.incarnation,
         "snapshot": report.snapshot_key or "none could be read",
-        "snapshot_checked_by": report.snapshot_checked_by,
+        "snapshot_checked_by": report.snapshot_checked_by or "nothing",
         "position": report.position,
         "ledger_entries": report.entries,
         "seconds_ahead": report.seconds_ahead,

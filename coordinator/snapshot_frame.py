@@ -37,7 +37,7 @@ def unframed(data: bytes) -> memoryview:
         return memoryview(data)[1:]
     compressed = memoryview(data)[_CHECKED_FIRST:]
     if not data.startswith(_CHECKSUM_HEADER, 1) or data[_CHECKSUM_FIRST:_CHECKED_FIRST] != _checksum_of(compressed):
-        raise LedgerCorrupt("a snapshot is damaged: its checksum does not match")
+        raise LedgerCorrupt("a snapshot's checksum does not match")
     return compressed
 
 
