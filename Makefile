@@ -84,7 +84,7 @@ sim-deep: setup-test ## the same with 2,500 seeds, on two cores
 nightly: setup-test ## hours: the slow tests, thousands of simulated worlds, and every sweep at its full length
 	@$(MAKE) test-all
 	@$(MAKE) sim-deep
-	@$(MAKE) damage ARGS="--flips 200"
+	@$(MAKE) damage ARGS="--flips 200 --others 200"
 	@$(MAKE) requests ARGS="--requests 200000"
 	@$(MAKE) frames
 
