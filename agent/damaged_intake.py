@@ -53,7 +53,8 @@ class DamagedIntake:
             if not _is_waiting(state, key) or chunk.object_key not in state.object_ids:
                 continue
             keys.append(key)
-            text = f"{chunk.object_key}, partition {chunk.partition}, offset {chunk.offset_first}: {error}"
+            reason = str(error).removeprefix(chunk.object_key).lstrip(": ")
+            text = f"{chunk.object_key}, partition {chunk.partition}, offset {chunk.offset_first}: {reason}"
             wrong = ObjectMissing(text) if isinstance(error, ObjectMissing) else ObjectDamaged(text)
             if key not in self._told:
                 log.error(
@@ -65,7 +66,7 @@ class DamagedIntake:
                         "partition": chunk.partition,
                         "offset": chunk.offset_first,
                         "key": chunk.object_key,
-                        "reason": f"{type(error).__name__}: {error}",
+                        "reason": f"{type(error).__name__}: {reason}",
                     },
                 )
             self._told[key] = wrong

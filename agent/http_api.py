@@ -47,7 +47,7 @@ from coordinator.state import TopicState
 from iceberg_export.rewrites import Purpose, decode_rewritten, encode_plan
 from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, REWRITE_BODY_BYTES_MAX
-from storage.object_store import ObjectMissing, StoreError
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
 
 if TYPE_CHECKING:
     from agent.http_server import Agent
@@ -105,6 +105,8 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None, *, own_names:
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
         ApiError: _on_api_error,
         HTTPException: _on_http_exception,
+        ObjectDamaged: _on_damaged,
+        ObjectMissing: _on_missing,
         StoreError: _on_unavailable,
         LedgerError: _on_unavailable,
     }
@@ -331,6 +333,14 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
         "/api/inspect/... /iceberg/v1/... /schema-registry/..."
     )
     return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
+
+
+def _on_damaged(_: Request, error: Exception) -> Response:
+    return _error(422, "object_damaged", str(error), 'docs/RUNBOOK.md, "A damaged file"')
+
+
+def _on_missing(_: Request, error: Exception) -> Response:
+    return _error(422, "object_missing", str(error), 'docs/RUNBOOK.md, "Objects are missing"')
 
 
 def _on_unavailable(_: Request, error: Exception) -> Response:

@@ -17,7 +17,7 @@ from agent.table_rebuild import FileLost, NothingToRebuild
 from coordinator.snapshot import digest
 from coordinator.state import TableState
 from protocol.types import Milliseconds
-from storage.object_store import StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.unit.agent.made_state import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, SmallAgent, rows_of
 
 Answer = tuple[int, bytes]
@@ -323,6 +323,8 @@ async def test_a_table_is_begun_anew_on_request(agent: SmallAgent, client: Clien
         (FileLost("gone"), (422, "file_lost")),
         (OutcomeUnknown("cut off"), (503, "outcome_unknown")),
         (StoreUnavailable("away"), (503, "unavailable")),
+        (ObjectDamaged("a bad sector"), (422, "object_damaged")),
+        (ObjectMissing("deleted"), (422, "object_missing")),
     ):
         agent.rebuild_error = error
         answer = error_of(await client("POST", "/api/lake/orders/rebuild", b"{}"))
