@@ -17,6 +17,7 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
     /schema-registry/...  `agent.registry_api`
 """
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ from agent.misplaced_requests import CATALOG_PREFIX, answer_to_misplaced
 from agent.registry_api import registry_mount
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.table_rebuild import FileLost, NothingToRebuild
+from agent.topic_work import REMEDY_TABLE, remedy_of
 from agent.transaction_views import transaction_list
 from coordinator.log import LedgerError
 from coordinator.state import TopicState
@@ -51,6 +53,8 @@ from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
 
 if TYPE_CHECKING:
     from agent.http_server import Agent
+
+log = logging.getLogger(__name__)
 
 NUMBER_DIGITS = 18
 """A longer number is no number here: Python refuses thousands of digits by another error."""
@@ -216,9 +220,25 @@ class _Api:
         for name in names:
             self._find(name)
         if is_awaited:
-            return JSONResponse({"passes": list(await self._agent.archive(names))})
-        work = BackgroundTask(self._agent.archive, names)
+            try:
+                return JSONResponse({"passes": list(await self._agent.archive(names))})
+            except StoreError as error:
+                if remedy_of(error) != REMEDY_TABLE:
+                    raise
+                raise ApiError(422, "table_damaged", str(error), REBUILD_REMEDY) from error
+        work = BackgroundTask(self._archive, names)
         return JSONResponse({"passes": [], "started": names}, status_code=202, background=work)
+
+    async def _archive(self, names: list[str]) -> None:
+        """Archive when nobody waits for the outcome: the log has it."""
+        try:
+            await self._agent.archive(names)
+        except StoreError as error:
+            log.error(
+                "topics were not archived, as was asked for: %s",
+                remedy_of(error),
+                extra={"topics": ",".join(names), "reason": str(error)},
+            )
 
     async def audit(self, request: Request) -> Response:
         asked = await _json_body(request)

@@ -124,7 +124,7 @@ async def lake_details(agent: "Agent", name: str) -> View | None:
         except ObjectMissing:
             continue  # the table moved on
         except TableUnreadable as error:
-            raise TableDamaged(f"the metadata of table {name} is damaged: {error}") from error
+            raise TableDamaged(f"the metadata of table {name} is damaged: {key}: {error}") from error
     raise StoreUnavailable(f"the metadata of table {name} is not in the bucket: try again, else penstock audit")
 
 

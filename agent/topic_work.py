@@ -104,7 +104,7 @@ class TopicWork:
             logging.INFO if is_passing else logging.ERROR,
             "%s; other topics are not affected: %s",
             self._failing,
-            "it is tried again" if is_passing else _remedy(error),
+            "it is tried again" if is_passing else remedy_of(error),
             extra={
                 "task": self._task,
                 "topic": topic.name,
@@ -140,7 +140,8 @@ def _kind(error: Exception) -> str:
     return "damage" if isinstance(error, StoreError | LedgerError | InvalidBatch | ChunkMismatch | OSError) else "bug"
 
 
-def _remedy(error: Exception) -> str:
+def remedy_of(error: Exception) -> str:
+    """What people should do about it."""
     match error:
         case TableUnreadable():
             return REMEDY_TABLE

@@ -8,6 +8,7 @@ Specification: Iceberg's table specification, version 2, "Table Metadata Fields"
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Literal
 from uuid import UUID
 
 import msgspec
@@ -218,7 +219,24 @@ class _Numbered(msgspec.Struct, frozen=True):
     schema_id: int = msgspec.field(name="schema-id")
 
 
+class _SchemaField(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: int
+    name: str
+    required: bool
+    type: object
+
+
+class _Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    type: Literal["struct"]
+    schema_id: int
+    fields: tuple[_SchemaField, ...]
+
+
 _numbered_decoder = JsonDecoder(_Numbered)
+_schema_decoder = JsonDecoder(_Schema)
+_RAW_FIELDS_READ = list(_schema_decoder.decode(SCHEMA_JSON).fields)
+_SPECS = [decode_json(_SPEC_JSON)]
+_SORT_ORDERS = [decode_json(_SORT_ORDER_JSON)]
 _COUNTS = ("total-", "added-", "deleted-", "removed-")
 """What names of numbers in a summary begin with. Specification: "Optional Snapshot Summary Fields"."""
 
@@ -228,10 +246,17 @@ def _contradiction(metadata: TableMetadata) -> str:
     as another number, which a commit would carry on, or stumble over."""
     try:
         schema_ids = {_numbered_decoder.decode(schema).schema_id for schema in metadata.schemas}
-        for text in (*metadata.schemas, *metadata.partition_specs, *metadata.sort_orders, *metadata.metadata_log):
+        schemas = [_schema_decoder.decode(schema) for schema in metadata.schemas]
+        specs = [decode_json(text) for text in metadata.partition_specs]
+        orders = [decode_json(text) for text in metadata.sort_orders]
+        for text in metadata.metadata_log:
             decode_json(text)
     except Undecodable as error:
         return f"a schema, partition spec or sort order cannot be read ({error})"
+    if any(list(schema.fields[: len(_RAW_FIELDS_READ)]) != _RAW_FIELDS_READ for schema in schemas):
+        return "a schema lacks a column that every table has"
+    if specs != _SPECS or orders != _SORT_ORDERS:
+        return "a partition spec or sort order is none that Penstock writes"
     ids = [snapshot.snapshot_id for snapshot in metadata.snapshots]
     if len(set(ids)) < len(ids):
         return "two snapshots have one id"

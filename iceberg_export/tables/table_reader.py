@@ -67,7 +67,10 @@ class TableReader:
 
     async def metadata(self, key: str) -> TableMetadata:
         """The table's metadata under a key."""
-        return await self._read(key, decode)
+        try:
+            return await self._read(key, decode)
+        except TableUnreadable as error:
+            raise TableUnreadable(f"{key}: {error}") from error
 
     async def manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifests of a snapshot."""

@@ -100,6 +100,7 @@ class SmallAgent:
         self.metrics.watch_state(lambda: state_figures(self.state))
         self.archived: list[str] = []
         self.status_more: dict[str, object] = {}
+        self.archive_error: Exception | None = None
         self.rebuild_error: Exception | None = None
         self.table_edits = MadeEdits()
         self.noticed: Sequence[str] = ()
@@ -156,5 +157,7 @@ class SmallAgent:
         return {"topic": self.state.topics[topic_id].name, "files": 1}
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
+        if self.archive_error is not None:
+            raise self.archive_error
         self.archived.extend(topic_names)
         return [{"topic": name, "records": 15, "bytes": 500, "objects": [PARQUET_KEY]} for name in topic_names]

@@ -80,6 +80,9 @@ async def test_one_flipped_bit_is_an_error_of_the_store_or_none(suffix: str) -> 
         (b'"last-sequence-number":3', b'"last-sequence-number":2', "do not rise"),
         (b'"current-schema-id":0', b'"current-schema-id":1', "schemas that are not there"),
         (b'"schema-id":0,"fields"', b'"schema-it":0,"fields"', "cannot be read"),
+        (b'"schema-id":0,"fields"', b'"schema-id":0,"fieles"', "cannot be read"),
+        (b'"name":"partition"', b'"name":"partitioo"', "a column that every table has"),
+        (b'"transform":"identity"', b'"transform":"identitx"', "none that Penstock writes"),
         (b'"null-order":"nulls-first"', b'"null-order":"nulls\xadfirst"', "cannot be read"),
     ],
 )
@@ -89,6 +92,14 @@ async def test_metadata_that_contradicts_itself_is_refused(before: bytes, after:
     assert before in data
     with pytest.raises(TableUnreadable, match=words):
         decode(data.replace(before, after, 1))
+
+
+async def test_a_reader_names_the_object() -> None:
+    table = await made_table()
+    data = await table.store.get(table.metadata_key)
+    copy = await damaged(table, table.metadata_key, data[1:])
+    with pytest.raises(TableUnreadable, match=f"^{table.metadata_key}: "):
+        await copy.reader.metadata(table.metadata_key)
 
 
 async def test_names_and_ids_of_snapshots_are_compared() -> None:
