@@ -187,13 +187,17 @@ def read_trimmed(value: bytes) -> Position:
 
 
 def _decode(decoder: JsonDecoder[_T], value: bytes, name: str) -> _T:
+    """What it says, where these are the very bytes that say so: a field under another name is damage (S20)."""
     try:
-        return decoder.decode(value)
+        found = decoder.decode(value)
     except Undecodable as error:
         raise _unreadable(name, error) from error
+    if msgspec.json.encode(found) != value:
+        raise _unreadable(name, "it says more, or otherwise, than this program writes")
+    return found
 
 
-def _unreadable(name: str, error: Undecodable) -> LedgerCorrupt:
+def _unreadable(name: str, error: Undecodable | str) -> LedgerCorrupt:
     return LedgerCorrupt(
         f"the key {name!r} holds what this program cannot read ({error}): it is damaged, or a newer version wrote it, "
         f"then upgrade; {UNREADABLE}"

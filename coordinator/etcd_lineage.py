@@ -16,10 +16,12 @@ from coordinator.etcd_keys import EtcdKeys, is_fenced, read_meta, read_trimmed, 
 from coordinator.etcd_requests import get, has_value, is_modified_at_or_after
 from coordinator.log import (
     POSITION_REVISION_BITS,
+    UNREADABLE,
     Head,
     LedgerCorrupt,
     LedgerIdentity,
     LedgerRecord,
+    SnapshotPointer,
     another_incarnation,
     being_recovered,
     position_first,
@@ -69,11 +71,19 @@ class Lineage:
         return max(position - self._first, 0)
 
     def record(self, pair: kv_pb2.KeyValue) -> LedgerRecord:
-        """An entry as it stands in etcd."""
+        """An entry as it stands in etcd. Raises `LedgerCorrupt` where its place in the order cannot be right.
+
+        An entry's own checksum cannot cover that: no writer knows the revision. But an entry is put once, and above
+        its session (safety rules S10 and S20).
+        """
         session, number = self._keys.read_entry(pair.key)
-        return LedgerRecord(
-            position=self.position(pair.mod_revision), session=session, number=number, payload=pair.value
-        )
+        position = self.position(pair.mod_revision)
+        if pair.create_revision != pair.mod_revision or not self._first < session < position:
+            raise LedgerCorrupt(
+                f"entry {number} of session {session} was put at revision {pair.create_revision} and changed at "
+                f"{pair.mod_revision}: it is damaged, or another program wrote it; {UNREADABLE}"
+            )
+        return LedgerRecord(position=position, session=session, number=number, payload=pair.value)
 
     def head(self, pairs: Sequence[kv_pb2.KeyValue]) -> Head:
         """The head from its key, which is absent before the first append."""
@@ -134,6 +144,15 @@ class Lineage:
             )
         self.see(head.position)
         return head
+
+    def judge_trimmed(self, trimmed: Position, pointer: SnapshotPointer | None) -> None:
+        """Raise `LedgerCorrupt` where more is said to be trimmed than a snapshot covers, of which nobody is told."""
+        covered = self._first if pointer is None else pointer.position
+        if trimmed > covered:
+            raise LedgerCorrupt(
+                f"everything up to {trimmed} is said to be trimmed, and the snapshot covers {covered}: the key "
+                f"'trimmed' or 'snapshot' is damaged; {UNREADABLE}"
+            )
 
     def judge_event(self, pair: kv_pb2.KeyValue) -> None:
         """Raise `LedgerCorrupt` where a watch tells that the identity is another one now, or the ledger fenced."""

@@ -290,10 +290,11 @@ class EtcdLedger:
                 continue  # compacted while it was read: begin again at a newer revision
 
     async def _load(self) -> LedgerStart:
-        head, _, revision, answers = await self._begin_reading(get(self._keys.snapshot))
+        head, trimmed, revision, answers = await self._begin_reading(get(self._keys.snapshot))
         snapshots = answers[0].response_range.kvs
         pointer = read_pointer(snapshots[0].value) if snapshots else None
         after = Position(0) if pointer is None else pointer.position
+        self._lineage.judge_trimmed(trimmed, pointer)
         return LedgerStart(pointer=pointer, head=head, records=await self._read_entries(after, revision))
 
     async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:

@@ -75,6 +75,14 @@ def test_a_fenced_ledger_says_so_in_its_meta() -> None:
     assert (is_fenced(fenced), is_fenced(write_meta(identity))) == (True, False)
 
 
+def test_a_meta_that_says_no_fence_because_of_a_flipped_bit_is_corruption() -> None:
+    fenced = write_meta(LedgerIdentity(cluster_id="abc", incarnation=2, bucket_id="one"), is_fenced=True)
+    for name in (b"is_fenced", b"bucket_id"):
+        assert fenced.count(name) == 1
+        with pytest.raises(LedgerCorrupt, match="'meta' holds what this program cannot read"):
+            is_fenced(fenced.replace(name, name[:-1] + b"x"))
+
+
 def test_runs_are_ranges_that_hold_no_other_entry() -> None:
     rows = [(1, 0), (1, 1), (1, 3), (2, 4), (2, 5)]
     keys = [KEYS.entry(SessionId(session), number) for session, number in rows]
@@ -133,11 +141,14 @@ def test_a_flipped_bit_in_a_value_is_corruption_or_another_value() -> None:
     identity = LedgerIdentity(cluster_id="c", incarnation=1, bucket_id="b")
     pointer = SnapshotPointer(position=Position(7), object_key="k", appends_count=3, digest=b"1" * 32)
     refused = 0
-    for value, read in ((write_meta(identity), read_meta), (write_pointer(pointer), read_pointer)):
+    for value, read, written in (
+        (write_meta(identity), read_meta, identity),
+        (write_pointer(pointer), read_pointer, pointer),
+    ):
         for bit in range(len(value) * 8):
             damaged = bytes([*value[: bit // 8], value[bit // 8] ^ 1 << (bit % 8), *value[bit // 8 + 1 :]])
             try:
-                read(damaged)
+                assert read(damaged) != written
             except LedgerCorrupt:
                 refused += 1
     assert refused > 500

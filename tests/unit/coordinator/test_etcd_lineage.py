@@ -8,7 +8,7 @@ from aetcd.rpc import kv_pb2, rpc_pb2
 from coordinator.etcd_keys import EtcdKeys, write_head, write_meta
 from coordinator.etcd_lineage import Lineage, Seen
 from coordinator.etcd_requests import has_value
-from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, position_first
+from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, SnapshotPointer, position_first
 from protocol.types import Position, SessionId
 
 KEYS = EtcdKeys("c1")
@@ -146,3 +146,37 @@ def test_a_write_is_guarded_by_the_identity_and_by_the_newest_append() -> None:
     opened.read([LAST])
     assert [compare.key for compare in opened.guards()] == [KEYS.meta, KEYS.head]
     assert opened.guards()[1].mod_revision == 8
+
+
+def put_at(created: int, changed: int) -> kv_pb2.KeyValue:
+    key = KEYS.entry(SessionId(SECOND + 5), 3)
+    return kv_pb2.KeyValue(key=key, value=b"x", create_revision=created, mod_revision=changed)
+
+
+def test_an_entry_is_at_the_revision_at_which_it_was_put() -> None:
+    assert lineage().record(put_at(9, 9)) == LAST
+
+
+@pytest.mark.parametrize("bit", range(44))
+def test_s20_an_entry_that_is_elsewhere_in_the_order_is_damaged(bit: int) -> None:
+    for moved in (put_at(9 ^ 1 << bit, 9), put_at(9, 9 ^ 1 << bit)):
+        with pytest.raises(LedgerCorrupt, match=r"entry 3 of session .* it is damaged, or another program wrote it"):
+            lineage().record(moved)
+
+
+@pytest.mark.parametrize("session", [SECOND - 1, SECOND, SECOND + 9, position_first(3) + 5])
+def test_s20_so_is_one_of_a_session_that_begins_later_or_in_another_incarnation(session: int) -> None:
+    moved = kv_pb2.KeyValue(key=KEYS.entry(SessionId(session), 3), create_revision=9, mod_revision=9)
+    with pytest.raises(LedgerCorrupt, match="it is damaged"):
+        lineage().record(moved)
+
+
+def test_s20_what_is_trimmed_is_covered_by_the_snapshot() -> None:
+    pointer = SnapshotPointer(position=LAST.position, object_key="k", appends_count=1, digest=b"")
+    opened = lineage()
+    opened.judge_trimmed(SECOND, None)
+    opened.judge_trimmed(LAST.position, pointer)
+    with pytest.raises(LedgerCorrupt, match="'trimmed' or 'snapshot' is damaged"):
+        opened.judge_trimmed(Position(SECOND + 1), None)
+    with pytest.raises(LedgerCorrupt, match="'trimmed' or 'snapshot' is damaged"):
+        opened.judge_trimmed(Position(LAST.position + 1), pointer)

@@ -8,7 +8,13 @@ class KeyValue:
     value: bytes
     lease: int
     def __init__(
-        self, *, key: bytes = ..., value: bytes = ..., mod_revision: int = ..., version: int = ...
+        self,
+        *,
+        key: bytes = ...,
+        value: bytes = ...,
+        create_revision: int = ...,
+        mod_revision: int = ...,
+        version: int = ...,
     ) -> None: ...
 
 class Event:
