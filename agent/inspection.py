@@ -63,7 +63,7 @@ def ledger_row(record: LedgerRecord) -> View:
         "bytes": len(record.payload),
     }
     try:
-        proposal = decode(record.payload)
+        proposal = decode(record)
     except LedgerCorrupt as error:
         return {**row, "command": "unreadable", "reason": str(error)}
     return {

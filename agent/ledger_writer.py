@@ -285,7 +285,7 @@ class LedgerWriter:
         entries_bytes = 0
         time_ms = self._proposed_time()
         for pending in group:
-            payload = _payload(pending, time_ms, self._metadata.state.rules_version)
+            payload = self._payload(pending, time_ms)
             if payload is None:
                 continue
             if entries and entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
@@ -297,6 +297,31 @@ class LedgerWriter:
             self._number_next += 1
         if entries:
             await self._append_until_known(entries)
+
+    def _payload(self, pending: _Pending, time_ms: Milliseconds | None) -> bytes | None:
+        """The bytes of the session's next entry, or None once its submitter was told why there can be none."""
+        proposal = Proposal(time_ms=time_ms, command=pending.command)
+        try:
+            # In the form of the rules in force: every live agent has to read it, not this one alone (safety rule S3).
+            payload = encode(proposal, self._metadata.state.rules_version, self.session, self._number_next)
+        except Unwritable as error:
+            refused, level = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
+        else:
+            if len(payload) <= LEDGER_ENTRY_BYTES_MAX:
+                return payload
+            refused = Refused(
+                error_code=ErrorCode.invalid_request,
+                reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
+            )
+            level = logging.INFO  # what a client asked for is too much for one entry, and the client is told
+        log.log(
+            level,
+            "a command cannot be written to the ledger",
+            extra={"command": type(pending.command).__name__, "reason": refused.reason},
+        )
+        if not pending.future.done():
+            pending.future.set_result(refused)
+        return None
 
     async def _append_until_known(self, entries: list[Entry]) -> None:
         delay_s = LEDGER_RETRY_SECONDS_FIRST
@@ -330,28 +355,3 @@ def _unawaited(command: Command) -> _Pending:
     nobody: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     nobody.cancel()
     return _Pending(command, nobody)
-
-
-def _payload(pending: _Pending, time_ms: Milliseconds | None, rules_version: int) -> bytes | None:
-    """The bytes of a command's entry, or None once its submitter was told why there can be none."""
-    try:
-        # In the form of the rules in force: every live agent has to read it, not this one alone (safety rule S3).
-        payload = encode(Proposal(time_ms=time_ms, command=pending.command), rules_version)
-    except Unwritable as error:
-        refused, level = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
-    else:
-        if len(payload) <= LEDGER_ENTRY_BYTES_MAX:
-            return payload
-        refused = Refused(
-            error_code=ErrorCode.invalid_request,
-            reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
-        )
-        level = logging.INFO  # what a client asked for is too much for one entry, and the client is told
-    log.log(
-        level,
-        "a command cannot be written to the ledger",
-        extra={"command": type(pending.command).__name__, "reason": refused.reason},
-    )
-    if not pending.future.done():
-        pending.future.set_result(refused)
-    return None

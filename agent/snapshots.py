@@ -127,7 +127,7 @@ class Snapshots:
         self._pointer = start.pointer
         self._entries_covered = self._metadata.entries_applied_count - len(start.records)
         self._bytes_covered = self._metadata.entry_bytes_applied - sum(len(record.payload) for record in start.records)
-        definitions = sum(isinstance(decode(record.payload).command, DEFINITIONS) for record in start.records)
+        definitions = sum(isinstance(decode(record).command, DEFINITIONS) for record in start.records)
         self._definitions_covered = self._metadata.definitions_count - definitions
 
     async def take(self) -> bool:

@@ -23,11 +23,12 @@ from coordinator.commands import (
     RaiseRules,
     StartSession,
 )
+from coordinator.log import LedgerRecord
 from coordinator.rules import RULES_NEWEST
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state import ClusterState
 from protocol.crc import crc32c, pack_crcs
-from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
+from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
 
 TOPIC = TopicId(bytes(range(16)))
 SESSION = SessionId(1)
@@ -96,21 +97,26 @@ class Applier:
 
 def _decoded(number: int, *, is_idempotent: bool) -> Command:
     command = commit(SESSION, number, 1_000, is_idempotent=is_idempotent, round_number=number)
-    return decode(encode(Proposal(time_ms=None, command=command))).command
+    return decode(_record(Proposal(time_ms=None, command=command))).command
+
+
+def _record(proposal: Proposal) -> LedgerRecord:
+    payload = encode(proposal, RULES_NEWEST, SESSION, 0)
+    return LedgerRecord(position=Position(SESSION + 1), session=SESSION, number=0, payload=payload)
 
 
 def codec_rows(rounds: int) -> Iterator[dict[str, object]]:
     """Microseconds to encode and decode entries of one chunk and of a thousand."""
     for chunks in (1, 1_000):
         proposal = Proposal(time_ms=Milliseconds(5), command=commit(SESSION, 0, chunks, is_idempotent=True))
-        payload = encode(proposal)
+        record = _record(proposal)
         count = 2_000 // chunks + 20
-        encoding = min(seconds(lambda: encode(proposal), count) for _ in range(rounds))  # noqa: B023 - called here
-        decoding = min(seconds(lambda: decode(payload), count) for _ in range(rounds))  # noqa: B023 - called here
+        encoding = min(seconds(lambda: encode(proposal, RULES_NEWEST, SESSION, 0), count) for _ in range(rounds))  # noqa: B023 - called here
+        decoding = min(seconds(lambda: decode(record), count) for _ in range(rounds))  # noqa: B023 - called here
         yield {
             "what": "codec",
             "chunks": chunks,
-            "entry_bytes": len(payload),
+            "entry_bytes": len(record.payload),
             "encode_us": round(encoding / count * 1e6, 1),
             "decode_us": round(decoding / count * 1e6, 1),
         }

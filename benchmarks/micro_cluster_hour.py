@@ -24,13 +24,13 @@ from benchmarks.micro_apply import PARTITIONS, TOPIC, commit
 from benchmarks.minio import BUCKET, MinioServer
 from benchmarks.process_usage import cpu_seconds, memory_mib
 from coordinator.command_codec import encode
-from coordinator.commands import Command, CreateTopic, Endpoint, Proposal, StartSession
+from coordinator.commands import Command, CreateTopic, Endpoint, Proposal, RaiseRules, StartSession
 from coordinator.etcd_access import EtcdAccess
 from coordinator.etcd_client import EtcdClient
 from coordinator.etcd_log import EtcdLedger
 from coordinator.log import Entry
-from coordinator.rules import RULES_NEWEST
-from protocol.types import Milliseconds
+from coordinator.rules import RULES_FIRST, RULES_NEWEST
+from protocol.types import Milliseconds, SessionId
 from tests.cluster import Cluster, ClusterAgent
 from tests.etcd_service import Etcd
 
@@ -100,15 +100,16 @@ async def _write(etcd: Etcd, appends: int, end_s: float) -> tuple[list[float], l
     start = StartSession(name="writer", node_id=4, endpoints=(endpoint,), zone=None, rules_version=RULES_NEWEST)
     first: tuple[Command, ...] = (
         start,
+        RaiseRules(rules_version=RULES_NEWEST),
         CreateTopic(name="hour", topic_id=TOPIC, partition_count=PARTITIONS, configs=()),
     )
-    entries = [_entry(number, command) for number, command in enumerate(first)]
+    entries = [_entry(session, number, command) for number, command in enumerate(first)]
     await ledger.append(session, entries)
     in_use: list[float] = []
     size: list[float] = []
     sampled_s = 0.0
     for number in range(appends):
-        await ledger.append(session, [_entry(len(first) + number, commit(session, number, CHUNKS))])
+        await ledger.append(session, [_entry(session, len(first) + number, commit(session, number, CHUNKS))])
         now_s = time.monotonic()
         if now_s - sampled_s > 1:
             sampled_s = now_s
@@ -123,9 +124,11 @@ async def _write(etcd: Etcd, appends: int, end_s: float) -> tuple[list[float], l
     return in_use, size
 
 
-def _entry(number: int, command: Command) -> Entry:
+def _entry(session: SessionId, number: int, command: Command) -> Entry:
     time_ms = Milliseconds(time.time_ns() // 1_000_000)
-    return Entry(number=number, payload=encode(Proposal(time_ms=time_ms, command=command)))
+    rules_version = RULES_FIRST if isinstance(command, StartSession | RaiseRules) else RULES_NEWEST
+    payload = encode(Proposal(time_ms=time_ms, command=command), rules_version, session, number)
+    return Entry(number=number, payload=payload)
 
 
 def _wait_for_chunks(agent: ClusterAgent, count: int) -> None:

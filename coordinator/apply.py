@@ -93,7 +93,7 @@ def apply(state: ClusterState, record: LedgerRecord) -> tuple[Proposal | None, O
 
     Raises `LedgerCorrupt`, before anything is changed, if the payload cannot be read: do not serve.
     """
-    proposal = decode(record.payload)
+    proposal = decode(record)
     if record.position > state.position:
         state.position = record.position
         state.appends_count += 1
@@ -116,13 +116,17 @@ def apply_proposal(
         )
     session.entry_next = number + 1
     _advance_time(state, proposal.time_ms)
-    if proposal.form > state.rules_version:
-        # Agents that do not know these rules stop at such an entry. It must not take effect anywhere (S3).
-        return proposal, Refused(
-            error_code=ErrorCode.unsupported_version,
-            reason=f"rules {state.rules_version} are in force, the entry has the form of rules {proposal.form}",
-        )
-    return proposal, _apply_command(state, session_id, proposal.command)
+    return proposal, _check_form(state, proposal) or _apply_command(state, session_id, proposal.command)
+
+
+def _check_form(state: ClusterState, proposal: Proposal) -> Refused | None:
+    """Agents that do not know its rules stop at an entry of a newer form. It must not take effect anywhere (S3)."""
+    if proposal.form <= state.rules_version:
+        return None
+    return Refused(
+        error_code=ErrorCode.unsupported_version,
+        reason=f"rules {state.rules_version} are in force, the entry has the form of rules {proposal.form}",
+    )
 
 
 def _apply_unopened(state: ClusterState, session_id: SessionId, number: int, proposal: Proposal) -> Outcome:
@@ -130,7 +134,7 @@ def _apply_unopened(state: ClusterState, session_id: SessionId, number: int, pro
     command = proposal.command
     if session_id in state.sessions_ended or number != 0 or not isinstance(command, StartSession):
         return Refused(error_code=ErrorCode.not_leader_or_follower, reason=f"session {session_id} is not live")
-    refused = check_start(state, command)
+    refused = _check_form(state, proposal) or check_start(state, command)
     if refused is not None:
         return refused
     # First, so that the end of a predecessor, from which its grace counts, is this entry's time (safety rule S6).

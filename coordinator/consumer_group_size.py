@@ -9,7 +9,9 @@ from coordinator.commands import Proposal
 from coordinator.consumer_group_values import ConsumerGroupChange, ConsumerMember, MemberAssignment, Partitions
 from coordinator.group_commands import WriteClassicGroup, WriteConsumerGroup
 from coordinator.groups import ClassicGroup, ClassicMember
+from coordinator.rules import RULES_NEWEST
 from protocol.limits import CONSUMER_GROUP_CHANGE_BYTES_MAX
+from protocol.types import SessionId
 
 TEXT_HEAD_BYTES = 5
 """MessagePack's, at most, of texts, bytes, arrays and numbers."""
@@ -37,7 +39,7 @@ def classic_fits(group: ClassicGroup) -> bool:
 
 def _is_written(command: WriteConsumerGroup | WriteClassicGroup, bytes_max: int) -> bool:
     try:
-        return len(encode(Proposal(time_ms=None, command=command))) <= bytes_max
+        return len(encode(Proposal(time_ms=None, command=command), RULES_NEWEST, SessionId(0), 0)) <= bytes_max
     except Unwritable:
         # It would unpack to more than anybody reads.
         return False

@@ -15,5 +15,8 @@ RULES_CHECKED_STORAGE: Final = 2
 """Checksums of chunks in the ledger, a bound for producer states, aborted ranges that apply itself sees dropped (S5),
 folders of topics whose names are too long for one."""
 
-RULES_NEWEST: Final[int] = RULES_CHECKED_STORAGE
+RULES_CHECKED_ENTRIES: Final = 3
+"""A checksum in every entry, of its bytes, its session and its number."""
+
+RULES_NEWEST: Final[int] = RULES_CHECKED_ENTRIES
 """What this program knows. It serves no cluster in which a later one is in force."""

@@ -26,7 +26,7 @@ from coordinator.commands import (
 )
 from coordinator.invariants import check
 from coordinator.log import LedgerRecord
-from coordinator.rules import RULES_FIRST
+from coordinator.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.state import ClusterState, PartitionState
 from protocol.crc import pack_crcs
 from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, Position, SessionId, TopicId
@@ -161,11 +161,13 @@ class Cluster:
     def put(self, command: Command, *, session: int, number: int, time_ms: int | None = None) -> Outcome:
         """Apply a command under a number of the test's choice."""
         time = None if time_ms is None else Milliseconds(time_ms)
+        # The fields of all rules, for tests of what apply makes of them; a checksum where the rules in force have one.
+        rules_version = max(self.state.rules_version, RULES_CHECKED_STORAGE)
         record = LedgerRecord(
             position=Position(len(self.records) + 1),
             session=SessionId(session),
             number=number,
-            payload=encode(Proposal(time_ms=time, command=command)),
+            payload=encode(Proposal(time_ms=time, command=command), rules_version, SessionId(session), number),
         )
         self.records.append(record)
         _, outcome = apply(self.state, record)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.command_codec import Unwritable, decode, encode
+from coordinator.command_codec import Unwritable
 from coordinator.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
@@ -42,6 +42,7 @@ from coordinator.commands import (
     TableCommit,
 )
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
+from tests.made_entries import decode, encode
 
 EDGES = [edge + step for edge in (0, 1 << 8, 1 << 15, 1 << 16, 1 << 31, 1 << 32, 1 << 63) for step in (-1, 0, 1)]
 ints = st.sampled_from([*EDGES, *(-edge for edge in EDGES)]) | st.integers(-2, 300)

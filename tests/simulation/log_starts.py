@@ -54,7 +54,7 @@ class LogStarts:
     def before(self, state: ClusterState, record: LedgerRecord) -> None:
         """An entry is about to be applied."""
         self._rows.clear()
-        command = decode(record.payload).command
+        command = decode(record).command
         if isinstance(command, ApplyRetention):
             for topic_id in command.topic_ids:
                 topic = state.topics.get(topic_id)

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import cramjam
 import msgspec
 
-from coordinator.command_codec import COMPRESSED, decode
+from coordinator.command_codec import COMPRESSED, FORMAT_CHECKED, FORMAT_UNCHECKED, decode
 from coordinator.command_wire import WireProposal, to_wire
 from coordinator.log import LedgerRecord
-from coordinator.rules import RULES_NEWEST
+from coordinator.rules import RULES_CHECKED_ENTRIES, RULES_NEWEST
 from coordinator.snapshot_wire import SnapshotContent, SnapshotPartition, SnapshotSession, SnapshotTopic
 from coordinator.state import ClusterState
 from coordinator.wire_forms import WireStruct, annotations_in_form, in_form
+from protocol.crc import CRC_BYTES
 from tests.simulation.history import History
 
 HEADER_BYTES, SIZE_BYTES = 2, 4
@@ -24,12 +25,14 @@ def check_entry(record: LedgerRecord, state: ClusterState, history: History) -> 
     """An entry that is about to be applied: every agent that lives has to be able to read it."""
     if state.rules_version == RULES_NEWEST:
         return
-    payload = record.payload
+    is_checked = state.rules_version >= RULES_CHECKED_ENTRIES
+    payload, header_bytes = record.payload, HEADER_BYTES + (CRC_BYTES if is_checked else 0)
     is_packed = payload[1] == COMPRESSED
-    body = bytes(cramjam.zstd.decompress(payload[HEADER_BYTES + SIZE_BYTES :])) if is_packed else payload[HEADER_BYTES:]
-    proposal = decode(payload)
+    body = bytes(cramjam.zstd.decompress(payload[header_bytes + SIZE_BYTES :])) if is_packed else payload[header_bytes:]
+    proposal = decode(record)
     wire = WireProposal(proposal.time_ms, to_wire(proposal.command))
-    if body != msgspec.msgpack.encode(_in_form(wire, state.rules_version)):
+    is_right = payload[0] == (FORMAT_CHECKED if is_checked else FORMAT_UNCHECKED)
+    if not is_right or body != msgspec.msgpack.encode(_in_form(wire, state.rules_version)):
         what = type(proposal.command).__name__
         history.violation(f"a {what} is not in the form of rules {state.rules_version}, which are in force (S3)")
 

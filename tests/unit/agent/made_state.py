@@ -7,18 +7,20 @@ from agent.metrics import Metrics
 from agent.state_views import state_figures
 from agent.table_edits import TableEdits
 from coordinator.apply import apply_proposal
-from coordinator.command_codec import decode, encode
+from coordinator.command_codec import encode
 from coordinator.commands import Command, Endpoint, Outcome, Proposal, ReportTime
 from coordinator.config_entries import Layers
 from coordinator.config_types import ConfigSource
 from coordinator.log import Entry
 from coordinator.memory_log import MemoryLedger
+from coordinator.rules import RULES_NEWEST
 from coordinator.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
 from iceberg_export.tables.edits import TableEdit
 from protocol.types import Milliseconds, ObjectId, Offset, Position, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
 from storage.refs import ObjectKind
+from tests import made_entries
 from tests.made_records import Record, make_batch
 
 TOPIC_ID = TopicId(bytes(15) + b"\x07")
@@ -111,7 +113,8 @@ class SmallAgent:
     async def fill(self) -> None:
         session = await self.ledger.open_session("a")
         for number in range(3):
-            payload = encode(Proposal(time_ms=Milliseconds(number), command=ReportTime()))
+            proposal = Proposal(time_ms=Milliseconds(number), command=ReportTime())
+            payload = encode(proposal, RULES_NEWEST, session, number)
             await self.ledger.append(session, [Entry(number=number, payload=payload)])
         await self.store.put(INTAKE_KEY, [intake_object()])
         await self.store.put("ledger/snapshots/1", [b"junk"])
@@ -135,7 +138,8 @@ class SmallAgent:
     async def submit(self, command: Command) -> Outcome:
         """Applied at once, as if this agent were alone."""
         self.state.sessions[SessionId(3)].entry_next += 1
-        proposal = decode(encode(Proposal(time_ms=None, command=command)))
+        payload = made_entries.encode(Proposal(time_ms=None, command=command), self.state.rules_version)
+        proposal = made_entries.decode(payload)
         number = self.state.sessions[SessionId(3)].entry_next
         return apply_proposal(self.state, SessionId(3), number, proposal)[1]
 

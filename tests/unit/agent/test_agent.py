@@ -49,7 +49,7 @@ async def first_entry(folder: Path, store: ObjectStore) -> Proposal:
     ledger = MemoryLedger()
     async with serving(folder, ledger, store) as agent:
         assert agent.is_ready
-    proposal = decode((await ledger.load()).records[0].payload)
+    proposal = decode((await ledger.load()).records[0])
     assert isinstance(proposal.command, StartSession)
     return proposal
 

@@ -50,7 +50,7 @@ async def agent_named(name: str, folder: Path, core: MemoryLedgerCore, store: Me
 
 
 def drains_and_ends(core: MemoryLedgerCore) -> list[StartDrain | EndSession]:
-    commands = [decode(record.payload).command for record in core.load().records]
+    commands = [decode(record).command for record in core.load().records]
     return [command for command in commands if isinstance(command, StartDrain | EndSession)]
 
 

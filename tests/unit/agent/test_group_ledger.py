@@ -211,7 +211,7 @@ async def test_a_commit_and_a_write_keep_their_order() -> None:
 async def commands_of(parts: Parts) -> list[object]:
     """What is in the ledger, in order."""
     start = await parts.ledger.load()
-    return [decode(record.payload).command for record in start.records]
+    return [decode(record).command for record in start.records]
 
 
 async def test_no_rows_are_no_entry() -> None:

@@ -21,7 +21,7 @@ from coordinator.admin_commands import (
     OperationKind,
     ResourceType,
 )
-from coordinator.command_codec import COMPRESSED, FORMAT_VERSION, Unwritable, decode, encode
+from coordinator.command_codec import COMPRESSED, FORMAT_CHECKED, Unwritable
 from coordinator.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
@@ -55,6 +55,7 @@ from coordinator.group_commands import (
 )
 from coordinator.groups import ClassicGroup, ClassicMember
 from coordinator.log import LedgerCorrupt
+from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.transaction_commands import (
     AddToTransaction,
     CommitTransactionalOffsets,
@@ -70,6 +71,7 @@ from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId
 from tests.golden import golden_bytes
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, delete_before, idempotent, retain, start
+from tests.made_entries import decode, encode
 from tests.made_table_commits import commit_table, table_commit
 from txn.transaction import TransactionVersion
 
@@ -300,7 +302,7 @@ COMMANDS: dict[str, Command] = {
 class TestGoldenFiles:
     def test_an_entry_of_any_age_is_read(self, name: str) -> None:
         proposal = Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name])
-        kept = golden_bytes(f"commands/{name}", encode(proposal))
+        kept = golden_bytes(f"commands/{name}", encode(proposal, RULES_CHECKED_STORAGE))
         assert encode(decode(kept)) == encode(proposal)
 
     def test_a_time_that_nobody_checked_is_left_out(self, name: str) -> None:
@@ -320,12 +322,8 @@ def test_a_rebalance_that_is_due_is_kept() -> None:
 
 
 def test_small_entries_are_plain_and_large_ones_compressed() -> None:
-    assert encode(Proposal(time_ms=None, command=COMMANDS["commit_chunks"]))[:2] == bytes([FORMAT_VERSION, 0])
-    assert encode(Proposal(time_ms=None, command=COMMANDS["commit_many_chunks"]))[:2] == bytes([1, COMPRESSED])
-
-
-def test_a_report_of_time_is_these_bytes() -> None:
-    assert encode(Proposal(time_ms=Milliseconds(5), command=ReportTime())) == bytes([1, 0, 0x92, 5, 0x91, 12])
+    assert encode(Proposal(time_ms=None, command=COMMANDS["commit_chunks"]))[:2] == bytes([FORMAT_CHECKED, 0])
+    assert encode(Proposal(time_ms=None, command=COMMANDS["commit_many_chunks"]))[:2] == bytes([2, COMPRESSED])
 
 
 def plain(body: object) -> bytes:
@@ -342,7 +340,7 @@ class TestUnreadableEntries:
         [
             (b"", "no header"),
             (b"\x01", "no header"),
-            (b"\x02\x00\x92", "format 2"),
+            (b"\x03\x00\x92", "format 3; this program reads 1 and 2: it is damaged, or upgrade"),
             (b"\x01\x02\x92", "unknown flags 0x2"),
             (b"\x01\x00", "cannot be read"),
             (b"\x01\x00\xc1", "cannot be read"),
@@ -367,8 +365,10 @@ class TestUnreadableEntries:
             decode(payload)
 
     @pytest.mark.parametrize("name", COMMANDS)
-    def test_a_flipped_bit_is_corruption_or_another_command(self, name: str) -> None:
-        payload = encode(Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name]))
+    def test_without_a_checksum_a_flipped_bit_is_corruption_or_another_command(self, name: str) -> None:
+        payload = encode(
+            Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name]), RULES_CHECKED_STORAGE
+        )
         for bit in range(16, len(payload) * 8, 1 + len(payload) // 40):
             damaged = bytearray(payload)
             damaged[bit // 8] ^= 1 << (bit % 8)

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from coordinator.command_codec import encode
 from coordinator.commands import Proposal
 from coordinator.consumer_group_size import classic_fits, fits
 from coordinator.consumer_group_values import (
@@ -22,6 +21,7 @@ from coordinator.group_commands import WriteClassicGroup, WriteConsumerGroup
 from coordinator.groups import ClassicGroup, ClassicMember
 from protocol.limits import CONSUMER_GROUP_CHANGE_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
 from protocol.types import PartitionIndex, TopicId
+from tests.made_entries import encode
 
 RANDOM = Random(7)
 IDS = [TopicId(RANDOM.randbytes(16)) for _ in range(40_000)]

@@ -195,7 +195,7 @@ class TestProgramsOfOtherVersions:
         older = Follower(IDENTITY, RULES_FIRST)
         older.receive(cluster.records)
         cluster.do(create("u", topic_id=TopicId(bytes([9] * 16))))
-        proposal = replace(decode(cluster.records[-1].payload), form=RULES_NEWEST)
+        proposal = replace(decode(cluster.records[-1]), form=RULES_NEWEST)
         monkeypatch.setattr(apply_module, "decode", lambda payload: proposal)
         with pytest.raises(LedgerCorrupt, match=f"position 3 has the form of rules {RULES_NEWEST}, this program knows"):
             older.receive(cluster.records)

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from coordinator.command_codec import decode, encode
 from coordinator.commands import Proposal
 from coordinator.log import LedgerCorrupt
 from coordinator.registry_commands import (
@@ -19,11 +18,13 @@ from coordinator.registry_commands import (
     SetMode,
 )
 from coordinator.registry_wire import WireRegistry
+from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.snapshot import decode_snapshot, digest
 from coordinator.state import ClusterState
 from protocol.types import Milliseconds
 from tests.golden import golden_bytes
 from tests.made_commands import Cluster
+from tests.made_entries import decode, encode
 from tests.made_schemas import content, register
 
 COMMANDS: dict[str, RegistryCommand] = {
@@ -57,7 +58,7 @@ COMMANDS: dict[str, RegistryCommand] = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_entry_of_any_age_is_read(name: str) -> None:
     proposal = Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name])
-    assert decode(golden_bytes(f"commands/{name}", encode(proposal))) == proposal
+    assert decode(golden_bytes(f"commands/{name}", encode(proposal, RULES_CHECKED_STORAGE))) == proposal
 
 
 @pytest.mark.parametrize(

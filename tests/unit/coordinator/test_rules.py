@@ -11,15 +11,16 @@ import msgspec
 import pytest
 
 from coordinator.apply import apply
-from coordinator.command_codec import COMPRESSED, Unwritable, decode, encode
+from coordinator.command_codec import COMPRESSED, FORMAT_CHECKED, Unwritable
 from coordinator.commands import Proposal
 from coordinator.invariants import check
 from coordinator.log import LedgerRecord
-from coordinator.rules import RULES_FIRST, RULES_NEWEST
+from coordinator.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_NEWEST
 from coordinator.snapshot import digest
 from coordinator.state import ClusterState
 from protocol.types import Milliseconds, Position, SessionId
 from tests.golden import FOLDER, golden_bytes
+from tests.made_entries import decode, encode
 from tests.unit.coordinator.test_command_codec import COMMANDS
 
 KEPT = msgspec.msgpack.decode(golden_bytes("rules_1/commands"), type=dict[str, bytes])
@@ -27,14 +28,15 @@ KEPT = msgspec.msgpack.decode(golden_bytes("rules_1/commands"), type=dict[str, b
 
 def body_of(entry: bytes) -> bytes:
     """What an entry says, however it is compressed."""
-    return bytes(cramjam.zstd.decompress(entry[6:])) if entry[1] == COMPRESSED else entry[2:]
+    header_bytes = 6 if entry[0] == FORMAT_CHECKED else 2
+    return bytes(cramjam.zstd.decompress(entry[header_bytes + 4 :])) if entry[1] == COMPRESSED else entry[header_bytes:]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_s3_an_entry_is_what_an_older_agent_reads_while_its_rules_are_in_force(name: str) -> None:
     """Its bytes and no others: what they cannot say is not written."""
     proposal = Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name])
-    needed = decode(encode(proposal)).form
+    needed = decode(encode(proposal, RULES_CHECKED_STORAGE)).form
     if needed > RULES_FIRST:
         with pytest.raises(Unwritable, match=f"comes with rules {needed}, {needed - 1} are in force"):
             encode(proposal, needed - 1)
@@ -44,9 +46,14 @@ def test_s3_an_entry_is_what_an_older_agent_reads_while_its_rules_are_in_force(n
 
 @pytest.mark.parametrize("name", ["start_session", "raise_rules"])
 def test_s3_what_older_agents_read_of_newer_ones_never_changes(name: str) -> None:
-    """An agent announces newer rules by the one and raises them by the other: those before have to read both."""
+    """An agent announces newer rules by the one and raises them by the other: those before have to read both.
+
+    Under rules whose entries have checksums these have them too. Nobody lives then who does not know that.
+    """
     proposal = Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name])
-    assert encode(proposal, RULES_NEWEST) == KEPT[name]
+    for rules_version in range(RULES_FIRST, RULES_CHECKED_ENTRIES):
+        assert encode(proposal, rules_version) == KEPT[name]
+    assert body_of(encode(proposal, RULES_NEWEST)) == body_of(KEPT[name])
 
 
 Entry = tuple[int, int, int, bytes]

@@ -5,10 +5,11 @@ import struct
 import msgspec
 import pytest
 
-from coordinator.command_codec import decode, encode
 from coordinator.commands import Proposal
 from coordinator.log import LedgerCorrupt
+from coordinator.rules import RULES_CHECKED_STORAGE
 from tests.made_commands import TOPIC
+from tests.made_entries import decode, encode
 from tests.unit.coordinator.test_command_codec import COMMANDS, plain
 
 
@@ -22,7 +23,9 @@ def changed(wire: object, index: int, value: object) -> bytes:
 
 class TestUnreadableTransactions:
     def wire(self, name: str) -> list[object]:
-        _, command = msgspec.msgpack.decode(encode(Proposal(time_ms=None, command=COMMANDS[name]))[2:])
+        _, command = msgspec.msgpack.decode(
+            encode(Proposal(time_ms=None, command=COMMANDS[name]), RULES_CHECKED_STORAGE)[2:]
+        )
         assert isinstance(command, list)
         return command
 

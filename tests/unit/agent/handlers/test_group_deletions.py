@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from agent.services import Services
-from coordinator.command_codec import decode
 from coordinator.commands import Command, Done
 from coordinator.group_commands import ClaimGroups, DeleteGroup, DeleteOffsets, WriteClassicGroup, WriteConsumerGroup
 from coordinator.log import Entry
@@ -15,6 +14,7 @@ from coordinator.memory_log import Fate
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import SessionId
+from tests.made_entries import decode_entry
 from tests.made_groups import JOINED, generation, member
 from tests.unit.agent.handlers.asking import ask
 from tests.unit.agent.handlers.group_offsets import (
@@ -209,10 +209,10 @@ class TestDelete:
             await commit(services, dict.fromkeys(range(count), 5))
             appended: list[Command] = []
 
-            async def joined(_session: SessionId, entries: Sequence[Entry]) -> Fate:
+            async def joined(session: SessionId, entries: Sequence[Entry]) -> Fate:
                 if not appended:
                     begin(services, kind)
-                appended.extend(decode(entry.payload).command for entry in entries)
+                appended.extend(decode_entry(session, entry).command for entry in entries)
                 return Fate.APPLIED
 
             ledger_of(services).fate_of_append = joined

@@ -13,7 +13,6 @@ from agent.connection_stamps import ConnectionStamp
 from agent.group_ledger import OffsetRow
 from agent.services import NoAnswer, Services
 from coordinator.classic_messages import Leaver
-from coordinator.command_codec import encode
 from coordinator.commands import Proposal
 from coordinator.group_commands import ClaimGroups
 from protocol.errors import ErrorCode
@@ -26,6 +25,7 @@ from protocol.limits import (
 )
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position
 from tests.made_commands import TOPIC
+from tests.made_entries import encode
 from tests.made_groups import JOINED, generation
 from tests.made_transactions import pending
 from tests.property.kio_bytes import KioEntity
