@@ -6,7 +6,7 @@ program.
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -61,6 +61,11 @@ class EtcdMember:
     def wait(self) -> None:
         assert self._process is not None, "start it first"
         self._process.wait_until(self._answers, f"etcd {self.name}")
+
+    def wait_until(self, is_met: Callable[[], bool], what: str) -> None:
+        """While it runs."""
+        assert self._process is not None, "start it first"
+        self._process.wait_until(is_met, what)
 
     def kill(self) -> None:
         """End it as a crash would."""

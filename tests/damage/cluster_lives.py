@@ -1,15 +1,15 @@
 """The same for a cluster over etcd and a bucket: intake objects that are objects, and the values of etcd's keys.
 
 Rule: many intake objects are damaged in one life; of etcd's values one in each life, over copies of the member's data
-and of the bucket. Values are changed through etcd's gateway, objects through the store's adapter, as anybody can.
+and of the bucket. Bits are flipped in etcd's file; else values are changed through its gateway, objects through the
+store's adapter, as anybody can.
 """
 
 import asyncio
-import base64
 import json
 import random
 import shutil
-import urllib.request
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,11 +22,12 @@ from tests.damage.damages import Damage, Kind, Mode, Target
 from tests.damage.lives import WHOLE, Plan, Tally, judge, judge_end, judge_start, serve_whole
 from tests.damage.world import Agent
 from tests.etcd_service import Etcd
+from tests.etcd_values import as_text, ask, flip_in_file, is_in_file, pairs_of, rows_of
 from tests.processes import Process
 from tests.raw_client import connected
 from tests.services import PENSTOCK, MinioProcess
 
-GATEWAY_SECONDS_MAX = 30.0
+AHEAD_SECONDS_MAX = 3600.0
 _BYTES_MAX = 1 << 20
 
 
@@ -117,7 +118,11 @@ def _key_of(found: Mapping[str, bytes], topic: str) -> str:
 
 
 def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -> None:
-    """Flip a bit of a value in etcd, cut it, remove or swap it, and run an agent over it, each in a life of its own."""
+    """Flip a bit of a value in etcd, cut it, remove or swap it, and run an agent over it, each in a life of its own.
+
+    Flips are in etcd's file, as a disk makes them: a put gives its key another place in the order, which is noticed
+    whatever the value is. They are of entries that an agent has to apply, but for every fourth.
+    """
     etcd = Etcd(folder / "etcd")
     (member,) = etcd.members
     built, store = folder / "etcd-built", folder / "store"
@@ -139,11 +144,19 @@ def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -
         agent = world.agent_of(process)
         assert isinstance(agent, Agent), agent
         world.create(agent, WHOLE)
+        # The first two entries have no checksum. What follows a snapshot is what is believed from the ledger alone.
+        process.wait_until(lambda: b"snapshot" in {_name(key) for key in pairs_of(member.endpoint)}, "a snapshot")
         asyncio.run(world.fill(agent, WHOLE))
         status, text = world.post(agent, "/api/archive", {"topics": [WHOLE[0]], "wait": True})
         assert status == 200, text
+        world.tell(agent, WHOLE)
+        told = world.told(agent, WHOLE)
         process.stop()
+        values, entries = pairs_of(member.endpoint), _entries_to_apply(member.endpoint)
+        values = {key: value for key, value in values.items() if value}
+        member.wait_until(lambda: is_in_file(member.data, values), "etcd's file")
         member.kill()
+    assert len(entries) > len(WHOLE), "a snapshot covers what was to be damaged"
     world.copied(member.data, built)
     world.copied(store, folder / "store-built")
     others = [mode for mode in (Mode.CUT, Mode.REMOVAL, Mode.SWAP) for _ in range(plan.others)]
@@ -151,8 +164,15 @@ def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -
         for path, pristine in ((member.data, built), (store, folder / "store-built")):
             shutil.rmtree(path)
             world.copied(pristine, path)
+        flipped: Damage | None = None
+        if mode is Mode.FLIP:
+            key = random_.choice(entries if number % 4 else sorted(values))
+            place = random_.randrange(len(values[key]) * 8)
+            flip_in_file(member.data, key, values[key], place)
+            target = Target(kind=Kind.ETCD, path=Path(repr(key)), first=0, end=len(values[key]))
+            flipped = Damage(mode=Mode.FLIP, target=target, place=place)
         with etcd:
-            damage = _damage_value(member.endpoint, mode, random_)
+            damage = flipped or _damage_value(member.endpoint, mode, random_)
             tally.tried[Kind.ETCD, mode] += 1
             with running(f"life-etcd-{number}") as process:
                 agent = world.agent_of(process)
@@ -160,50 +180,54 @@ def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -
                     judge_start(damage, agent, tally)
                     continue
                 with suppress_silence(tally, [damage]):
+                    found = world.told(agent, WHOLE)
+                    for name in sorted(told.keys() | found.keys()):
+                        if found.get(name) != told.get(name):
+                            what = f"{name} is {found.get(name)!r}, where {told.get(name)!r} was acknowledged"
+                            tally.fail([damage], what)
+                    _judge_time(agent, damage, tally)
                     asyncio.run(serve_whole(agent, damage, tally))
                 judge_end(agent, [damage], tally)
                 process.kill()
 
 
+def _judge_time(agent: Agent, damage: Damage, tally: Tally) -> None:
+    """The state's time comes from checked clocks."""
+    status, text = world.get(agent, "/api/inspect/state")
+    assert status == 200, text
+    ahead_s = json.loads(text)["time_ms"] / 1_000 - time.time()
+    if abs(ahead_s) > AHEAD_SECONDS_MAX:
+        tally.fail([damage], f"the state's time is {ahead_s:.0f} s ahead")
+
+
+def _entries_to_apply(endpoint: str) -> list[bytes]:
+    """The keys of entries above the snapshot, in order."""
+    rows = rows_of(endpoint)
+    position = next(json.loads(row.value)["position"] for row in rows if _name(row.key) == b"snapshot")
+    return sorted(row.key for row in rows if b"/ledger/" in row.key and row.mod_revision > position)
+
+
 def _damage_value(endpoint: str, mode: Mode, random_: random.Random) -> Damage:
-    pairs = _pairs(endpoint)
+    pairs = pairs_of(endpoint)
     key, value = random_.choice(sorted((key, value) for key, value in pairs.items() if value))
     target = Target(kind=Kind.ETCD, path=Path(repr(key)), first=0, end=len(value))
     place = -1
-    if mode is Mode.FLIP:
-        place = random_.randrange(len(value) * 8)
-        changed = bytearray(value)
-        changed[place // 8] ^= 1 << place % 8
-        _put(endpoint, key, bytes(changed))
-    elif mode is Mode.CUT:
+    if mode is Mode.CUT:
         place = random_.randrange(len(value))
         _put(endpoint, key, value[:place])
     elif mode is Mode.REMOVAL:
-        _ask(endpoint, "deleterange", {"key": _text(key)})
+        ask(endpoint, "deleterange", {"key": as_text(key)})
     else:
+        assert mode is Mode.SWAP, mode
         other = random_.choice(sorted(pairs.keys() - {key}))
         _put(endpoint, key, pairs[other])
         _put(endpoint, other, value)
     return Damage(mode=mode, target=target, place=place)
 
 
-def _pairs(endpoint: str) -> dict[bytes, bytes]:
-    answer = _ask(endpoint, "range", {"key": _text(b"\0"), "range_end": _text(b"\0")})
-    rows = answer.get("kvs", [])
-    assert isinstance(rows, list)
-    return {base64.b64decode(row["key"]): base64.b64decode(row.get("value", "")) for row in rows}
+def _name(key: bytes) -> bytes:
+    return key.rpartition(b"/")[2]
 
 
 def _put(endpoint: str, key: bytes, value: bytes) -> None:
-    _ask(endpoint, "put", {"key": _text(key), "value": _text(value), "ignore_lease": False})
-
-
-def _ask(endpoint: str, what: str, body: Mapping[str, object]) -> dict[str, object]:
-    request = urllib.request.Request(f"http://{endpoint}/v3/kv/{what}", json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=GATEWAY_SECONDS_MAX) as response:
-        found: dict[str, object] = json.loads(response.read())
-    return found
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+    ask(endpoint, "put", {"key": as_text(key), "value": as_text(value), "ignore_lease": False})

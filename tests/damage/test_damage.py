@@ -39,7 +39,7 @@ def test_damaged_objects_of_a_bucket_and_values_in_etcd_are_said_or_done_without
     """Objects are damaged under an agent that has put them; values one in each life."""
     tally = Tally()
     sweep_intake(tmp_path / "bucket", Plan(flips=10, others=1), random.Random(SEED), tally)
-    sweep_etcd(tmp_path / "etcd", Plan(flips=2, others=1), random.Random(SEED), tally)
+    sweep_etcd(tmp_path / "etcd", Plan(flips=10, others=1), random.Random(SEED), tally)
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
     assert {kind for kind, _ in tally.tried} == {Kind.OBJECT, Kind.ETCD}
 

@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from protocol.errors import ErrorCode, InvalidBatch
@@ -28,6 +30,8 @@ RECORDS = 30
 LATER_RECORDS = 2
 PADDING, PADDING_ENTRIES = "padding", 12
 """A topic whose entries make a snapshot due."""
+GROUP, NOTE = "group", "where the application has come to, in its own words"
+"""Of committed offsets."""
 START_SECONDS_MAX = 60.0
 HTTP_SECONDS_MAX = 60.0
 
@@ -102,6 +106,37 @@ def create(agent: Agent, topics: Sequence[str]) -> None:
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
     for created in admin.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
         created.result(START_SECONDS_MAX)
+
+
+def tell(agent: Agent, topics: Sequence[str]) -> None:
+    """Commit offsets of a group, and alter configs: what the ledger alone knows."""
+    admin = AdminClient({"bootstrap.servers": agent.bootstrap})
+    offsets = [TopicPartition(topic, 0, offset=7 + row, metadata=NOTE) for row, topic in enumerate(topics)]
+    for committed in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP, offsets)]).values():
+        committed.result(START_SECONDS_MAX)
+    entry = ConfigEntry("retention.ms", "86400007", incremental_operation=AlterConfigOpType.SET)
+    altered = [ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry]) for topic in topics]
+    for done in admin.incremental_alter_configs(altered).values():
+        done.result(START_SECONDS_MAX)
+
+
+def told(agent: Agent, topics: Sequence[str]) -> Mapping[str, object]:
+    """What the agent says of these, and its topics, by name. Raises `AssertionError` where it does not answer."""
+    admin = AdminClient({"bootstrap.servers": agent.bootstrap})
+    try:
+        (group,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
+        committed = group.result(START_SECONDS_MAX).topic_partitions
+        described = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics])
+        configs = {
+            f"{name} of {resource.name}": entry.value
+            for resource, answer in described.items()
+            for name, entry in answer.result(START_SECONDS_MAX).items()
+        }
+        names = sorted(admin.list_topics(timeout=START_SECONDS_MAX).topics)
+    except KafkaException as error:
+        raise AssertionError(f"it does not say what it knows: {error}") from error
+    offsets = {f"offset of {one.topic}": (one.partition, one.offset, one.metadata) for one in committed}
+    return {"topics": names, **offsets, **configs}
 
 
 async def produce(client: RawClient, topic: str, first: int, count: int) -> bool:
