@@ -1,4 +1,5 @@
-"""What `penstock doctor` asks of a ledger in etcd: every endpoint, version, access, room, and how long a write takes.
+"""What `penstock doctor` asks of a ledger in etcd: every endpoint, version, access, room, whether its entries can be
+read, and how long a write takes.
 
 Rule: no ledger is made and nothing is left behind; what is wrong is said in the words in which an agent logs it.
 """
@@ -13,7 +14,7 @@ from agent.commands.machine_checks import Finding, Verdict
 from agent.commands.output import bytes_text
 from agent.components import etcd_client
 from agent.settings import Settings
-from coordinator.log import LedgerError
+from coordinator.log import UNREADABLE, LedgerCorrupt, LedgerError
 from protocol.limits import ETCD_QUOTA_BYTES_DEFAULT
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) ->
     identity = await find_identity(client, keys)
     found = f"{identity.cluster_id}, incarnation {identity.incarnation}" if identity else "none yet, an agent makes it"
     yield _finding(Verdict.FINE, f"cluster below {keys.prefix.decode()}: {found}")
+    if identity is not None:
+        yield await _entries(client, keys.cluster)
     clock, milliseconds = SystemClock(), list[float]()
     try:
         for _ in range(WRITE_SAMPLES):
@@ -95,6 +98,22 @@ async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) ->
         yield _finding(Verdict.FINE, text)
     for notice in await notices(client, keys, is_compacted=is_compacted):
         yield _finding(Verdict.DOUBTFUL, notice, 'docs/CONFIGURATION.md, "The ledger in etcd"')
+
+
+async def _entries(client: "EtcdClient", cluster: str) -> Finding:
+    """Whether an agent that starts can read what it has to apply."""
+    from coordinator.command_codec import decode
+    from coordinator.etcd_log import EtcdLedger
+
+    ledger = await EtcdLedger.open(client, cluster, new_cluster_id=None)
+    records = (await ledger.load()).records
+    for record in records:
+        try:
+            decode(record)
+        except LedgerCorrupt as error:
+            text = f"entry {record.number} of session {record.session} at position {record.position} cannot be used"
+            return _finding(Verdict.FAILED, f"{text}: {error}", f"agents do not start: {UNREADABLE}")
+    return _finding(Verdict.FINE, f"{len(records)} entries above the snapshot can be read")
 
 
 def _finding(verdict: Verdict, text: str, remedy: str = "") -> Finding:
