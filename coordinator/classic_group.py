@@ -71,7 +71,9 @@ class LiveClassicGroup:
         if self.state is State.COMPLETING:
             self._await_syncs(now_s)
         if value.is_rebalance_due:
-            self.rebalance("the members that left had partitions that nobody else was assigned", now_s)
+            self.rebalance(
+                "some partitions may be nobody's since no member speaks the consumer protocol any more", now_s
+            )
 
     def take_work(self) -> Work:
         """What has come up since this was called last."""

@@ -17,6 +17,7 @@ from coordinator.consumer_group_values import (
     MemberAssignment,
     MemberState,
     Partitions,
+    is_reconciled,
     owned,
     partitions,
     without_epochs,
@@ -121,11 +122,15 @@ def downgraded(
 ) -> ClassicGroup:
     """The group as a classic one of those who stay, all of them members of the classic protocol.
 
-    They have what they were to have; who was not there yet is told to join again by the generation. Raises
-    `NotMigratable`.
+    They have what they were to have; where one of them does not have it yet, all have to join again. Differs from
+    Kafka, where who waits for partitions at the group's epoch takes the generation for the one that it is in: until the
+    next rebalance nobody has them. Raises `NotMigratable`.
     """
     gone = set(leaving)
     staying = [member for member_id, member in sorted(group.members.items()) if member_id not in gone]
+    is_rebalance_due = is_rebalance_due or not all(
+        is_reconciled(group.assignment(member.member_id), group.epoch) for member in staying
+    )
     protocol = _protocol_of_all(staying)
     members = tuple(
         _downgrade_member(member, group.targets.get(member.member_id, ()), protocol, name_of) for member in staying

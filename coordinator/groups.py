@@ -48,7 +48,7 @@ class ClassicGroup:
     is_synced: bool
     """The leader's assignment is there (Stable); until then members may ask for it (CompletingRebalance)."""
     is_rebalance_due: bool = False
-    """The members have to join again, whoever coordinates them: partitions of some that left are nobody's."""
+    """The members have to join again, whoever coordinates them: some partitions may be nobody's now."""
 
 
 NO_GROUP: Final = ClassicGroup(generation=0, protocol_type="", protocol=None, leader=None, members=(), is_synced=True)

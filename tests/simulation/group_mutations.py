@@ -15,7 +15,7 @@ from agent.handlers import offset_fetch
 from agent.ledger_writer import LedgerWriter
 from agent.live_group import LiveGroup
 from agent.services import Services
-from coordinator import apply_groups
+from coordinator import apply_groups, group_migration
 from coordinator.classic_group import LiveClassicGroup
 from coordinator.consumer_group import LiveConsumerGroup
 from coordinator.consumer_group_copy import GroupCopy
@@ -52,6 +52,13 @@ def wakes_up_late(plan: Plan) -> bool:
 
 def has_consumer(plan: Plan) -> bool:
     return any(group.kind is GroupKind.CONSUMER and group.members > 1 for group in plan.groups)
+
+
+def has_static_mixed(plan: Plan) -> bool:
+    return any(
+        group.kind is GroupKind.MIXED and group.static_members and group.members > group.static_members
+        for group in plan.groups
+    )
 
 
 def commits_often(plan: Plan) -> bool:
@@ -243,6 +250,13 @@ def members_of_consumer_groups_are_forgotten_with_their_coordinator() -> Iterato
 
     init_right = LiveConsumerGroup.__init__
     with patched(LiveConsumerGroup, "__init__", init):
+        yield
+
+
+@mutation(where=has_static_mixed)
+def a_classic_group_takes_up_who_waits_for_partitions_as_if_it_had_them() -> Iterator[None]:
+    """It rebalances only where a member left, or subscribes to something else, as in Kafka."""
+    with patched(group_migration, "is_reconciled", lambda standing, epoch: True):
         yield
 
 

@@ -11,7 +11,7 @@ from coordinator.commands import Done
 from coordinator.consumer_group_values import LEAVE_EPOCH
 from coordinator.group_commands import ClaimGroups
 from coordinator.groups import ClassicGroup, ClassicMember
-from protocol.consumer_protocol import write_assignment
+from protocol.consumer_protocol import read_assignment, write_assignment
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
 from protocol.types import Position
@@ -340,6 +340,23 @@ async def test_a_static_consumer_that_comes_back_as_a_classic_one_takes_the_grou
         assert (joined.error_code, joined.member_id, joined.generation) == (ErrorCode.none, "new", 2)
         assert [member.member_id for member in value(agent).members] == ["new"]
         assert await agent.classic.heartbeat("g", "new", "i", 2) is ErrorCode.none
+
+
+async def test_who_waits_for_partitions_then_is_told_to_join_again() -> None:
+    async with one_agent(**SETTINGS) as agent:
+        await agent.say(beat("a", instance="i"))
+        await (await agent.classic.join("g", ask("m", needs_known_id=False)))
+        waiting = replace(SYNC, generation=3)
+        synced = await (await agent.classic.sync("g", waiting))
+        assert (synced.error_code, read_assignment(synced.assignment).partitions) == (ErrorCode.none, ())
+        await agent.say(beat("a", -2, instance="i"))
+        assert await agent.classic.heartbeat("g", "m", None, 3) is ErrorCode.none
+        await (await agent.classic.join("g", ask("", instance="i")))
+        assert [member.member_id for member in value(agent).members] == ["m", "new"]
+        assert await agent.classic.heartbeat("g", "m", None, 3) is ErrorCode.rebalance_in_progress
+        waits = await agent.classic.join("g", ask("m", ticket=Ticket(1)))
+        comes = await agent.classic.join("g", ask("new", instance="i", ticket=Ticket(2)))
+        assert [(await joined).generation for joined in (waits, comes)] == [4, 4]
 
 
 async def test_classic_members_leave_a_consumer_group() -> None:

@@ -5,13 +5,14 @@ Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup (Kafka 4.
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
 from coordinator.classic_group import LiveClassicGroup
 from coordinator.classic_messages import GroupLimits
 from coordinator.classic_states import State
-from coordinator.consumer_group_values import ClassicProtocols, ConsumerGroup, GroupPhase
+from coordinator.consumer_group_values import ClassicProtocols, ConsumerGroup, GroupPhase, MemberState
 from coordinator.group_migration import (
     NotMigratable,
     by_id,
@@ -146,6 +147,20 @@ class TestDowngrading:
         assert (restored.state, restored.deadline_s) == (State.PREPARING, 11.0)
         assert not restored.value().is_rebalance_due
         assert LiveClassicGroup(replace(due, is_rebalance_due=False), limits, 1.0).state is State.STABLE
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"state": MemberState.UNRELEASED_PARTITIONS, "assigned": ()},
+            {"state": MemberState.UNREVOKED_PARTITIONS},
+            {"epoch": 6},
+        ],
+    )
+    def test_so_they_have_where_one_does_not_have_what_it_is_to_have(self, other: dict[str, Any]) -> None:
+        group = upgraded(BOTH, TOPICS.find_topic)
+        group.assignments["b"] = replace(group.assignments["b"], **other)
+        assert downgraded(group, (), name_of).is_rebalance_due
+        assert not downgraded(group, ["b"], name_of).is_rebalance_due
 
     def test_what_no_entry_takes_stays_as_it_is(self) -> None:
         group = upgraded(BOTH, TOPICS.find_topic)
