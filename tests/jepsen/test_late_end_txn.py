@@ -15,7 +15,7 @@ V1 = ("librdkafka", pytest.param("java-v1", marks=pytest.mark.slow))
 V2 = ("franz-go", pytest.param("java-v2", marks=pytest.mark.slow))
 ACTS = [("commit_late", ("ok", "fail")), ("abort_late", ("fail", "ok"))]
 """And how the two transactions end where the late one decides nothing."""
-NONE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED = 0, 47, 90
+NONE, INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED = 0, 47, 51, 90
 CONNECTION_CLOSED = -1
 
 
@@ -62,7 +62,8 @@ def test_with_v2_a_late_end_meets_another_epoch_and_decides_nothing(
 ) -> None:
     outcome = played(act, client, kafka, tmp_path, is_copied=is_copied)
     assert (outcome.first.type, outcome.second.type) == ends, outcome
-    assert outcome.error in {INVALID_PRODUCER_EPOCH, PRODUCER_FENCED}
+    # A busy Kafka may still be writing the markers of the transaction before.
+    assert outcome.error in {INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS}
     assert verdict(outcome).is_valid, verdict(outcome).summary()
 
 
