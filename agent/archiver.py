@@ -36,7 +36,7 @@ from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
 from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import Milliseconds, PartitionIndex, TopicId
-from storage.object_store import ObjectMissing, StoreUnavailable
+from storage.object_store import ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Archiver:
         )
         self._damaged = DamagedIntake(metadata=metadata, clock=clock, metrics=metrics)
         self._one_at_a_time = asyncio.Lock()
-        self._failure = ""
+        self._failure: StoreError | None = None
 
     async def run(self) -> None:
         """Archive what is due, for ever."""
@@ -124,8 +124,8 @@ class Archiver:
         except Exception:
             self._metrics.archive_passes.labels("failed").inc()
             raise
-        if self._failure:
-            raise PassFailed(self._failure)
+        if self._failure is not None:
+            raise PassFailed(str(self._failure))
 
     def _is_mine(self, topic_id: TopicId) -> bool:
         return owner_of(topic_id, self._metadata.state.sessions) == self._writer.session
@@ -135,7 +135,8 @@ class Archiver:
         of a transaction that was open then; returns once it is applied.
 
         Raises `ObjectDamaged` where an intake object is damaged and `ObjectMissing` where one is gone, once all that
-        can be archived is; `TableUnreadable` where the table is damaged.
+        can be archived is; `TableUnreadable` where the table is damaged; `PassFailed` where one pass after another
+        was refused or the table moved on: try again.
         """
         await self._metadata.barrier()
         topic = self._metadata.state.topics.get(topic_id)
@@ -156,7 +157,8 @@ class Archiver:
                 continue
             passes_in_vain += 1
             if passes_in_vain == ARCHIVE_PASSES_IN_VAIN_MAX:
-                raise ObjectMissing(f"{topic.name} cannot be archived, tried {passes_in_vain} times: {self._failure}")
+                failed = ObjectMissing if isinstance(self._failure, ObjectMissing) else PassFailed
+                raise failed(f"{topic.name} cannot be archived, tried {passes_in_vain} times: {self._failure}")
             # A missing object means that the plan was old, or that the object is gone: look again (safety rule S6).
             await self._clock.sleep(ARCHIVE_RETRY_SECONDS)
             await self._metadata.barrier()
@@ -184,7 +186,7 @@ class Archiver:
         Raises `_ChunksLeftOut` where chunks of it are unreadable.
         """
         async with self._one_at_a_time, self._lake.turn(topic_id):
-            self._failure = ""  # under the lock: a pass on demand for another topic may have failed meanwhile
+            self._failure = None  # under the lock: a pass on demand for another topic may have failed meanwhile
             intake = topic_intake(self._metadata.state, topic_id)
             planned = None if intake is None else plan_pass(intake, waiting=self._damaged.waiting(topic_id))
             if planned is None:
@@ -194,7 +196,7 @@ class Archiver:
             name = await self._lake.name()
             try:
                 if not await self._lake.complete(topic_id, name.session):
-                    self._failure = "files of the log do not enter the table"
+                    self._failure = PassFailed("files of the log do not enter the table")
                     return None
                 # What the entry cannot bring into the table is not put: it would be garbage, each time anew (S6).
                 await self._lake.check(topic_id)
@@ -202,16 +204,16 @@ class Archiver:
                     archived = await self._archived(planned, name, objects)
                     command = await self._with_table(archived)
                     if command is None:
-                        self._failure = "the topic is gone, or the session"
+                        self._failure = PassFailed("the topic is gone, or the session")
                         return None
                     outcome = await objects.submit(command)
             except (ObjectMissing, FilesNotInTable, ColumnsMovedOn, OutcomeUnknown) as error:
-                self._failure = str(error)
+                self._failure = error if isinstance(error, ObjectMissing) else PassFailed(str(error))
                 self._metrics.archive_passes.labels("retried").inc()
                 log.info("an archive pass will be planned again", extra={"topic": planned.name, "reason": str(error)})
                 return None
             if not isinstance(outcome, Done):
-                self._failure = str(outcome)
+                self._failure = PassFailed(str(outcome))
                 self._metrics.archive_passes.labels("refused").inc()
                 log.info("an archive pass was refused", extra={"topic": planned.name, "outcome": str(outcome)})
                 return None

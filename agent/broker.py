@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
+from agent.archiver import PassFailed
 from agent.audit import Audit
 from agent.bucket_confirmation import BucketConfirmation, ConfirmedStore
 from agent.chunk_cache import ChunkCache
@@ -472,6 +473,7 @@ class Broker:
             except (
                 ObjectDamaged,
                 ObjectMissing,
+                PassFailed,
                 TableUnreadable,
             ) as error:  # of one topic
                 failures.append(error)

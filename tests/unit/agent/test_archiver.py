@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from agent.archiver import Archiver
+from agent.archiver import Archiver, PassFailed
 from coordinator.commands import ChunkColumns, ChunksCommitted, DeleteTopic
 from coordinator.invariants import check
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.rendezvous import owner_of
 from iceberg_export.plan import ArchivePolicy
+from iceberg_export.tables.manifest_changes import FilesNotInTable
 from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import ObjectNumber, PartitionIndex, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
-from storage.object_store import Buffer, ObjectMissing, ObjectStore
+from storage.object_store import Buffer, ObjectMissing, ObjectStore, StoreUnavailable
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, intake_key, topic_folder
 from tests.made_commands import TOPIC, Batch, Chunk, commit, create, start
 from tests.made_records import Record, make_batch
@@ -115,6 +116,25 @@ async def test_an_object_that_is_gone_in_each_pass_is_reported_and_not_searched_
         retried = parts.metrics.archive_passes.labels("retried")
         assert retried._value.get() == ARCHIVE_PASSES_IN_VAIN_MAX
         assert parts.clock.slept == [ARCHIVE_RETRY_SECONDS] * (ARCHIVE_PASSES_IN_VAIN_MAX - 1)
+
+
+async def test_a_table_that_moved_on_before_each_pass_misses_no_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked may try again, and has no object to look for."""
+    store = ForgetfulStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        archiving = archiver(parts, store)
+        failures = iter([ObjectMissing("intake/1 does not exist"), *[FilesNotInTable("it has other files")] * 9])
+
+        async def moved_on(_: TopicId) -> None:
+            raise next(failures)
+
+        monkeypatch.setattr(archiving._lake, "check", moved_on)
+        with pytest.raises(StoreUnavailable, match=r"t cannot be archived, tried 10 times: it has other files") as told:
+            await archiving.archive_topic(TOPIC)
+        assert type(told.value) is PassFailed
+        assert next(failures, None) is None
 
 
 class DeletingStore(MemoryStore):
@@ -242,5 +262,5 @@ async def test_a_pass_that_waited_does_not_take_the_failure_of_the_one_before_fo
         async with asyncio.TaskGroup() as tasks, archive._one_at_a_time:
             tasks.create_task(archive._background_pass(parts.metadata.state.topics[TOPIC]))
             await parts.metadata.barrier()
-            archive._failure = "the object of another topic is missing"  # as a pass on demand says it
+            archive._failure = ObjectMissing("the object of another topic is missing")  # as a pass on demand says it
         assert [key for key in await keys(store, LAKE_PREFIX) if key.endswith(".parquet")]
