@@ -38,10 +38,16 @@ class DamagedInputs(Generic[K]):
         return {key for key, file in self._files.items() if file.is_left_out}
 
     def found(self, topic_id: TopicId, keys: Iterable[K]) -> None:
-        """These inputs cannot be read: leave them out, for twice as long as the time before."""
+        """These inputs cannot be read: leave them out, for twice as long as the time before.
+
+        Those whose pause was ended by somebody who asked (`end_pauses_of`) wait for the rest of it.
+        """
         now_s = self._clock.monotonic_s()
         for key in keys:
             before = self._files.get(key)
+            if before is not None and now_s < before.retry_s:
+                before.is_left_out = True
+                continue
             pause_s = LEVEL_DAMAGED_SECONDS_FIRST
             if before is not None:
                 pause_s = min(before.pause_s * 2, LEVEL_DAMAGED_SECONDS_MAX)

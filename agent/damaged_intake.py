@@ -85,10 +85,13 @@ class DamagedIntake:
         self._gauge.set(len(self._told))
 
     def check(self, topic_id: TopicId, ends: Sequence[Offset]) -> None:
-        """Raise what is wrong with a chunk of the topic for which its partition waits, below these ends of all."""
+        """Raise what is wrong with a chunk of the topic for which its partition waits, below these ends.
+
+        Partitions that were added since have none.
+        """
         for key in sorted(self._inputs.left_out):
             topic, partition, offset = key
-            if topic == topic_id and offset < ends[partition]:
+            if topic == topic_id and partition < len(ends) and offset < ends[partition]:
                 raise self._told[key]
 
     def try_again(self, topic_id: TopicId) -> None:

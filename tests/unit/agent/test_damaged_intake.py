@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.admin_commands import CreatePartitions
 from coordinator.commands import ChunksCommitted, DeleteTopic
 from iceberg_export.plan import ArchivePolicy
 from iceberg_export.topic_intake import intake_bytes, intake_first
@@ -145,6 +146,50 @@ async def test_on_demand_all_that_can_be_is_archived_before_it_says_what_cannot(
         report = await archiving.archive_topic(TOPIC)
         assert report.records == 3 * RECORDS, "asked for, it waits for no pause"
         assert archived(parts) == [9, 9, 9]
+
+
+class GrowingStore(MemoryStore):
+    """A partition is added while the first object is read, with a chunk that is damaged at once; the read fails."""
+
+    parts: Parts | None = None
+    damaged = ""
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        if self.parts is not None:
+            parts, self.parts = self.parts, None
+            await parts.writer.submit(CreatePartitions(topic_id=TOPIC, partition_count=2))
+            self.damaged = await produce(parts, self, 1, [1])
+            await damage(self, self.damaged, partition=1)
+            raise ObjectMissing(f"{key} does not exist")
+        return await super().get_range(key, byte_first, byte_count)
+
+
+async def test_on_demand_partitions_that_were_added_meanwhile_hold_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    store = GrowingStore()
+    async with running_parts(store=store) as parts, asyncio.timeout(30):
+        await parts.writer.submit(create())
+        await produce(parts, store, 0, [0])
+        store.parts = parts
+        report = await archiver(parts, store).archive_topic(TOPIC)
+        assert report.records == RECORDS
+        assert archived(parts) == [3, 0]
+        assert [(told["partition"], told["key"]) for told in errors(caplog)] == [(1, store.damaged)]
+
+
+async def test_in_the_background_it_is_tried_when_the_first_pause_is_over_however_often_it_was_asked_for() -> None:
+    async with three_partitions() as (parts, store, keys):
+        right = await damage(store, keys[0], partition=2)
+        archiving = archiver(parts, store)
+        running = asyncio.create_task(archiving.run())
+        await until(lambda: archived(parts) == [9, 9, 0])
+        began_s = parts.clock.seconds
+        for _ in range(5):
+            with pytest.raises(ObjectDamaged):
+                await archiving.archive_topic(TOPIC)
+        await store.put(keys[0], [right])
+        await until(lambda: archived(parts) == [9, 9, 9])
+        assert parts.clock.seconds - began_s <= LEVEL_DAMAGED_SECONDS_FIRST + 60
+        running.cancel()
 
 
 async def test_on_demand_a_chunk_that_is_gone_is_missing() -> None:

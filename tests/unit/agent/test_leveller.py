@@ -296,6 +296,27 @@ async def test_a_file_that_stays_damaged_is_tried_again_with_growing_pauses() ->
     assert damaged.left_out == set()
 
 
+async def test_inputs_that_are_tried_on_demand_keep_their_pause() -> None:
+    clock = ManualClock()
+    damaged = DamagedInputs[str](clock=clock)
+    damaged.found(TOPIC, ["a"])
+    for _ in range(5):
+        clock.seconds += 10
+        damaged.end_pauses_of(TOPIC)
+        assert damaged.left_out == set()
+        damaged.found(TOPIC, ["a"])
+        assert damaged.left_out == {"a"}
+    clock.seconds += LEVEL_DAMAGED_SECONDS_FIRST - 51
+    assert damaged.end_pauses() == set(), "not sooner either"
+    clock.seconds += 1
+    assert damaged.end_pauses() == {TOPIC}
+    damaged.found(TOPIC, ["a"])
+    clock.seconds += 2 * LEVEL_DAMAGED_SECONDS_FIRST - 1
+    assert damaged.end_pauses() == set(), "a pause that had run out is doubled"
+    clock.seconds += 1
+    assert damaged.end_pauses() == {TOPIC}
+
+
 async def test_a_file_that_is_gone_is_left_out_and_tried_again_after_a_pause() -> None:
     store = MemoryStore()
     async with archived(store, count=FILES + 1) as (parts, lake):
