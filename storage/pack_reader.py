@@ -58,7 +58,7 @@ class PackReader:
         return self._find(key, byte_first, byte_count)
 
     def _find(self, key: str, byte_first: int, byte_count: int | None) -> bytes:
-        with errors_of(key, is_read=True):
+        with errors_of(key):  # of folder and files: of bytes that the disk does not give back `ReadableBytes` tells
             for look in (None, self._look_on, self._look_anew):
                 if look is not None:
                     look()

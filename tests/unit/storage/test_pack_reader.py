@@ -1,6 +1,7 @@
 """A job reads packs while their owner writes them."""
 
 import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -125,6 +126,38 @@ async def test_a_folder_that_begins_again_has_other_packs_under_the_same_numbers
         assert reader.get("b") == b"22"
         with pytest.raises(ObjectMissing):
             reader.get("a")
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_file_that_cannot_be_opened_once_says_nothing_of_an_object(tmp_path: Path, *, known: bool) -> None:
+    disk = PackDisk()
+    reader = reader_of(tmp_path / "packs", disk)
+    async with opened(tmp_path / "packs") as store:
+        await store.put("a", [b"1"])
+        if known:
+            reader.get("a")
+        disk.fail("open_existing", errno.EIO)
+        with pytest.raises(StoreUnavailable, match="a: Input/output error"):
+            reader.get("a")
+        assert reader.get("a") == b"1"
+
+
+async def test_a_folder_that_cannot_be_listed_once_says_nothing_of_an_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: str) -> list[str]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    reader = reader_of(tmp_path / "packs")
+    async with opened(tmp_path / "packs") as store:
+        await store.put("a", [b"1"])
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "listdir", failing)
+            with pytest.raises(StoreUnavailable, match="a: Input/output error"):
+                reader.get("a")
+            with pytest.raises(StoreUnavailable, match="a: Input/output error"):
+                reader.get_range("a", 0, 1)
+        assert reader.get("a") == b"1"
 
 
 class TestDamage:
