@@ -103,7 +103,7 @@ class PackFolder:
 
     def append(self, objects: Sequence[PackObject]) -> list[Place]:
         """Write and sync all of `objects` by one call each. After an `OSError` none of them counts."""
-        if self._pack is None or self._end >= self._pack_bytes_target:
+        if self._pack is None or self._pack.is_set_aside or self._end >= self._pack_bytes_target:
             self._begin_pack()
         pack = self._pack
         assert pack is not None
@@ -136,7 +136,7 @@ class PackFolder:
             header = held.read(place.payload_first - place.record_first, place.record_first)
             record = read_record(header, place.pack.nonce)
             if held.stretches:
-                place.pack.is_damaged = place.pack.is_set_aside = True  # its file is not written again
+                place.pack.is_damaged = place.pack.is_set_aside = True  # no records follow in its file
             if record is None or record.key != key:
                 self._check_pack(held, key, place)
         finally:

@@ -190,6 +190,26 @@ async def test_while_it_runs_a_bad_sector_is_damage_that_is_told_and_no_outage(t
     assert path.exists(), "its sectors are not written again"
 
 
+async def test_no_record_follows_in_a_pack_whose_sector_was_found_bad(tmp_path: Path) -> None:
+    """It is the newest, and below its target: the disk may lose what is written there, too."""
+    disk = PackDisk()
+    store = PackStore(tmp_path / "packs", now_ms=lambda: 1, new_nonce=lambda: bytes(16), files=disk)
+    await store.put("a", [LARGE["a"]])
+    await store.put("b", [LARGE["b"]])
+    (path,) = (tmp_path / "packs").iterdir()
+    disk.spoil(path, SECTOR_BYTES)
+    with pytest.raises(ObjectDamaged, match="cannot be read: Input/output error"):
+        await store.get("a")
+    before = path.read_bytes()
+    await store.put("c", [LARGE["c"]])
+    await store.put("d", [LARGE["d"]])
+    assert LARGE["c"] not in path.read_bytes()
+    assert path.read_bytes().startswith(before), "nothing in front of its end has changed"
+    assert len(list((tmp_path / "packs").iterdir())) == 2, "one other pack takes what follows"
+    assert [await store.get(key) for key in "bcd"] == [LARGE[key] for key in "bcd"]
+    await store.close()
+
+
 class BadFiles(Files):
     """Every file has a bad sector."""
 
