@@ -296,6 +296,7 @@ async def open_store(
                 is_writer=is_writer,
                 files=calls,
                 on_damage=damages.report,
+                on_removed=damages.forget,
             )
             adapter = RoutedStore(INTAKE_PREFIX, packs, files)
             if reserves is not None and reserve is not None:

@@ -197,7 +197,7 @@ class Metrics:
         )
         self.store_damaged_parts = self._gauge(
             "store_damaged_parts",
-            "Unreadable parts of the embedded store's packs, found since the start: penstock audit lists them.",
+            "Unreadable parts of the embedded store's packs, found since the start, not deleted: see penstock audit.",
         )
         self.store_outage_seconds = self._gauge(
             "store_outage_seconds",

@@ -12,7 +12,7 @@ REMEDY = 'docs/RUNBOOK.md, "A pack of the embedded store is damaged"'
 
 
 class StoreDamages:
-    """What was found since the start. A part that is found again is not reported again."""
+    """What was found since the start and is not gone. A part that is found again is not reported again."""
 
     def __init__(self) -> None:
         self._damages: dict[tuple[str, str], StoreDamage] = {}
@@ -32,6 +32,12 @@ class StoreDamages:
             return
         self._damages[part] = damage
         log.error(f"a pack of the embedded store is damaged; other objects are served. {REMEDY}", extra=where)
+
+    def forget(self, file: str) -> None:
+        """A file is gone, and what was damaged in it. Called by any thread."""
+        for part in list(self._damages):
+            if part[0] == file:
+                self._damages.pop(part, None)
 
     @property
     def found(self) -> Sequence[StoreDamage]:

@@ -30,7 +30,7 @@ from storage.object_store import (
 )
 from storage.one_thread import OneThread
 from storage.packs import Pack, PackFolder, PackObject, Place
-from storage.store_damage import OnDamage, StoreDamage, ignore_damage
+from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage, ignore_removed
 
 READ_THREADS = 8
 
@@ -41,7 +41,8 @@ class PackStore:
     `now_ms` is the time since 1970; `new_nonce` gives 16 bytes that nobody can guess. `is_durable=False` leaves out
     every sync: a crash of the machine (not of the process) may lose objects. `is_writer=False` changes nothing, and
     refuses puts and deletes. `on_damage` is called with each unreadable part of a pack, at the start and when a read
-    finds it. Raises `StoreMisconfigured` or `StoreUnavailable` where the folder cannot be used.
+    finds it; `on_removed` with each pack that is given up since all of it is deleted, by any thread. Raises
+    `StoreMisconfigured` or `StoreUnavailable` where the folder cannot be used.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class PackStore:
         files: Files | None = None,
         pack_bytes_target: int = PACK_BYTES_TARGET,
         on_damage: OnDamage = ignore_damage,
+        on_removed: OnRemoved = ignore_removed,
     ) -> None:
         files = Files() if files is None else files
         self._folder = folder
@@ -68,6 +70,7 @@ class PackStore:
             files=files,
             pack_bytes_target=pack_bytes_target,
             on_damage=on_damage,
+            on_removed=on_removed,
         )
         self._now_ms = now_ms
         self._writer = OneThread("pack-write")

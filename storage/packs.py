@@ -31,7 +31,7 @@ from storage.pack_format import (
 from storage.pack_objects import Pack, PackObject, Place
 from storage.pack_opening import PackFiles
 from storage.readable_bytes import ReadableBytes
-from storage.store_damage import OnDamage, ignore_damage
+from storage.store_damage import OnDamage, OnRemoved, ignore_damage, ignore_removed
 
 __all__ = ["Pack", "PackFolder", "PackObject", "Place"]
 
@@ -51,8 +51,10 @@ class PackFolder:
         is_writer: bool = True,
         pack_bytes_target: int = PACK_BYTES_TARGET,
         on_damage: OnDamage = ignore_damage,
+        on_removed: OnRemoved = ignore_removed,
     ) -> None:
         self._folder = folder
+        self._on_removed = on_removed
         self._pack_files = PackFiles(folder, files, on_damage=on_damage)
         self.path = self._pack_files.path
         self._gap_numbers: set[int] = set()
@@ -188,6 +190,7 @@ class PackFolder:
             self._remove(pack.number)
         else:
             self._take_back(pack.number)
+        self._on_removed(self.path(pack.number))
 
     def end_pack(self, pack: Pack) -> None:
         """Append nothing more to `pack`. Called as `append` is."""

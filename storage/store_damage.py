@@ -19,5 +19,13 @@ class StoreDamage:
 OnDamage = Callable[[StoreDamage], None]
 
 
+OnRemoved = Callable[[str], None]
+"""Called with a file of which no object is left: what was damaged in it is gone."""
+
+
 def ignore_damage(_: StoreDamage) -> None:
     """For tools that report damage by the errors of their reads."""
+
+
+def ignore_removed(_: str) -> None:
+    """For those who keep no list of what is damaged."""
