@@ -18,17 +18,25 @@ from iceberg_export.spark.row_groups import begin_end, choose_rows, read_footer_
 from iceberg_export.spark.tail_rows import read_tail
 from protocol.limits import SPARK_FILES_AHEAD_MAX, SPARK_MISSES_MAX
 from protocol.types import Offset
-from storage.object_store import ObjectMissing
+from storage.object_store import ObjectDamaged, ObjectMissing
 
 __all__ = ["PlanAgain", "Wanted", "read_split"]
+
+REMEDY_DAMAGED = 'docs/RUNBOOK.md, "A damaged file"'
 
 PlanAgain = Callable[[Sequence[OffsetRange]], Sequence[Piece]]
 """Where the rows of these ranges lie by now."""
 
 
 def read_split(bucket: Bucket, split: Split, wanted: Wanted, plan_again: PlanAgain) -> Iterator[Arrow]:
-    """The wanted rows of a split. Raises `StoreError`, `InvalidBatch`, `ChunkMismatch`, and what `plan_again` does."""
-    return joined(_read_pieces(bucket, split, wanted, plan_again))
+    """The wanted rows of a split. Raises `StoreError`, and what `plan_again` does.
+
+    Spark tells of an error the message alone, behind the stack: so of damage it says where to read on.
+    """
+    try:
+        yield from joined(_read_pieces(bucket, split, wanted, plan_again))
+    except ObjectDamaged as error:
+        raise ObjectDamaged(f"{error}: {REMEDY_DAMAGED}") from error
 
 
 def _read_pieces(bucket: Bucket, split: Split, wanted: Wanted, plan_again: PlanAgain) -> Iterator[Arrow]:

@@ -14,12 +14,14 @@ from iceberg_export import schema
 from iceberg_export.arrow_files import to_arrow
 from iceberg_export.kafka_rows import BatchRows, gather_rows
 from iceberg_export.kernels import KERNELS
-from iceberg_export.source_chunks import SourceChunk, decode_chunk
+from iceberg_export.source_chunks import ChunkMismatch, SourceChunk, decode_chunk
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST, Arrow, Wanted, to_spark
 from iceberg_export.spark.planning import TailPart, TailPiece, rest_of
 from iceberg_export.tail_format import TailChunk
+from protocol.errors import InvalidBatch
 from protocol.limits import SPARK_GATHERED_BYTES, TAIL_READ_BYTES_MAX
+from storage.object_store import ObjectDamaged
 from storage.read_plan import plan_reads, slice_read
 from storage.refs import ByteRange
 from txn.isolation import AbortedBatches
@@ -57,7 +59,7 @@ class _Gathered:
 def read_tail(bucket: Bucket, piece: TailPiece, wanted: Wanted) -> Iterator[tuple[TailPiece | None, Arrow | None]]:
     """Its rows bit by bit, each with what is left behind it: None once, at the end.
 
-    Raises `StoreError`, `InvalidBatch`, `ChunkMismatch`.
+    Raises `StoreError`.
     """
     KERNELS.watch()
     parts = piece.parts
@@ -121,7 +123,7 @@ def _fetch(bucket: Bucket, chunks: Sequence[TailChunk]) -> list[memoryview]:
 
 
 def _decode(part: TailPart, chunk: TailChunk, payload: memoryview, aborted: AbortedBatches) -> Iterator[BatchRows]:
-    """The chunk's batches, and of the first and the last what lies within the part."""
+    """The chunk's batches, and of the first and the last what lies within the part. Raises `ObjectDamaged`."""
     if chunk.is_marker:
         return
     source = SourceChunk(
@@ -133,6 +135,10 @@ def _decode(part: TailPart, chunk: TailChunk, payload: memoryview, aborted: Abor
         checksum=chunk.checksum,
         aborted=aborted,
     )
-    for batch in decode_chunk(source, part.range.first, part.range.end):
-        if len(batch):
-            yield batch
+    try:
+        for batch in decode_chunk(source, part.range.first, part.range.end):
+            if len(batch):
+                yield batch
+    except (InvalidBatch, ChunkMismatch) as error:
+        where = f"{chunk.object_key}, partition {part.range.partition}, offset {chunk.offset_first}"
+        raise ObjectDamaged(f"{where}: {error}") from error

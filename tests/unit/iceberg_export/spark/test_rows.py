@@ -17,6 +17,7 @@ from iceberg_export.spark.rows import Wanted, read_split
 from iceberg_export.tail_format import NO_KEY, encode_manifest
 from protocol import record_reference, records
 from storage.memory_store import MemoryStore
+from storage.object_store import ObjectDamaged
 from storage.refs import TAIL_KEY
 from tests.made_lake import NOON, MadeLake
 from tests.made_records import Record
@@ -306,6 +307,22 @@ def test_a_missing_object_that_no_newer_manifest_replaces_is_an_error(bucket: Bu
 
     with pytest.raises(ObjectMissing):
         read(bucket, subscribe="orders", before_reading=lambda: bucket.run(lose()))
+
+
+@pytest.mark.parametrize("prefix", ["intake/", "lake/"])
+def test_damage_names_the_object_and_where_to_read_on(bucket: Bucket, made: MadeLake, prefix: str) -> None:
+    """Spark shows the message at the end of a stack of its own."""
+    made_records(bucket, made)
+
+    async def damage() -> None:
+        keys = [meta.key async for meta in made.store.list(prefix) if prefix == "intake/" or ".parquet" in meta.key]
+        for key in keys:
+            data = await made.store.get(key)
+            await made.store.delete([key])
+            await made.store.put(key, [bytes(byte ^ 0x10 for byte in data)])
+
+    with pytest.raises(ObjectDamaged, match=rf'{prefix}.*: docs/RUNBOOK\.md, "A damaged file"$'):
+        read(bucket, subscribe="orders", before_reading=lambda: bucket.run(damage()))
 
 
 def test_retention_that_overtakes_a_task_is_a_loss(bucket: Bucket, made: MadeLake) -> None:
