@@ -37,7 +37,8 @@ ZSTD_LEVEL = 1
 
 _HEADER = struct.Struct("<BB")
 _CHECKED_HEADER = struct.Struct("<BBI")
-_COVERED = struct.Struct("<BBqq")
+_COVERED = struct.Struct("<BBQQ")
+"""Session and number as any key of 16 hexadecimal digits can have them: a damaged one has another checksum."""
 _SIZE = struct.Struct("<I")
 _encoder = msgspec.msgpack.Encoder()
 _decoder = MsgpackDecoder(WireProposal)

@@ -26,7 +26,6 @@ from protocol.types import Position, SessionId
 
 _T = TypeVar("_T")
 ROOT = "/penstock"
-_NUMBER_DIGITS = 16
 
 
 class _Meta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -108,14 +107,15 @@ class EtcdKeys:
         return runs
 
     def read_entry(self, key: bytes) -> tuple[SessionId, int]:
-        """Session and number of an entry's key. Raises `LedgerCorrupt`."""
-        session, separator, number = key.removeprefix(self.entries).partition(b"/")
-        if not separator or len(session) != _NUMBER_DIGITS or len(number) != _NUMBER_DIGITS:
-            raise _strange(key, "entry of a ledger")
+        """Session and number of an entry's key. Raises `LedgerCorrupt`, also where `entry` writes them otherwise."""
+        digits, _, number_digits = key.removeprefix(self.entries).partition(b"/")
         try:
-            return SessionId(decode_number(session, base=16)), decode_number(number, base=16)
+            session, number = SessionId(decode_number(digits, base=16)), decode_number(number_digits, base=16)
         except Undecodable as error:
             raise _strange(key, "entry of a ledger") from error
+        if self.entry(session, number) != key:
+            raise _strange(key, "entry of a ledger")
+        return session, number
 
     def read_session_name(self, key: bytes) -> str:
         """The name in a session's key. Raises `LedgerCorrupt`."""
@@ -205,4 +205,4 @@ def _unreadable(name: str, error: Undecodable | str) -> LedgerCorrupt:
 
 
 def _strange(key: bytes, kind: str) -> LedgerCorrupt:
-    return LedgerCorrupt(f"{key!r} is no {kind}: another program may have written it; {UNREADABLE}")
+    return LedgerCorrupt(f"{key!r} is no {kind}: it is damaged, or another program wrote it; {UNREADABLE}")

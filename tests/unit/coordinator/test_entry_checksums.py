@@ -35,13 +35,13 @@ def test_a_report_of_time_is_these_bytes() -> None:
     proposal = Proposal(time_ms=Milliseconds(5), command=ReportTime())
     body = bytes([0x92, 5, 0x91, 12])
     assert encode(proposal, RULES_CHECKED_STORAGE) == bytes([1, 0]) + body
-    covered = struct.pack("<BBqq", 2, 0, SESSION, NUMBER) + body
+    covered = struct.pack("<BBQQ", 2, 0, SESSION, NUMBER) + body
     assert encode(proposal) == bytes([2, 0]) + struct.pack("<I", crc32c(covered)) + body
 
 
 def checked(flags: int, body: bytes) -> bytes:
     """Bytes with a right checksum, whatever they say."""
-    crc = crc32c(struct.pack("<BBqq", FORMAT_CHECKED, flags, SESSION, NUMBER) + body)
+    crc = crc32c(struct.pack("<BBQQ", FORMAT_CHECKED, flags, SESSION, NUMBER) + body)
     return struct.pack("<BBI", FORMAT_CHECKED, flags, crc) + body
 
 
@@ -84,7 +84,7 @@ def test_no_flipped_bit_is_believed(name: str, is_large: bool, monkeypatch: pyte
 def test_nor_is_an_entry_in_the_place_of_another(name: str) -> None:
     record = record_of(encode(Proposal(time_ms=TIME_MS, command=COMMANDS[name])))
     assert command_codec.decode(record).time_ms == TIME_MS
-    for bit in range(48):
+    for bit in range(64):
         for moved in (
             replace(record, session=SessionId(record.session ^ 1 << bit)),
             replace(record, number=record.number ^ 1 << bit),

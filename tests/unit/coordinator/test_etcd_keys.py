@@ -48,7 +48,9 @@ def test_an_entry_is_found_by_its_key() -> None:
     assert KEYS.read_entry(key) == (26, 255)
 
 
-@pytest.mark.parametrize("rest", [b"", b"000000000000001a", b"1a/ff", b"000000000000001a/ff"])
+@pytest.mark.parametrize(
+    "rest", [b"", b"000000000000001a", b"1a/ff", b"000000000000001a/ff", b"000000000000001A/00000000000000ff"]
+)
 def test_what_is_no_entry_is_corruption(rest: bytes) -> None:
     with pytest.raises(LedgerCorrupt, match=r"no entry.*The ledger holds what cannot be read"):
         KEYS.read_entry(KEYS.entries + rest)

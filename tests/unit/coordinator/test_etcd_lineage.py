@@ -5,11 +5,14 @@ from dataclasses import replace
 import pytest
 from aetcd.rpc import kv_pb2, rpc_pb2
 
+from coordinator.command_codec import decode, encode
+from coordinator.commands import Proposal, ReportTime
 from coordinator.etcd_keys import EtcdKeys, write_head, write_meta
 from coordinator.etcd_lineage import Lineage, Seen
 from coordinator.etcd_requests import has_value
 from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, SnapshotPointer, position_first
-from protocol.types import Position, SessionId
+from coordinator.rules import RULES_CHECKED_ENTRIES
+from protocol.types import Milliseconds, Position, SessionId
 
 KEYS = EtcdKeys("c1")
 SECOND = position_first(2)
@@ -162,6 +165,30 @@ def test_s20_an_entry_that_is_elsewhere_in_the_order_is_damaged(bit: int) -> Non
     for moved in (put_at(9 ^ 1 << bit, 9), put_at(9, 9 ^ 1 << bit)):
         with pytest.raises(LedgerCorrupt, match=r"entry 3 of session .* it is damaged, or another program wrote it"):
             lineage().record(moved)
+
+
+@pytest.mark.parametrize("number", [3, 0xABCDEF])
+def test_s20_no_flipped_bit_of_an_entrys_key_is_believed(number: int) -> None:
+    """Neither is another exception raised: whoever reads knows `LedgerCorrupt` alone."""
+    session = SessionId(SECOND + 0xAB)
+    payload = encode(Proposal(time_ms=Milliseconds(5), command=ReportTime()), RULES_CHECKED_ENTRIES, session, number)
+    key = bytearray(KEYS.entry(session, number))
+
+    def read() -> Proposal:
+        return decode(
+            lineage().record(kv_pb2.KeyValue(key=bytes(key), value=payload, create_revision=0xABC, mod_revision=0xABC))
+        )
+
+    assert read().time_ms == 5
+    refused: set[str] = set()
+    for bit in range(len(key) * 8):
+        key[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(LedgerCorrupt) as caught:
+            read()
+        key[bit // 8] ^= 1 << bit % 8
+        refused |= {words for words in ("is no entry", "was put at", "its checksum") if words in str(caught.value)}
+    assert len(refused) == 3
+    assert read().time_ms == 5
 
 
 @pytest.mark.parametrize("session", [SECOND - 1, SECOND, SECOND + 9, position_first(3) + 5])
