@@ -115,6 +115,10 @@ class OutageTellingLedger:
         with self._told(READING):
             return await self._inner.head()
 
+    async def pointer(self) -> SnapshotPointer | None:
+        with self._told(READING):
+            return await self._inner.pointer()
+
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         with self._told(APPENDING):
             return await self._inner.set_snapshot(expected, pointer)

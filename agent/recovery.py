@@ -181,9 +181,9 @@ async def recover(
 
 async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:
     """Raise `LedgerCorrupt` where another cluster uses the ledger, or this one with another bucket."""
-    start, identity = await ledger.load(), await ledger.identity()
-    if start.pointer is None and start.head.appends_count == 0:
+    if not await _is_used(ledger):
         return
+    identity = await ledger.identity()
     if identity.cluster_id != cluster.cluster_id:
         raise LedgerCorrupt(
             "is the ledger's name right? The last part of --ledger, /CLUSTER, may be mistyped: the ledger of that name "
@@ -196,6 +196,16 @@ async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:
             f"{cluster.bucket_id or 'without an id'}, although both name the cluster {cluster.cluster_id}: give the "
             "--store that its agents have. Nothing was changed"
         )
+
+
+async def _is_used(ledger: Ledger) -> bool:
+    """Whether something was written into it, which need not be readable."""
+    if (await ledger.head()).appends_count > 0:
+        return True
+    try:
+        return await ledger.pointer() is not None
+    except LedgerCorrupt:
+        return True
 
 
 async def _check_unused(store: ObjectStore, clock: Clock) -> None:

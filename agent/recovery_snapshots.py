@@ -67,9 +67,9 @@ async def newest_snapshot(
 
 
 async def _pointer(ledger: Ledger) -> SnapshotPointer | None:
-    """None also where the ledger is damaged."""
+    """None also where it is damaged itself."""
     try:
-        return (await ledger.load()).pointer
+        return await ledger.pointer()
     except LedgerCorrupt:
         return None
 

@@ -384,14 +384,18 @@ class EtcdLedger:
 
     # Snapshots.
 
+    async def pointer(self) -> SnapshotPointer | None:
+        found = (await self._read_checked([get(self._keys.snapshot)]))[0].response_range.kvs
+        return read_pointer(found[0].value) if found else None
+
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         key = self._keys.snapshot
         guard = is_absent(key) if expected is None else has_value(key, write_pointer(expected))
         return (await self._write(compare=[guard], success=[put(key, write_pointer(pointer))])).is_done
 
     async def trim(self, position: Position) -> None:
-        answer = await self._range(self._keys.snapshot)
-        covered = read_pointer(answer.kvs[0].value).position if answer.kvs else Position(0)
+        pointer = await self.pointer()
+        covered = Position(0) if pointer is None else pointer.position
         if position > covered:
             raise LedgerCorrupt(f"trim up to {position} was asked for, but the snapshot covers only up to {covered}")
         revision = self._lineage.revision(position)

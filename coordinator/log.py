@@ -239,6 +239,10 @@ class Ledger(Protocol):
         """The newest position, linearizable: the read barrier (safety rule S4)."""
         ...
 
+    async def pointer(self) -> SnapshotPointer | None:
+        """The snapshot pointer alone, linearizable: what it says holds where entries cannot be read, too."""
+        ...
+
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         """Compare-and-set of the snapshot pointer; False if another one was there."""
         ...

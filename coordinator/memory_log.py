@@ -325,6 +325,9 @@ class MemoryLedger:
     async def head(self) -> Head:
         return self._reach().head
 
+    async def pointer(self) -> SnapshotPointer | None:
+        return self._reach().pointer
+
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         return self._reach().set_snapshot(expected, pointer)
 

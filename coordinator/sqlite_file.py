@@ -186,6 +186,10 @@ class LedgerFile:
 
     # Snapshots.
 
+    def pointer(self) -> SnapshotPointer | None:
+        with self._reading():
+            return self._read_pointer()
+
     def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         with self._transaction():
             self._check_open()

@@ -182,6 +182,9 @@ class SqliteLedger:
     async def head(self) -> Head:
         return await self._call(self._file.head)
 
+    async def pointer(self) -> SnapshotPointer | None:
+        return await self._call(self._file.pointer)
+
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         return await self._call(partial(self._file.set_snapshot, expected, pointer))
 

@@ -54,14 +54,16 @@ def as_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def flip_in_file(folder: Path, key: bytes, value: bytes, bit: int) -> None:
-    """Turn over one bit of a key's value, wherever it stands in the database of a member that does not run."""
+def flip_in_file(folder: Path, key: bytes, value: bytes, bit: int, *, is_in_key: bool = False) -> None:
+    """Turn over one bit of a key's value, or of the key, wherever both stand in the database of a member that does not
+    run.
+    """
     file = folder / FILE
     data = bytearray(file.read_bytes())
-    ends = [match.end() for match in _stored(key, value).finditer(data)]
-    assert ends, f"etcd's file has no {key!r}"
-    for end in ends:
-        data[end - len(value) + bit // 8] ^= 1 << bit % 8
+    places = [match.start("key" if is_in_key else "value") for match in _stored(key, value).finditer(data)]
+    assert places, f"etcd's file has no {key!r}"
+    for place in places:
+        data[place + bit // 8] ^= 1 << bit % 8
     file.write_bytes(data)
 
 
@@ -73,9 +75,11 @@ def is_in_file(folder: Path, pairs: Mapping[bytes, bytes]) -> bool:
 
 def _stored(key: bytes, value: bytes) -> re.Pattern[bytes]:
     return re.compile(
-        re.escape(b"\x0a" + _varint(len(key)) + key)
+        re.escape(b"\x0a" + _varint(len(key)))
+        + b"(?P<key>%b)" % re.escape(key)
         + rb"(?:[\x10\x18\x20][\x80-\xff]*[\x00-\x7f]){3}"  # revisions of creation and of change, version
-        + re.escape(b"\x2a" + _varint(len(value)) + value)
+        + re.escape(b"\x2a" + _varint(len(value)))
+        + b"(?P<value>%b)" % re.escape(value)
     )
 
 

@@ -343,11 +343,14 @@ class TestSnapshots:
             for count, position in enumerate(await append_singly(ledger, session, 2), 1)
         ]
         assert not await ledger.set_snapshot(one, two)
+        assert await ledger.pointer() is None
         assert await ledger.set_snapshot(None, one)
         assert not await ledger.set_snapshot(None, two)
+        assert await ledger.pointer() == one
         assert (await ledger.load()).pointer == one
         assert await ledger.set_snapshot(one, two)
         assert (await ledger.load()).pointer == two
+        assert await ledger.pointer() == two
 
     async def test_load_begins_above_the_snapshot_whether_or_not_it_is_trimmed(self, ledger: Ledger) -> None:
         session = await ledger.open_session("a")

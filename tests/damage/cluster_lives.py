@@ -118,10 +118,12 @@ def _key_of(found: Mapping[str, bytes], topic: str) -> str:
 
 
 def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -> None:
-    """Flip a bit of a value in etcd, cut it, remove or swap it, and run an agent over it, each in a life of its own.
+    """Flip a bit of a key or a value in etcd, cut a value, remove or swap it, and run an agent over it, each in a life
+    of its own.
 
     Flips are in etcd's file, as a disk makes them: a put gives its key another place in the order, which is noticed
-    whatever the value is. They are of entries that an agent has to apply, but for every fourth.
+    whatever the value is. They are of entries that an agent has to apply, but for every fourth;
+    four are of values, then four of keys.
     """
     etcd = Etcd(folder / "etcd")
     (member,) = etcd.members
@@ -167,9 +169,12 @@ def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -
         flipped: Damage | None = None
         if mode is Mode.FLIP:
             key = random_.choice(entries if number % 4 else sorted(values))
-            place = random_.randrange(len(values[key]) * 8)
-            flip_in_file(member.data, key, values[key], place)
-            target = Target(kind=Kind.ETCD, path=Path(repr(key)), first=0, end=len(values[key]))
+            is_in_key = number % 8 >= 4
+            size = len(key if is_in_key else values[key])
+            place = random_.randrange(size * 8)
+            flip_in_file(member.data, key, values[key], place, is_in_key=is_in_key)
+            path = Path(f"{'key' if is_in_key else 'value'} of {key!r}")
+            target = Target(kind=Kind.ETCD, path=path, first=0, end=size)
             flipped = Damage(mode=Mode.FLIP, target=target, place=place)
         with etcd:
             damage = flipped or _damage_value(member.endpoint, mode, random_)

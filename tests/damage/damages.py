@@ -37,7 +37,7 @@ class Kind(StrEnum):
     IDENTITY = "cluster.json"
     LEDGER = "SQLite ledger"
     OBJECT = "intake object in a bucket"
-    ETCD = "value in etcd"
+    ETCD = "key or value in etcd"
 
 
 OF_TOPICS = (

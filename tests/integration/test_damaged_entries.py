@@ -1,5 +1,7 @@
 """A bit of an entry in etcd's file changes so that it still says something: nobody believes it (safety rule S20).
 
+Of its value, or of its key, which then names another session or another number.
+
 Rule: an etcd of this test's own; what is asked is what docs/RUNBOOK.md asks: agent, doctor, audit, recover.
 """
 
@@ -30,9 +32,15 @@ async def _read(agent: Agent) -> Read:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("digit", "says"),
+    [(None, "cannot be used: its checksum is"), (-33, "was put at revision"), (-16, "cannot be used: its checksum is")],
+    ids=["value", "session in the key", "number in the key"],
+)
 def test_s20_an_entry_that_changed_so_that_it_can_be_read_is_refused_and_stepped_over_by_a_recovery(
-    tmp_path: Path,
+    tmp_path: Path, digit: int | None, says: str
 ) -> None:
+    """`digit`: which one of the key is 8 where it was 0."""
     with Etcd(tmp_path / "etcd") as etcd:
         (member,) = etcd.members
         place = ["--ledger", f"etcd://{member.endpoint}/c", "--store", f"file://{tmp_path / 'store'}"]
@@ -54,30 +62,38 @@ def test_s20_an_entry_that_changed_so_that_it_can_be_read_is_refused_and_stepped
             world.tell(agent, [TOPIC])
             process.stop()
         ((key, value),) = [pair for pair in pairs_of(member.endpoint).items() if NOTE.encode() in pair[1]]
-        bit = value.index(NOTE.encode()) * 8 + 5
+        changed = bytearray(value if digit is None else key)
+        at = value.index(NOTE.encode()) if digit is None else len(key) + digit
+        bit = 5 if digit is None else 3
+        changed[at] ^= 1 << bit
         member.wait_until(lambda: is_in_file(member.data, {key: value}), "etcd's file")
         member.kill()
-        flip_in_file(member.data, key, value, bit)
+        flip_in_file(member.data, key, value, at * 8 + bit, is_in_key=digit is not None)
         member.start(etcd.members)
         member.wait()
 
-        changed = pairs_of(member.endpoint)[key]
-        assert NOTE.capitalize().encode() in changed, "the bit is not the one that is meant"
-        msgspec.msgpack.decode(changed[HEADER_BYTES:])  # and what it says can be read
+        found = pairs_of(member.endpoint)
+        if digit is None:
+            assert NOTE.capitalize().encode() in found[key], "the bit is not the one that is meant"
+            msgspec.msgpack.decode(found[key][HEADER_BYTES:])  # and what it says can be read
+        else:
+            assert key not in found
+            assert (key[digit:][:1], changed[digit:][:1]) == (b"0", b"8")
+            assert found[bytes(changed)] == value
 
         with running("after") as process:
             said = world.agent_of(process)
             assert isinstance(said, str)
-            assert "cannot be used: its checksum is" in said
+            assert says in said
             assert PAGE in said
         doctor = offline("doctor")
         assert doctor.returncode == 1
-        assert "cannot be used: its checksum is" in doctor.stdout + doctor.stderr
+        assert says in doctor.stdout + doctor.stderr
         audit = offline("audit", "--json")
         assert audit.returncode == 1
         (fault,) = json.loads(audit.stdout)["disagreements"]
         assert fault["what"] == "ledger"
-        assert "cannot be used: its checksum is" in fault["detail"]
+        assert says in fault["detail"]
 
         recovered = offline("recover", "--json", "--store-timeout-s", "5")
         assert recovered.returncode == 0, recovered.stderr

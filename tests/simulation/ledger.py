@@ -267,6 +267,9 @@ class SimulatedLedger:
         self._see(head.position)
         return head
 
+    async def pointer(self) -> SnapshotPointer | None:
+        return await self._ask_known("pointer", lambda: self._server.pointer, is_reading=True)
+
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         return await self._ask_known(
             f"set snapshot {pointer.position}", lambda: self._server.set_snapshot(expected, pointer)

@@ -9,7 +9,7 @@ from agent.cluster_identity import check_bucket
 from agent.deep_audit import DeepAudit
 from agent.state_loading import load
 from coordinator.invariants import check
-from coordinator.log import LedgerCorrupt
+from coordinator.log import LedgerCorrupt, LedgerStart, SnapshotPointer
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.snapshot import decode_snapshot, decode_with_digest
 from coordinator.snapshot_frame import unframed
@@ -111,6 +111,44 @@ async def test_s20_a_snapshot_with_a_flipped_bit_that_the_start_refuses_is_not_r
     state = await state_of(cluster.ledger, cluster.store)
     assert log_end(state) == 9
     assert state.topic_ids.keys() == {"t"}
+
+
+class Unreadable(MemoryLedger):
+    """It has an entry whose key or value is damaged, as etcd's adapter says where it reads entries."""
+
+    async def load(self) -> LedgerStart:
+        raise LedgerCorrupt("b'...' is no entry of a ledger")
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["damaged", "gone"])
+async def test_s20_the_ledgers_pointer_tells_where_one_of_its_entries_cannot_be_read(*, is_gone: bool) -> None:
+    cluster = await lived()
+    if is_gone:
+        await cluster.store.delete([cluster.newest])
+    else:
+        await cluster.change(cluster.newest, of_before, flipped)
+    ledger = Unreadable(cluster.ledger.core)
+    report = await recover(ledger, cluster.store)
+    assert not report.is_carried_out
+    ((key, reason),) = report.damaged
+    assert (key, report.snapshot_key) == (cluster.newest, cluster.before)
+    assert ("not in the bucket" if is_gone else "another digest than the ledger's pointer") in reason
+    assert (await recover(ledger, cluster.store, ACCEPTING)).is_carried_out
+    assert log_end(await state_of(MemoryLedger(cluster.ledger.core), cluster.store)) == 9
+
+
+class PointerUnreadable(Unreadable):
+    async def pointer(self) -> SnapshotPointer | None:
+        raise LedgerCorrupt("the key 'snapshot' holds what this program cannot read")
+
+
+async def test_s20_a_pointer_that_cannot_be_read_is_stepped_over_too_but_not_onto_another_clusters_ledger() -> None:
+    cluster = await lived()
+    report = await recover(PointerUnreadable(cluster.ledger.core), cluster.store)
+    assert report.is_carried_out
+    assert (report.snapshot_key, report.snapshot_checked_by) == (cluster.newest, BY_CHECKSUM)
+    with pytest.raises(LedgerCorrupt, match="in use by cluster other"):
+        await recover(PointerUnreadable(MemoryLedgerCore(cluster_id="other")), cluster.store)
 
 
 async def test_s20_where_the_ledger_is_lost_too_the_checksum_alone_tells() -> None:
