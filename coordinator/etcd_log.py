@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Self
 
-from aetcd.rpc import rpc_pb2
+from aetcd.rpc import kv_pb2, rpc_pb2
 
 from coordinator.append_rules import NewestGroup, check_group, entries_of, is_next, position_of_repeat
 from coordinator.etcd_access import LeaseGone, NotPermitted
@@ -394,6 +394,9 @@ class EtcdLedger:
         return (await self._write(compare=[guard], success=[put(key, write_pointer(pointer))])).is_done
 
     async def trim(self, position: Position) -> None:
+        """By whole groups: an append is guarded by the absence of its first entry alone, so a copy of one that was on
+        its way all the time would put anew what is left of its group.
+        """
         pointer = await self.pointer()
         covered = Position(0) if pointer is None else pointer.position
         if position > covered:
@@ -406,14 +409,15 @@ class EtcdLedger:
         first, end = self._keys.entries, prefix_end(self._keys.entries)
         while True:
             page = await self._range(first, end, limit=ETCD_PAGE_ENTRIES_MAX, max_mod_revision=revision)
-            dropped_revision = await self._drop([pair.key for pair in page.kvs], revision)
+            whole = _whole_groups(page)
+            dropped_revision = await self._drop([pair.key for pair in whole], revision)
             if dropped_revision is None:
                 continue
             # Up to there, not only up to `position`: etcd keeps what lived at the revision that it compacts to.
             revision_compacted = max(revision_compacted, dropped_revision)
             if not page.more:
                 break
-            first = page.kvs[-1].key + b"\0"
+            first = whole[-1].key + b"\0"
         if self._is_compacted:
             with contextlib.suppress(NotPermitted):  # `notices` told of it at the start
                 await self._client.compact(revision_compacted)
@@ -544,6 +548,16 @@ class EtcdLedger:
 def _is_newer(group: NewestGroup, than: NewestGroup | None) -> bool:
     """By their numbers: a late copy of an earlier group has a higher position."""
     return than is None or than.number_last < group.number_last
+
+
+def _whole_groups(page: rpc_pb2.RangeResponse) -> Sequence[kv_pb2.KeyValue]:
+    """The entries of a page but for the last group, where the rest of it may be on the next page."""
+    if not page.more:
+        return page.kvs
+    last = page.kvs[-1].mod_revision
+    whole = [pair for pair in page.kvs if pair.mod_revision != last]
+    assert whole, f"a page of {len(page.kvs)} entries holds no whole group"
+    return whole
 
 
 def _in_order(records: list[LedgerRecord]) -> list[LedgerRecord]:

@@ -14,11 +14,13 @@ import grpc.aio
 import pytest
 from aetcd.rpc import rpc_pb2, rpc_pb2_grpc
 
+from coordinator import etcd_log
 from coordinator.etcd_access import EtcdAccess
 from coordinator.etcd_client import EtcdClient
-from coordinator.etcd_keys import EtcdKeys
+from coordinator.etcd_keys import EtcdKeys, prefix_end
 from coordinator.etcd_log import EtcdLedger
-from coordinator.log import Entry, Fenced, LedgerMissing, LedgerUnavailable, SnapshotPointer
+from coordinator.etcd_requests import put
+from coordinator.log import Entry, Fenced, LedgerCorrupt, LedgerMissing, LedgerUnavailable, SnapshotPointer
 from protocol.types import Position
 from tests.etcd_service import Etcd
 from tests.integration.etcd_faults import SECONDS_MAX, follow, until_known
@@ -157,8 +159,8 @@ async def doubling(etcd: Etcd) -> AsyncIterator[tuple[DoublingClient, EtcdLedger
     try:
         yield (
             client,
-            await EtcdLedger.open(client, name, new_cluster_id="c"),
-            await EtcdLedger.open(other, name, new_cluster_id="c"),
+            await EtcdLedger.open(client, name, new_cluster_id=name),
+            await EtcdLedger.open(other, name, new_cluster_id=name),
         )
     finally:
         await client.close()
@@ -212,6 +214,78 @@ async def test_s10_a_copy_that_comes_between_listing_and_dropping_stays(etcd: Et
         start = await other.load()
         assert [row.number for row in start.records] == [0, 1]
         assert start.head.appends_count == 3
+
+
+@pytest.mark.parametrize("is_broken_off", [False, True], ids=["between pages", "after a trim that broke off"])
+async def test_s10_a_copy_finds_its_group_whole_or_gone_where_a_page_of_the_trim_would_end_within_it(
+    etcd: Etcd, monkeypatch: pytest.MonkeyPatch, *, is_broken_off: bool
+) -> None:
+    """Else it would put anew what is left of its group, which nobody would believe (safety rule S20)."""
+    monkeypatch.setattr(etcd_log, "ETCD_PAGE_ENTRIES_MAX", 11)
+    async with doubling(etcd) as (client, ledger, other):
+        before = await other.append(
+            await other.open_session("b"), [Entry(number=row, payload=b"x") for row in range(6)]
+        )
+        session = await ledger.open_session("a")
+        group = [Entry(number=row, payload=b"x") for row in range(10)]
+        first = await ledger.append(session, group)
+        assert await ledger.set_snapshot(None, pointer(first, 2))
+        copies: list[bool] = []
+
+        async def on_second_page() -> None:
+            if is_broken_off:
+                raise LedgerUnavailable("broken off")
+            copies.append(await client.let_go())
+
+        async def on_first_page() -> None:
+            client.before_drop = on_second_page
+
+        client.before_drop = on_first_page
+        if is_broken_off:
+            with pytest.raises(LedgerUnavailable, match="broken off"):
+                await ledger.trim(first)
+            copies.append(await client.let_go())
+        else:
+            await ledger.trim(first)
+        assert copies == [False]
+        left = await _rows_left(etcd, ledger)
+        assert left == ([(first, row) for row in range(10)] if is_broken_off else [])
+        await ledger.trim(first)
+        assert await _rows_left(etcd, ledger) == []
+
+        assert await client.let_go()
+        for reader in (ledger, other):
+            start = await reader.load()
+            copy = start.head.position
+            assert before < first < copy
+            assert [(row.position, row.number) for row in start.records] == [(copy, row) for row in range(10)]
+            assert start.head.appends_count == 3
+        assert await ledger.append(session, group) == first
+        assert await ledger.set_snapshot(pointer(first, 2), pointer(copy, 3))
+        await other.trim(copy)
+        assert await _rows_left(etcd, ledger) == []
+
+
+async def _rows_left(etcd: Etcd, ledger: EtcdLedger) -> list[tuple[int, int]]:
+    """Positions and numbers of all entries that stand in etcd, those that were trimmed in name too."""
+    keys = EtcdKeys((await ledger.identity()).cluster_id)
+    client = EtcdClient(EtcdAccess(endpoints=etcd.endpoints))
+    try:
+        found = await client.range(rpc_pb2.RangeRequest(key=keys.entries, range_end=prefix_end(keys.entries)))
+    finally:
+        await client.close()
+    return [(pair.mod_revision, keys.read_entry(pair.key)[1]) for pair in found.kvs]
+
+
+async def test_s20_the_pointer_is_read_where_an_entry_cannot_be(etcd: Etcd) -> None:
+    async with doubling(etcd) as (client, ledger, _):
+        first = await ledger.append(await ledger.open_session("a"), entry(0))
+        assert await ledger.set_snapshot(None, pointer(first, 1))
+        keys = EtcdKeys((await ledger.identity()).cluster_id)
+        await client.txn(rpc_pb2.TxnRequest(success=[put(keys.entries + b"1/1", b"x")]))
+        with pytest.raises(LedgerCorrupt, match="is no entry of a ledger"):
+            await ledger.load()
+        assert await ledger.pointer() == pointer(first, 1)
 
 
 async def test_s10_a_group_whose_answer_was_lost_is_found_beside_a_late_copy(etcd: Etcd) -> None:
