@@ -95,11 +95,14 @@ class EtcdKeys:
         return self.entries + f"{session:016x}/{number:016x}".encode()
 
     def runs(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """The entries of `keys`, which are in order, as ranges that hold no other."""
+        """The entries of `keys`, which are in order, as ranges that hold no other. A damaged key is one by itself."""
         runs: list[tuple[bytes, bytes]] = []
         for key in keys:
-            session, number = self.read_entry(key)
-            end = self.entry(session, number + 1)
+            try:
+                session, number = self.read_entry(key)
+                end = self.entry(session, number + 1)
+            except LedgerCorrupt:
+                end = key + b"\0"
             if runs and runs[-1][1] == key:
                 runs[-1] = (runs[-1][0], end)
             else:

@@ -395,7 +395,7 @@ class EtcdLedger:
 
     async def trim(self, position: Position) -> None:
         """By whole groups: an append is guarded by the absence of its first entry alone, so a copy of one that was on
-        its way all the time would put anew what is left of its group.
+        its way all the time would put anew what is left of its group. A damaged key goes, too: the snapshot covers it.
         """
         pointer = await self.pointer()
         covered = Position(0) if pointer is None else pointer.position

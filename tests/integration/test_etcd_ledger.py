@@ -286,6 +286,22 @@ async def test_s20_the_pointer_is_read_where_an_entry_cannot_be(etcd: Etcd) -> N
         with pytest.raises(LedgerCorrupt, match="is no entry of a ledger"):
             await ledger.load()
         assert await ledger.pointer() == pointer(first, 1)
+        await ledger.trim(first)
+        with pytest.raises(LedgerCorrupt, match="is no entry of a ledger"):
+            await ledger.load()
+
+
+async def test_s20_a_damaged_key_of_an_entry_that_the_snapshot_covers_ends_no_trim(etcd: Etcd) -> None:
+    async with doubling(etcd) as (client, ledger, _):
+        session = await ledger.open_session("a")
+        await ledger.append(session, entry(0))
+        keys = EtcdKeys((await ledger.identity()).cluster_id)
+        await client.txn(rpc_pb2.TxnRequest(success=[put(keys.entries_of(session) + b"p" * 16, b"x")]))
+        last = await ledger.append(session, entry(1))
+        assert await ledger.set_snapshot(None, pointer(last, 2))
+        await ledger.trim(last)
+        assert await _rows_left(etcd, ledger) == []
+        assert (await ledger.load()).head.appends_count == 2
 
 
 async def test_s10_a_group_whose_answer_was_lost_is_found_beside_a_late_copy(etcd: Etcd) -> None:

@@ -94,6 +94,8 @@ def test_runs_are_ranges_that_hold_no_other_entry() -> None:
         (keys[3], keys[4][:-1] + b"6"),
     ]
     assert KEYS.runs([]) == []
+    strange = keys[1][:-1] + b"A"
+    assert KEYS.runs([keys[0], strange]) == [(keys[0], keys[1]), (strange, strange + b"\0")]
 
 
 def test_the_head_names_the_last_entry() -> None:
