@@ -125,14 +125,14 @@ async def _of_names(ledger: Ledger, found: ClusterFile | None) -> Finding:
 
 async def _of_progress(ledger: Ledger, store: ObjectStore) -> Finding:
     await check_reached(store, ledger)
-    start = await ledger.load()
-    if start.pointer is not None:
+    pointer = await ledger.pointer()
+    if pointer is not None:
         try:
-            await store.head(start.pointer.object_key)
+            await store.head(pointer.object_key)
         except ObjectMissing as error:
-            if (await ledger.load()).pointer == start.pointer:
+            if await ledger.pointer() == pointer:
                 raise LedgerCorrupt(
-                    f"the ledger's snapshot {start.pointer.object_key} is not in the bucket: was it deleted? {REMEDY}"
+                    f"the ledger's snapshot {pointer.object_key} is not in the bucket: was it deleted? {REMEDY}"
                 ) from error
     told = [
         position_of_key(meta.key) or 0
