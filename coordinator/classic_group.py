@@ -11,7 +11,8 @@ change by `classic_states.NEXT_STATES` alone; anything else is a bug and raises.
     CompletingRebalance -> Stable: the leader told who is assigned what
     CompletingRebalance, Stable -> PreparingRebalance: somebody came, left, was silent, or changed its mind
 
-The file is long because every request changes the same few fields, and is one table of rules to whoever looks one up.
+The file is above 500 lines because every request changes the same few fields, and is one table of rules to whoever
+looks one up.
 
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager (classicGroup* methods) and classic.ClassicGroup
 (Kafka 4.3); KIP-62, KIP-134, KIP-345, KIP-394, KIP-559, KIP-814.
