@@ -435,15 +435,18 @@ class ClassicMember(GroupReader):
     async def _take(self, assigned: Collection[Place]) -> None:
         """Give up what is not its own any more, which makes room for others in another rebalance; take what is new.
 
-        Whoever missed a generation cannot know what others did in it.
+        Whoever missed a generation cannot know what others did in it, and begins anew in what it keeps. It joins again
+        all the same where it had more than that: the leader saw it in its subscription, and gave it to nobody.
+        Source: ConsumerCoordinator.onJoinComplete.
         """
         generation = self.identity.generation
         self._must_join = False
+        revoked = self.owned - set(assigned)
         if self._owned_generation + 1 < generation:
             self.give_up(set(self.owned))
-        revoked = self.owned - set(assigned)
-        if revoked:
+        elif revoked:
             await self.commit(revoked)
             self.give_up(revoked)
+        if revoked:
             self._must_join = True
         self.owned, self._owned_generation = set(assigned), generation

@@ -5,6 +5,7 @@ no generation begins, they go on committing, and what the paused one meant to wr
 That a world in which it were otherwise is found out, `tests.simulation.group_mutations` proves.
 """
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -13,10 +14,14 @@ import pytest
 
 from tests.simulation.agents import AgentInWorld
 from tests.simulation.clients import ClientWorld
+from tests.simulation.connections import ConnectionLost
 from tests.simulation.faults import coordinator_of
 from tests.simulation.group_assignors import assign_cooperatively, assign_ranges
-from tests.simulation.group_wire import Subscription
+from tests.simulation.group_members import ClassicMember
+from tests.simulation.group_wire import Joined, Subscription
+from tests.simulation.patches import patched
 from tests.simulation.plan import GroupKind, GroupPlan, Plan, draw, group_ids
+from tests.simulation.wire import Place
 from tests.simulation.world import run
 
 SEEDS = (3, pytest.param(5, marks=pytest.mark.slow))
@@ -111,6 +116,50 @@ def test_s13_a_coordinator_that_was_paused_changes_nothing_when_it_wakes_up(kind
     assert scene.began == []
     assert scene.committed_count > 0
     assert verdict.counts["lease gone"] > 0
+
+
+class MissedGeneration:
+    """The leader has everything. A member comes, and the leader does not hear what it was assigned then."""
+
+    def __init__(self) -> None:
+        self.missed: list[int] = []
+        """The generation of which it did not hear."""
+        self.left: list[Place] = []
+        """What it had before."""
+        self.given: list[Place] = []
+        """What the other one came to have."""
+
+    async def __call__(self, world: ClientWorld) -> None:
+        (group_id,), (group,) = group_ids(world.around.plan), world.around.plan.groups
+        await world.clock.sleep(SETTLED_SECONDS)
+        late = ClassicMember(world, "late", group_id, group, None, PLACES)
+        ask_to_sync = ClassicMember._ask_to_sync
+
+        async def ask_and_lose_one(member: ClassicMember, joined: Joined) -> list[Place] | None:
+            assigned = await ask_to_sync(member, joined)
+            if member is late or self.missed:
+                return assigned
+            self.missed, self.left = [joined.generation], sorted(member.owned)
+            raise ConnectionLost
+
+        with patched(ClassicMember, "_ask_to_sync", ask_and_lose_one):
+            life = asyncio.create_task(late.run())
+            await world.clock.sleep(SETTLED_SECONDS)
+            self.given = sorted(late.owned)
+            life.cancel()
+            late.hang_up()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_member_gives_up_that_missed_a_generation_goes_to_others(seed: int) -> None:
+    plan = plan_of(seed, GroupKind.COOPERATIVE)
+    plan = replace(plan, groups=(replace(plan.groups[0], members=1, static_members=0),))
+    scene = MissedGeneration()
+    verdict = run(seed, plan, scene)
+    assert verdict.violations == ()
+    assert len(scene.missed) == 1
+    assert scene.left == PLACES
+    assert len(scene.given) == len(PLACES) / 2
 
 
 def test_ranges_give_the_first_members_what_is_over() -> None:
