@@ -22,7 +22,7 @@ from agent.ledger_writer import OutcomeUnknown
 from agent.patience import Patience
 from agent.request_arrival import RequestArrival
 from agent.services import NoAnswer, Request
-from agent.supervisor import contain
+from agent.supervisor import begin_in, contain
 from coordinator.log import LedgerUnavailable
 from protocol.api_versions import ApiKey, range_of
 from protocol.connection import RequestFrame, ServerConnection
@@ -86,7 +86,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._stamp = self._server.services.stamps.accepted()
-        self._task = self._server.tasks.create_task(contain(self._serve, self._close_on_bug))
+        self._task = begin_in(self._server.tasks, contain(self._serve, self._close_on_bug))
+        if self._task is None:  # the agent is about to end
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         cut_bytes = self._wire.receive_eof()

@@ -20,6 +20,7 @@ from agent.entry_objects import UncommittedObjects
 from agent.ledger_writer import LedgerWriter, OutcomeUnknown
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
+from agent.supervisor import begin_in
 from agent.turns import work
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Refused
@@ -243,7 +244,7 @@ class ProducePath:
         self._batcher = Batcher(self._limits)
         self._flushes.append(flush)
         self._unsettled_count += 1
-        self._tasks.create_task(self._put(flush))
+        begin_in(self._tasks, self._put(flush))  # else the agent ends: nobody is told anything, and nothing is put
 
     def _next_number(self, session: SessionId) -> ObjectNumber:
         if session != self._session:
@@ -286,7 +287,8 @@ class ProducePath:
         if not isinstance(outcome, ChunksCommitted):
             log.warning("a commit was refused", extra={"key": intake.key, "outcome": str(outcome)})
             if isinstance(outcome, Refused):  # never proposed, or seen applied as rejected (S6)
-                self._tasks.create_task(self._uncommitted.settle(intake.session, Fate.REJECTED, (intake.key,)))
+                # Where the agent ends, it stays to the end of its session, for the garbage collector.
+                begin_in(self._tasks, self._uncommitted.settle(intake.session, Fate.REJECTED, (intake.key,)))
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
         try:

@@ -7,9 +7,9 @@ restarted (style: errors). Outages of ledger and store are told by `agent.outage
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from agent.clock import Clock
 from agent.ids import Ids
@@ -27,6 +27,7 @@ HEALTHY_SECONDS = 60.0
 """A task that ran this long starts again with the first pause."""
 
 Run = Callable[[], Awaitable[object]]
+T = TypeVar("T")
 
 
 class Supervisor:
@@ -97,6 +98,18 @@ class Supervisor:
 
 async def _run_once(run: Run) -> None:
     await run()
+
+
+def begin_in(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
+    """Begin `work` as a task of a group that was entered; None once that is over, or being cancelled.
+
+    A timer or a future's callback may come after the end of the agent's tasks: then nothing is begun any more.
+    """
+    try:
+        return tasks.create_task(work)
+    except RuntimeError:  # a group does not tell in advance
+        work.close()
+        return None
 
 
 async def contain(run: Run, on_bug: Callable[[], None]) -> None:

@@ -315,17 +315,25 @@ class Life:
         )
         try:
             async with supervisor, tasks:
-                await broker.begin([Endpoint(listener="PLAINTEXT", host=agent.name, port=PORT)])
-                self.broker, self._has_served = broker, True
-                around.history.note(agent.name, "serves", f"session {broker.session}")
-                await self._is_draining.wait()
-                await self._drain(broker, clock)
-                self.stop_serving()
-                await supervisor.stop()
+                try:
+                    await broker.begin([Endpoint(listener="PLAINTEXT", host=agent.name, port=PORT)])
+                    self.broker, self._has_served = broker, True
+                    around.history.note(agent.name, "serves", f"session {broker.session}")
+                    await self._is_draining.wait()
+                    await self._drain(broker, clock)
+                except (Exception, asyncio.CancelledError):  # nothing else: of a crashed one nothing is closed
+                    await self._leave(supervisor)
+                    raise
+                await self._leave(supervisor)
         except (LedgerCorrupt, BaseExceptionGroup) as error:
             if _holds(error, LedgerCorrupt) and not _holds(error, AnotherBucket):
                 await leave_mark(store, broker.state, clock)
             raise
+
+    async def _leave(self, supervisor: Supervisor) -> None:
+        """As `agent.agent.Agent` is left, for whatever reason: no client is served while its tasks end."""
+        self.stop_serving()
+        await supervisor.stop()
 
     async def _try_store(self, store: ObjectStore, ledger: SimulatedLedger, clock: Clock, ids: SeededIds) -> None:
         """As `agent.components` does with a shared store, before anything relies on it."""
@@ -410,11 +418,6 @@ def _broker_configs(plan: Plan) -> dict[str, str]:
             configs["group.consumer.session.timeout.ms"] = str(group.session_ms)
             configs["group.consumer.heartbeat.interval.ms"] = str(int(group.heartbeat_s * 1000))
     return configs
-
-
-def is_of_ended_group(error: object) -> bool:
-    """Whether an agent that is about to end, for its ledger is lost, wanted to begin something."""
-    return isinstance(error, RuntimeError) and "TaskGroup" in str(error)
 
 
 def _holds(error: BaseException, kind: type[BaseException]) -> bool:

@@ -15,7 +15,7 @@ from agent.services import NoAnswer, Request, Services
 from coordinator.log import LedgerUnavailable
 from protocol.connection import read_request_frame
 from storage.object_store import Buffer, StoreError
-from tests.simulation.agents import AgentInWorld, Life, Surroundings, is_of_ended_group
+from tests.simulation.agents import AgentInWorld, Life, Surroundings
 
 CLOSES_CONNECTION = (LedgerUnavailable, StoreError, OutcomeUnknown, NoAnswer)
 
@@ -202,9 +202,6 @@ class _ServerEnd:
             self._near.closed_by_agent()
             return
         except Exception as error:
-            if self._around.plan.ledger_loss is not None and is_of_ended_group(error):
-                self._is_closed = True
-                return
             self._around.history.violation(f"a bug in a handler: {type(error).__name__}: {error}")
             raise
         assert answer is not None, "no client here asks without wanting an answer"

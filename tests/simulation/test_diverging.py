@@ -16,12 +16,12 @@ from coordinator import apply_chunks
 from coordinator.commands import CommitChunks, Outcome
 from coordinator.state import ClusterState
 from protocol.types import ObjectId, SessionId
-from tests.simulation.agents import Life, is_of_ended_group
+from tests.simulation.agents import Life
 from tests.simulation.loop import NODE
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan, draw
 from tests.simulation.truth import Truth
-from tests.simulation.world import _World, run
+from tests.simulation.world import run
 
 SEEDS = 6
 COMMITS_UNTIL_IT_DIVERGES = 10
@@ -68,15 +68,7 @@ def one_diverges(stopped: list[str]) -> Iterator[None]:
         if who != WRONG.partition(".")[0] or stopped:
             check_digest(self, who, state)
 
-    told_bug = _World._bug
-
-    def bug(self: _World, context: dict[str, object]) -> None:
-        # Who is about to end for what it computed may want to begin something at that very moment.
-        if not is_of_ended_group(context.get("exception")):
-            told_bug(self, context)
-
     with (
-        patched(_World, "_bug", bug),
         patched(apply_module, "commit_chunks", commit_chunks),
         patched(Life, "_ended", ends),
         patched(Truth, "check_digest", check_others),

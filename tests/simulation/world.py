@@ -26,7 +26,7 @@ from protocol.records import warm_kernels
 from protocol.types import SessionId
 from storage.refs import TAIL_KEY, session_of_key
 from tests.simulation.administrators import Administrator, Deleter, Operator
-from tests.simulation.agents import AgentInWorld, Surroundings, is_of_ended_group, store_url_of
+from tests.simulation.agents import AgentInWorld, Surroundings, store_url_of
 from tests.simulation.auditor import Auditor
 from tests.simulation.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober, Rereader
 from tests.simulation.fault_names import FaultName
@@ -445,8 +445,6 @@ class _World:
         return _Within(seconds, lambda: self.history.violation(f"{otherwise} within {seconds} s"))
 
     def _bug(self, context: dict[str, object]) -> None:
-        if self.plan.ledger_loss is not None and is_of_ended_group(context.get("exception")):
-            return
         self.history.violation(f"a bug in a callback: {context.get('exception')!r}")
 
 

@@ -28,7 +28,7 @@ from agent.record_rules import RecordRulesOfTopics
 from agent.services import Services
 from agent.timestamp_search import TimestampSearch
 from agent.topics import TopicAdmin
-from coordinator.log import Ledger
+from coordinator.log import Ledger, LedgerCorrupt
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.rules import RULES_NEWEST
 from iceberg_export.parquet_reader import ParquetReader
@@ -208,6 +208,17 @@ async def another_agent(
         asyncio.TaskGroup() as tasks,
     ):
         yield DataPaths(parts, tasks, cache_bytes, budget_bytes, memory=paths.memory, reads_ahead=reads_ahead)
+
+
+@asynccontextmanager
+async def tasks_that_fail() -> AsyncIterator[asyncio.TaskGroup]:
+    """The tasks of an agent whose ledger contradicts itself when the block is left."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+            raise LedgerCorrupt("two heads")
+    except* LedgerCorrupt:
+        pass
 
 
 def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) -> Services:

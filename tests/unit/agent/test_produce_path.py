@@ -14,7 +14,7 @@ from agent.ledger_writer import OutcomeUnknown
 from agent.produce_path import NO_OFFSET, Acknowledgement, ProducePath
 from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.chunk_index import NO_CHECKSUM
-from coordinator.commands import ReportTime
+from coordinator.commands import Outcome, Refused, ReportTime
 from coordinator.log import Entry
 from coordinator.memory_log import Fate, MemoryLedger
 from coordinator.rules import RULES_FIRST, RULES_NEWEST
@@ -34,7 +34,7 @@ from storage.object_store import Buffer
 from storage.refs import intake_key
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch, read_batches
-from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths, group_of
+from tests.unit.agent.data_paths import DataPaths, Ticket, data_paths, group_of, tasks_that_fail
 from tests.unit.agent.ledger_parts import always_ours
 from tests.unit.agent.transactional_paths import Producer
 
@@ -142,8 +142,8 @@ async def test_a_full_intake_lets_nothing_in_until_there_is_room() -> None:
 HOUR_MS = 3_600_000
 
 
-def on_costly_store(paths: DataPaths, tasks: asyncio.TaskGroup) -> ProducePath:
-    """A path that would wait for an hour, were it for the age of its intake alone."""
+def on_costly_store(paths: DataPaths, tasks: asyncio.TaskGroup, *, flush_interval_ms: int = HOUR_MS) -> ProducePath:
+    """A path that would wait for an hour, were it for the age of its intake alone; or for less."""
     return ProducePath(
         store=paths.store,
         is_bucket_ours=always_ours,
@@ -153,7 +153,7 @@ def on_costly_store(paths: DataPaths, tasks: asyncio.TaskGroup) -> ProducePath:
         clock=paths.parts.clock,
         metrics=paths.parts.metrics,
         tasks=tasks,
-        flush_interval_ms=HOUR_MS,
+        flush_interval_ms=flush_interval_ms,
         is_store_cheap=False,
     )
 
@@ -344,6 +344,47 @@ async def test_a_group_that_cannot_be_told_holds_up_no_others_for_ever() -> None
         assert paths.produce_path.bytes_held == 0
     assert [str(error) for error in seen] == ["settled twice"]
     assert (answer.error_code, answer.base_offset) == (ErrorCode.none, 2)
+
+
+async def test_a_timer_that_fires_after_the_end_of_the_agents_tasks_puts_nothing_and_is_no_bug() -> None:
+    seen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: seen.append(context["exception"]))
+    async with data_paths() as paths:
+        async with tasks_that_fail() as tasks:
+            path = on_costly_store(paths, tasks, flush_interval_ms=1)
+            ticket = add(path, 10)
+            assert not path._batcher.is_empty
+        await asyncio.wait([ticket.settled], timeout=0.05)
+        assert path._batcher.batch_count == 0, "the timer has fired"
+        assert not ticket.settled.done()
+        assert [meta async for meta in paths.memory.list("intake/")] == []
+    assert seen == []
+
+
+async def test_a_commit_that_is_refused_after_the_end_of_the_agents_tasks_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: seen.append(context["exception"]))
+    async with data_paths() as paths:
+        submitted = asyncio.Event()
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def submit(_command: object) -> asyncio.Future[Outcome]:
+            submitted.set()
+            return outcome
+
+        monkeypatch.setattr(paths.parts.writer, "submit", submit)
+        async with tasks_that_fail() as tasks:
+            path = on_costly_store(paths, tasks, flush_interval_ms=1)
+            ticket = add(path, 10)
+            await submitted.wait()
+        outcome.set_result(Refused(error_code=ErrorCode.invalid_request, reason="too large"))
+        answer = await asyncio.wait_for(ticket.settled, SECONDS_MAX)
+        assert path.bytes_held == 0
+        assert len([meta async for meta in paths.memory.list("intake/")]) == 1, "the garbage collector's"
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.not_leader_or_follower, NO_OFFSET)
+    assert seen == []
 
 
 async def test_accepted_and_refused_batches_are_counted_apart() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from agent.server import KafkaServer
-from tests.unit.agent.data_paths import data_paths, services_of
+from tests.unit.agent.data_paths import data_paths, services_of, tasks_that_fail
 
 
 async def test_a_connection_that_comes_after_the_end_is_closed_without_a_task(caplog: pytest.LogCaptureFixture) -> None:
@@ -23,3 +23,21 @@ async def test_a_connection_that_comes_after_the_end_is_closed_without_a_task(ca
         assert not server.connections
         await server.drain(0)
     assert "too many" not in caplog.text
+
+
+async def test_a_connection_that_comes_while_the_agents_tasks_end_is_closed_and_is_no_bug() -> None:
+    seen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: seen.append(context["exception"]))
+    async with data_paths() as paths:
+        clock = paths.parts.clock
+        async with tasks_that_fail() as tasks:
+            server = KafkaServer(tasks=tasks, metrics=paths.parts.metrics, clock=clock)
+            port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
+            await server.start_serving(services_of(paths, clock, tasks))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10.0) == b""
+        writer.close()
+        assert not server.connections
+        await server.drain(0)
+    assert seen == []

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import pytest
 
-from agent.supervisor import HEALTHY_SECONDS, Supervisor, contain
+from agent.supervisor import HEALTHY_SECONDS, Supervisor, begin_in, contain
 from coordinator.log import LedgerCorrupt, LedgerUnavailable
 from protocol.types import Milliseconds
 from storage.object_store import StoreMisconfigured, StoreUnavailable
@@ -137,6 +137,33 @@ async def test_a_name_is_taken_while_its_task_runs(supervisor: Supervisor) -> No
         with pytest.raises(AssertionError, match="task a runs already"):
             supervisor.start("a", Failing())
         await supervisor.stop()
+
+
+async def test_in_a_group_that_is_over_or_being_cancelled_nothing_is_begun() -> None:
+    tasks = asyncio.TaskGroup()
+    runs: list[str] = []
+    was_begun: list[bool] = []
+
+    async def work(name: str) -> str:
+        runs.append(name)
+        return name
+
+    async def live() -> None:
+        async with tasks:
+            begun = begin_in(tasks, work("at first"))
+            assert begun is not None
+            assert await begun == "at first"
+            tasks.create_task(Failing(LedgerCorrupt("two heads"))())
+            try:
+                await asyncio.Event().wait()
+            finally:
+                was_begun.append(begin_in(tasks, work("while it is cancelled")) is not None)
+
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
+        await live()
+    was_begun.append(begin_in(tasks, work("after its end")) is not None)
+    assert was_begun == [False, False]
+    assert runs == ["at first"]
 
 
 async def test_a_bug_in_one_clients_work_ends_that_work_alone(caplog: pytest.LogCaptureFixture) -> None:
