@@ -155,12 +155,15 @@ class Auditor:
         """The greatest timestamp of the records in a range of offsets, as far as any client knows."""
         log = self._log[place]
         seen = [log[offset][1] for offset in range(offset_first, offset_end) if offset in log]
-        sent = [
-            send.timestamp if send.append_time_ms == NO_TIMESTAMP else send.append_time_ms
-            for send in self._sends.values()
-            if send.place == place and send.result is Result.OK and offset_first <= send.offset < offset_end
+        sent = [send for send in self._sends.values() if send.place == place and send.result is Result.OK]
+        # A topic of LogAppendTime has no times of its producers, and of an archived batch a repeat is told none.
+        is_stamped = any(send.append_time_ms != NO_TIMESTAMP for send in sent)
+        told = [
+            send.append_time_ms if is_stamped else send.timestamp
+            for send in sent
+            if offset_first <= send.offset < offset_end
         ]
-        return max([*seen, *sent], default=NO_TIMESTAMP)
+        return max([*seen, *told], default=NO_TIMESTAMP)
 
     def read(self, who: str, place: Place, position: int, records: list[tuple[int, bytes, int]]) -> None:
         """Records (offset, value, timestamp) that a reader got who wanted them from `position` on."""
