@@ -68,7 +68,6 @@ class Agent:
         self._stack = AsyncExitStack()
         self._supervisor = Supervisor(clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
-        self._server = KafkaServer(tasks=self._tasks, metrics=metrics, clock=clock)
         self._broker = Broker(
             settings=settings,
             identity=identity,
@@ -99,7 +98,7 @@ class Agent:
         try:
             await self._begin()
         except BaseException:
-            await self._end(None, None, None)
+            await self._cancel_all()
             raise
         return self
 
@@ -107,12 +106,6 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.is_ready = False
-        await self._end(kind, error, traceback)
-
-    async def _end(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Also of a start that failed: clients may have come by then, whose tasks nothing else ends."""
         self._server.abort()
         await self._supervisor.stop()
         try:
@@ -121,11 +114,16 @@ class Agent:
         except TimeoutError:
             log.warning("gave up on requests to the store that were not answered")
 
+    async def _cancel_all(self) -> None:
+        await self._supervisor.stop()
+        await self._stack.aclose()
+
     async def _begin(self) -> None:
         http_server = HttpServer(
             agent=self, address=self._settings.http, catalog=catalog_parts(self._settings, self._clock)
         )
         self.http = http_server.bind()
+        self._server = KafkaServer(tasks=self._tasks, metrics=self.metrics, clock=self._clock)
         await self._bind()
         await self._broker.begin(
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]

@@ -1,22 +1,16 @@
 """How an agent starts: whatever it writes first already carries a time that may be believed, or none."""
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from agent.agent import Agent, notices
-from agent.client_connection import Connection
 from agent.clock import SystemClock
 from agent.cluster_identity import claim_bucket
-from agent.http_server import HttpServer
 from agent.ids import SystemIds
 from agent.metrics import Metrics
-from agent.server import KafkaServer
 from agent.settings import Command, load_settings
 from agent.state_loading import load
 from coordinator.command_codec import decode
@@ -84,45 +78,6 @@ async def test_an_agent_whose_store_does_not_tell_its_time_serves_and_proposes_n
     store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
     assert (await first_entry(tmp_path, store)).time_ms is None
     assert [fault.operation for fault in store.struck] == [Operation.TIME]
-
-
-async def test_a_start_that_is_cancelled_ends_although_clients_have_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ports: list[int] = []
-    listen, register = KafkaServer.listen, KafkaServer.register
-    is_accepting, has_come = asyncio.Event(), asyncio.Event()
-
-    async def note_port(server: KafkaServer, name: str, host: str, port: int) -> int:
-        ports.append(await listen(server, name, host, port))
-        return ports[-1]
-
-    def come(server: KafkaServer, connection: Connection) -> bool:
-        has_come.set()
-        return register(server, connection)
-
-    async def wait_for_http(_server: HttpServer) -> None:
-        is_accepting.set()
-        await asyncio.Event().wait()
-
-    async def start() -> None:
-        async with serving(tmp_path, MemoryLedger(), MemoryStore()):
-            raise AssertionError("its HTTP port never serves")
-
-    monkeypatch.setattr(KafkaServer, "listen", note_port)
-    monkeypatch.setattr(KafkaServer, "register", come)
-    monkeypatch.setattr(HttpServer, "serving", wait_for_http)
-    async with asyncio.TaskGroup() as tasks:
-        starting = tasks.create_task(start())
-        await is_accepting.wait()
-        reader, writer = await asyncio.open_connection("127.0.0.1", ports[0])
-        await has_come.wait()
-        starting.cancel()
-        await asyncio.wait([starting], timeout=10.0)
-        assert starting.cancelled()
-        with suppress(ConnectionError):
-            assert await reader.read() == b""
-        writer.close()
 
 
 USED_MORE_AND_MORE = """
