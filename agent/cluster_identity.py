@@ -165,7 +165,7 @@ async def read_cluster_file(store: ObjectStore) -> ClusterFile | None:
 
 
 async def read_own_cluster_file(store: ObjectStore, identity: LedgerIdentity) -> ClusterFile | None:
-    """The same, by an agent that has a ledger open: so a damaged file of before is told from another cluster's."""
+    """The same, compared with the identity of the ledger, which tells damage from the file of another cluster."""
     found = await read_cluster_file(store)
     if found is not None:
         check_undamaged(identity, found)

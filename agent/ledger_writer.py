@@ -313,7 +313,7 @@ class LedgerWriter:
                 error_code=ErrorCode.invalid_request,
                 reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
             )
-            level = logging.INFO  # what a client asked for is too much for one entry, and the client is told
+            level = logging.INFO  # a request too large for one entry: the client gets the error
         log.log(
             level,
             "a command cannot be written to the ledger",

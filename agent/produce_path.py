@@ -244,7 +244,7 @@ class ProducePath:
         self._batcher = Batcher(self._limits)
         self._flushes.append(flush)
         self._unsettled_count += 1
-        begin_in(self._tasks, self._put(flush))  # else the agent ends: nobody is told anything, and nothing is put
+        begin_in(self._tasks, self._put(flush))  # an agent that is ending puts nothing and acknowledges nothing
 
     def _next_number(self, session: SessionId) -> ObjectNumber:
         if session != self._session:

@@ -107,7 +107,7 @@ def begin_in(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, T]) -> asyncio.
     """
     try:
         return tasks.create_task(work)
-    except RuntimeError:  # a group does not tell in advance
+    except RuntimeError:  # TaskGroup has no public way to ask whether it still takes tasks
         work.close()
         return None
 

@@ -72,9 +72,7 @@ class LiveClassicGroup:
         if self.state is State.COMPLETING:
             self._await_syncs(now_s)
         if value.is_rebalance_due:
-            self.rebalance(
-                "some partitions may be nobody's since no member speaks the consumer protocol any more", now_s
-            )
+            self.rebalance("the last member of the consumer protocol left: partitions may be unassigned", now_s)
 
     def take_work(self) -> Work:
         """What has come up since this was called last."""

@@ -146,7 +146,7 @@ class Lineage:
         return head
 
     def judge_trimmed(self, trimmed: Position, pointer: SnapshotPointer | None) -> None:
-        """Raise `LedgerCorrupt` where more is said to be trimmed than a snapshot covers, of which nobody is told."""
+        """Raise `LedgerCorrupt` where `trimmed` is above the position that the snapshot covers."""
         covered = self._first if pointer is None else pointer.position
         if trimmed > covered:
             raise LedgerCorrupt(
