@@ -55,6 +55,14 @@ def owners_of(keys: Sequence[bytes], sessions: Mapping[SessionId, SessionState])
     return [members[row][0] for row in rows]
 
 
+def transaction_key(transactional_id: str) -> bytes:
+    """The key for `owner_of` that names a transactional id's coordinator.
+
+    The prefix keeps transactional ids apart from group ids: equal ids of the two kinds have independent coordinators.
+    """
+    return b"transaction " + transactional_id.encode()
+
+
 class Placement:
     """Where clients find partitions, for one set of live sessions. Makes each topic's answer once."""
 

@@ -13,7 +13,7 @@ from agent.cluster_view import agent_of
 from agent.handlers.entities import Values, answer, request_body
 from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
-from coordinator.rendezvous import owner_of
+from coordinator.rendezvous import owner_of, transaction_key
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, GROUPS_ASKED_MAX, GROUPS_PER_TURN
@@ -68,11 +68,6 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
 def transaction_coordinator(services: Services, transactional_id: str) -> SessionId | None:
     """The agent that clients ask about a transactional id; None while no agent lives."""
     return owner_of(transaction_key(transactional_id), services.state.sessions)
-
-
-def transaction_key(transactional_id: str) -> bytes:
-    """What rendezvous hashing goes by."""
-    return b"transaction " + transactional_id.encode()
 
 
 def _error(key: str, error_code: ErrorCode, message: str) -> Values:

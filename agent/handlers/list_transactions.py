@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from agent.cpu import run_in_thread
 from agent.handlers.entities import answer, request_body
-from agent.handlers.find_coordinator import transaction_key
 from agent.services import Request, Services
 from agent.topic_regexes import matcher, regex_problem
 from agent.turns import Turns, rows_at_most, work
 from coordinator.log import LedgerUnavailable
-from coordinator.rendezvous import owners_of
+from coordinator.rendezvous import owners_of, transaction_key
 from coordinator.transactions import TransactionalId
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer

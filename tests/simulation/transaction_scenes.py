@@ -6,8 +6,7 @@ Rule: a producer does what the scene says, in this order, and nothing else happe
 import asyncio
 from collections.abc import Mapping
 
-from agent.handlers.find_coordinator import transaction_key
-from coordinator.rendezvous import owner_of
+from coordinator.rendezvous import owner_of, transaction_key
 from tests.simulation.agents import AgentInWorld
 from tests.simulation.clients import ClientWorld
 from tests.simulation.group_members import CoordinatorLink

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from coordinator import rendezvous
-from coordinator.rendezvous import Assignment, Placement, owner_of, owners_of
+from coordinator.rendezvous import Assignment, Placement, owner_of, owners_of, transaction_key
 from coordinator.state import SessionState
 from protocol.types import SessionId, TopicId
 
@@ -40,6 +40,10 @@ class TestOwners:
         """A change of these would let two versions of the program disagree."""
         owners = [owner_of(f"key-{n}".encode(), sessions("a", "b", "c")) for n in range(8)]
         assert owners == [30, 20, 20, 20, 30, 30, 30, 20]
+
+    def test_a_transactional_id_has_the_same_coordinator_in_every_process(self) -> None:
+        """Agents of two versions of the program name the same coordinator only while these bytes stay as they are."""
+        assert transaction_key("payments-\N{LATIN SMALL LETTER E WITH ACUTE}") == b"transaction payments-\xc3\xa9"
 
     def test_the_order_of_sessions_does_not_matter(self) -> None:
         live = sessions("a", "b", "c")
