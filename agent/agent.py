@@ -128,7 +128,14 @@ class Agent:
         await self._broker.begin(
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]
         )
-        self._followers = catalog_followers(self._settings, self._broker.services)
+        services = self._broker.services
+        self._followers = catalog_followers(
+            self._settings,
+            metadata=services.metadata,
+            writer=services.writer,
+            clock=self._clock,
+            metrics=self.metrics,
+        )
         for name, follower in self._followers.items():
             self._supervisor.start(name, follower.run)
         self._supervisor.start("http", http_server.run, is_restarted=False)

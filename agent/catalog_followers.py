@@ -24,7 +24,6 @@ from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.outages import Outage, OutageWords
-from agent.services import Services
 from agent.settings import Settings
 from coordinator.rendezvous import owner_of, owners_of, staying
 from coordinator.state import TopicState
@@ -82,8 +81,10 @@ def open_with_pyiceberg(settings: FollowerSettings, root: str) -> Entries:
     )
 
 
-def catalog_followers(settings: Settings, services: Services) -> Mapping[str, "CatalogFollower"]:
-    """Those of an agent with these settings, by the names of the tasks that they are to run in."""
+def catalog_followers(
+    settings: Settings, *, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
+) -> Mapping[str, "CatalogFollower"]:
+    """The followers of an agent with these settings, by the names of the tasks that they are to run in."""
     root = store_root(read_store_url(settings.store_url))
     file_io = bucket_properties(settings) if settings.catalog_followers else {}
     followers: dict[str, CatalogFollower] = {}
@@ -91,10 +92,10 @@ def catalog_followers(settings: Settings, services: Services) -> Mapping[str, "C
         followers[f"catalog {one.name}"] = CatalogFollower(
             settings=replace(one, properties={**file_io, **one.properties}),
             root=root,
-            metadata=services.metadata,
-            writer=services.writer,
-            clock=services.clock,
-            metrics=services.metrics,
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            metrics=metrics,
         )
     return followers
 
