@@ -22,7 +22,6 @@ from agent.disk_reserve import DiskReserves
 from agent.http_server import HttpServer
 from agent.ids import Ids
 from agent.lake_rewrites import LakeRewrites
-from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.server import KafkaServer
 from agent.settings import Settings
@@ -34,7 +33,7 @@ from agent.version import VERSION
 from coordinator.commands import Command, Endpoint, Outcome
 from coordinator.config_entries import Layers
 from coordinator.follower import Follower
-from coordinator.log import Ledger, LedgerError, LedgerIdentity
+from coordinator.log import Ledger, LedgerError, LedgerIdentity, OutcomeUnknown
 from coordinator.state import ClusterState
 from iceberg_export.kernels import KERNELS
 from protocol.limits import DRAIN_MOVE_SECONDS_MAX, LEDGER_WAIT_SECONDS_MAX, STOP_SECONDS_MAX

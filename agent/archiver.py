@@ -20,12 +20,13 @@ from agent.cpu import run_in_thread
 from agent.damaged_intake import DamagedIntake
 from agent.entry_objects import EntryObjects
 from agent.lake import Lake, LakeName
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.topic_work import TopicWork
 from agent.typed_columns import TypedColumnsOfTopics
 from coordinator.commands import Done, ReplaceChunks
+from coordinator.log import OutcomeUnknown
 from coordinator.rendezvous import owner_of
 from coordinator.state import TopicState
 from iceberg_export.archive_pass import UNREADABLE, ArchivedPass, archive, unreadable_chunks

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, cast
 from agent.connected_client import ConnectedClient
 from agent.connection_stamps import ConnectionStamp
 from agent.dispatch import HANDLERS
-from agent.ledger_writer import OutcomeUnknown
 from agent.patience import Patience
 from agent.request_arrival import RequestArrival
 from agent.services import NoAnswer, Request
 from agent.supervisor import begin_in, contain
-from coordinator.log import LedgerUnavailable
+from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from protocol.api_versions import ApiKey, range_of
 from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from agent.clock import Clock
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import Command, Done, Outcome, Refused
 from coordinator.consumer_group_values import ConsumerGroupChange
@@ -30,7 +30,7 @@ from coordinator.group_commands import (
     WriteConsumerGroup,
 )
 from coordinator.groups import ClassicGroup, GroupState, group_key
-from coordinator.log import LedgerUnavailable
+from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from coordinator.rendezvous import owner_of
 from coordinator.state import NO_POSITION
 from coordinator.transaction_commands import CommitTransactionalOffsets, Stamp

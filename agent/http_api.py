@@ -37,14 +37,13 @@ from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.lake_rewrites import NoRewrite
 from agent.lake_views import TableDamaged, index_page, lake_details, lake_rows
-from agent.ledger_writer import OutcomeUnknown
 from agent.misplaced_requests import CATALOG_PREFIX, answer_to_misplaced
 from agent.registry_api import registry_mount
 from agent.state_views import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.table_rebuild import FileLost, NothingToRebuild
 from agent.topic_work import REMEDY_TABLE, remedy_of
 from agent.transaction_views import transaction_list
-from coordinator.log import LedgerError
+from coordinator.log import LedgerError, OutcomeUnknown
 from coordinator.state import TopicState
 from iceberg_export.rewrites import Purpose, decode_rewritten, encode_plan
 from protocol.decoding import Undecodable, decode_json_object

@@ -34,9 +34,8 @@ from agent.catalog_parts import CatalogParts
 from agent.catalog_refusals import forbidden
 from agent.catalog_tables import CatalogTables, LoadedTable, NoSuchTopic, with_named_snapshots
 from agent.http_tokens import HttpTokens
-from agent.ledger_writer import OutcomeUnknown
 from agent.table_edits import TopicGone
-from coordinator.log import LedgerError
+from coordinator.log import LedgerError, OutcomeUnknown
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed, decode_edit
 from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import CATALOG_BODY_BYTES_MAX

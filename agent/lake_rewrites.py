@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from agent.cpu import run_in_thread
 from agent.lake import Lake
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.merge_commits import MergeCommits, file_rules
 from agent.metadata_loop import MetadataLoop
 from agent.typed_columns import TypedColumnsOfTopics
 from coordinator.commands import Done, PartitionReplacement
 from coordinator.lake_folders import folder_name
+from coordinator.log import OutcomeUnknown
 from coordinator.state import ObjectState, TopicState
 from coordinator.topic_configs import TABLE_FILE_BYTES
 from iceberg_export.level_plan import SizedFile

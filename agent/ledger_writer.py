@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.clock import Clock
-from agent.metadata_loop import MetadataLoop, OutcomeUnknown
+from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from coordinator.command_codec import Unwritable, encode
 from coordinator.commands import (
@@ -30,7 +30,7 @@ from coordinator.commands import (
     StartDrain,
     StartSession,
 )
-from coordinator.log import Entry, Fenced, Ledger, LedgerUnavailable, SessionHeld
+from coordinator.log import Entry, Fenced, Ledger, LedgerUnavailable, OutcomeUnknown, SessionHeld
 from protocol.errors import ErrorCode
 from protocol.limits import (
     LEDGER_COMMANDS_QUEUED_MAX,
@@ -45,8 +45,6 @@ from protocol.limits import (
     LEDGER_VIEWS_REMEMBERED_MAX,
 )
 from protocol.types import Milliseconds, Position, SessionId
-
-__all__ = ["LedgerWriter", "OutcomeUnknown"]
 
 log = logging.getLogger(__name__)
 

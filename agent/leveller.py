@@ -18,13 +18,14 @@ from agent.cpu import run_in_thread
 from agent.damaged_inputs import DamagedInputs
 from agent.entry_objects import EntryObjects
 from agent.lake import Lake, LakeName
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.merge_commits import MergeCommits, file_rules
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.topic_work import TopicWork
 from agent.typed_columns import SchemasGone, TypedColumnsOfTopics
 from coordinator.commands import Done
+from coordinator.log import OutcomeUnknown
 from coordinator.rendezvous import owners_of
 from coordinator.state import TopicState
 from coordinator.topic_configs import TABLE_FILE_BYTES

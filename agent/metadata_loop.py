@@ -17,7 +17,7 @@ from agent.cpu import run_in_own_thread
 from agent.state_loading import load
 from coordinator.commands import DEFINITIONS, ChunksCommitted, DeleteTopic, Outcome
 from coordinator.follower import Applied, Follower
-from coordinator.log import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, Trimmed
+from coordinator.log import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, OutcomeUnknown, Trimmed
 from coordinator.snapshot import Frozen
 from coordinator.state import ClusterState, DigestComparison
 from coordinator.transaction_commands import TransactionDecided
@@ -29,10 +29,6 @@ log = logging.getLogger(__name__)
 
 PartitionKey = tuple[TopicId, PartitionIndex]
 RETRY_SECONDS = 0.2
-
-
-class OutcomeUnknown(Exception):
-    """The entry was not seen applied, and never will be: it may or may not have happened. Clients may retry (S1)."""
 
 
 class Growth:

@@ -17,13 +17,14 @@ from typing import NamedTuple, Protocol, cast
 from agent.chunk_cache import ChunkCache, ServedChunk
 from agent.clock import Clock
 from agent.entry_objects import UncommittedObjects
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.metrics import Metrics
 from agent.supervisor import begin_in
 from agent.turns import work
 from coordinator.chunk_index import ChunkRef
 from coordinator.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Refused
+from coordinator.log import OutcomeUnknown
 from coordinator.rules import RULES_CHECKED_STORAGE
 from protocol.errors import ErrorCode
 from protocol.limits import (

@@ -20,7 +20,6 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from agent.http_tokens import HttpTokens
-from agent.metadata_loop import OutcomeUnknown
 from agent.registry_requests import (
     compatibility_of,
     flag,
@@ -44,7 +43,7 @@ from agent.schema_registry import (
     guid_of,
     registered,
 )
-from coordinator.log import LedgerError
+from coordinator.log import LedgerError, OutcomeUnknown
 from coordinator.registry import COMPATIBILITY_DEFAULT, MODE_DEFAULT
 from coordinator.registry_commands import (
     EVERY_SUBJECT,

@@ -14,10 +14,10 @@ import logging
 from contextlib import aclosing
 
 from agent.clock import Clock
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import Done, EndSession
-from coordinator.log import Ledger, LedgerUnavailable
+from coordinator.log import Ledger, LedgerUnavailable, OutcomeUnknown
 from coordinator.rendezvous import owner_of
 from coordinator.state import SessionState
 from protocol.limits import (

@@ -13,8 +13,7 @@ from typing import Any, Self, TypeVar
 
 from agent.clock import Clock
 from agent.ids import Ids
-from agent.ledger_writer import OutcomeUnknown
-from coordinator.log import LedgerCorrupt, LedgerError, LedgerUnavailable
+from coordinator.log import LedgerCorrupt, LedgerError, LedgerUnavailable, OutcomeUnknown
 from storage.object_store import StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)

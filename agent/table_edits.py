@@ -9,9 +9,10 @@ import logging
 
 from agent.clock import Clock
 from agent.lake import Lake
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from coordinator.commands import CommitTable, Done, Refused
+from coordinator.log import OutcomeUnknown
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.edits import RequirementFailed, TableEdit
 from protocol.errors import ErrorCode

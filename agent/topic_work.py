@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.clock import Clock
-from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
-from coordinator.log import LedgerCorrupt, LedgerError, LedgerUnavailable
+from coordinator.log import LedgerCorrupt, LedgerError, LedgerUnavailable, OutcomeUnknown
 from coordinator.state import TopicState
 from iceberg_export.files import FileUnreadable
 from iceberg_export.source_chunks import ChunkMismatch

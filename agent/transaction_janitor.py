@@ -18,10 +18,11 @@ from typing import NamedTuple
 from agent.clock import Clock
 from agent.housekeeper import Housekeeper
 from agent.ledger_writer import LedgerWriter
-from agent.metadata_loop import MetadataLoop, OutcomeUnknown
+from agent.metadata_loop import MetadataLoop
 from agent.turns import Turns
 from coordinator.broker_configs import broker_value
 from coordinator.commands import Outcome, Refused
+from coordinator.log import OutcomeUnknown
 from coordinator.transaction_commands import ExpireTransaction, TransactionDecided
 from protocol.errors import ErrorCode
 from protocol.limits import TRANSACTION_LOOK_SECONDS, TRANSACTIONS_EXPIRED_TOGETHER_MAX

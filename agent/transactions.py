@@ -7,10 +7,9 @@ Source of the errors: org.apache.kafka.clients.producer.internals.TransactionMan
 
 import logging
 
-from agent.ledger_writer import OutcomeUnknown
 from agent.services import NoAnswer, Request, Services
 from coordinator.commands import Refused
-from coordinator.log import LedgerUnavailable
+from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from coordinator.state import PartitionState
 from coordinator.transaction_commands import (
     AddToTransaction,

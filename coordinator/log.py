@@ -127,6 +127,14 @@ class LedgerCorrupt(LedgerError):
     """The ledger contradicts itself or its bucket: do not serve. The message says how and what to do."""
 
 
+# Not a `LedgerError`: those say that the ledger did not do what was asked, and here it may have.
+class OutcomeUnknown(Exception):
+    """The third outcome of an append, beside applied and rejected: the entry may or may not have happened.
+
+    This agent has not seen the entry applied, and will not. Clients may retry (safety rule S1).
+    """
+
+
 RECOVER = 'docs/RUNBOOK.md, "etcd was wiped or restored from a backup"'
 UNREADABLE = 'docs/RUNBOOK.md, "The ledger holds what cannot be read"'
 """What people do about a key, a value or an entry that no agent can decode."""

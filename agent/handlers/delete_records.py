@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 from agent.entry_shares import shares, steps
 from agent.handlers.entities import answer, request_body
-from agent.ledger_writer import OutcomeUnknown
 from agent.services import Request, Services
 from agent.topics import TopicError, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
 from coordinator.commands import AdvanceLogStart, LogStartsAdvanced, Refused
 from coordinator.config_types import split_list
-from coordinator.log import LedgerUnavailable
+from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from coordinator.state import PartitionState
 from coordinator.topic_configs import effective
 from protocol.errors import ErrorCode

@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 from agent.handlers.entities import answer, request_body
-from agent.ledger_writer import OutcomeUnknown
 from agent.producer_ids import AllocationRefused
 from agent.services import Request, Services
 from agent.transactions import NOT_KNOWN, decided
 from coordinator.broker_configs import broker_value
+from coordinator.log import OutcomeUnknown
 from coordinator.transaction_commands import InitTransactionalProducer, TransactionDecided
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX

@@ -17,11 +17,10 @@ from typing import Any
 
 from agent.handlers.authorized_operations import on_cluster, on_topic
 from agent.handlers.entities import answer, request_body
-from agent.ledger_writer import OutcomeUnknown
 from agent.services import Request, Services
 from agent.topics import TopicError, TopicLookup, before, deadline_s
 from agent.turns import Turns, rows_at_most, work
-from coordinator.log import LedgerUnavailable
+from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from coordinator.rendezvous import Assignment
 from coordinator.state import TopicState
 from coordinator.topic_names import InvalidTopicName, validate_topic_name

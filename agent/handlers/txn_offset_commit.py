@@ -20,12 +20,12 @@ from typing import Any
 from agent.group_ledger import NotCoordinator, OffsetRow, TransactionalProducer
 from agent.handlers.entities import answer, request_body
 from agent.handlers.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
-from agent.ledger_writer import OutcomeUnknown
 from agent.offset_commits import as_told, commit_error, commit_timeout_s, refusal
 from agent.services import Request, Services
 from agent.transactions import stale, stamp_of
 from agent.turns import rows_at_most, work
 from coordinator.commands import Refused
+from coordinator.log import OutcomeUnknown
 from coordinator.state import TopicState
 from coordinator.transaction_commands import TransactionalOffsetsPending
 from protocol.connection import RequestFrame

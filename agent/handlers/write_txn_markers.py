@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.handlers.entities import answer, request_body
-from agent.ledger_writer import OutcomeUnknown
 from agent.services import Request, Services
 from agent.turns import Turns, rows_at_most, work
 from coordinator.commands import Refused
-from coordinator.log import LedgerUnavailable
+from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from coordinator.state import ClusterState
 from coordinator.transaction_commands import TerminateTransaction, TransactionDecided, TransactionPartition
 from protocol.errors import ErrorCode

@@ -19,11 +19,11 @@ from agent.cleaner import Cleaner
 from agent.cluster_identity import BucketWatch, check_bucket
 from agent.housekeeper import Housekeeper
 from agent.ids import SystemIds
-from agent.ledger_writer import OutcomeUnknown
 from agent.session_reaper import SessionReaper
 from agent.snapshots import Snapshots
 from coordinator.commands import ChunkColumns, CreateTopic, DeleteTopic, ReportTime
 from coordinator.follower import Follower
+from coordinator.log import OutcomeUnknown
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.snapshot import decode_snapshot
 from coordinator.state import ClusterState

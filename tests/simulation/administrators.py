@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from agent.broker import Broker
-from agent.ledger_writer import OutcomeUnknown
-from coordinator.log import LedgerError
+from coordinator.log import LedgerError, OutcomeUnknown
 from protocol.errors import ErrorCode
 from storage.object_store import StoreError
 from tests.simulation import wire

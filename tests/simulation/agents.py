@@ -21,14 +21,13 @@ from agent.components import once_there
 from agent.conditional_puts import check_before_claim
 from agent.full_disk import RecordsRefused
 from agent.ids import RESERVED_UUIDS, UUID_BYTES, uuid_text
-from agent.ledger_writer import OutcomeUnknown
 from agent.metrics import Metrics
 from agent.reached_marks import leave_mark
 from agent.settings import Settings
 from agent.state_loading import load
 from agent.supervisor import Supervisor
 from coordinator.commands import Endpoint
-from coordinator.log import LedgerCorrupt, LedgerError
+from coordinator.log import LedgerCorrupt, LedgerError, OutcomeUnknown
 from coordinator.rules import RULES_FIRST, RULES_NEWEST
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore, StoreMisconfigured

@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from agent.dispatch import HANDLERS
-from agent.ledger_writer import OutcomeUnknown
 from agent.services import NoAnswer, Request, Services
-from coordinator.log import LedgerUnavailable
+from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from protocol.connection import read_request_frame
 from storage.object_store import Buffer, StoreError
 from tests.simulation.agents import AgentInWorld, Life, Surroundings

@@ -21,7 +21,7 @@ from agent import chunk_reader, cleaner, digest_checks, entry_objects, fetch_pat
 from agent.clock_check import ClockCheck
 from agent.clock_trust import BELIEVED, ClockTrust, ClockVerdict
 from agent.entry_objects import EntryObjects
-from agent.ledger_writer import LedgerWriter, OutcomeUnknown
+from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop
 from agent.produce_path import NO_OFFSET, Acknowledgement
 from agent.topics import TopicLookup
@@ -39,7 +39,7 @@ from coordinator.commands import (
 )
 from coordinator.digest_comparison import Verdict as Comparison
 from coordinator.follower import Follower
-from coordinator.log import Entry, Head, LedgerRecord, LedgerStart, LedgerUnavailable
+from coordinator.log import Entry, Head, LedgerRecord, LedgerStart, LedgerUnavailable, OutcomeUnknown
 from coordinator.memory_log import MemoryLedgerCore
 from coordinator.snapshot import Frozen
 from coordinator.state import NO_TIME, ClusterState, DigestComparison, PartitionState, TopicState

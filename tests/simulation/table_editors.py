@@ -11,10 +11,9 @@ from itertools import count
 from typing import Final
 
 from agent.broker import Broker
-from agent.ledger_writer import OutcomeUnknown
 from agent.table_edits import TopicGone
 from agent.table_rebuild import FileLost, NothingToRebuild
-from coordinator.log import LedgerError
+from coordinator.log import LedgerError, OutcomeUnknown
 from iceberg_export.tables.edits import (
     EditInvalid,
     RemoveSnapshotRef,

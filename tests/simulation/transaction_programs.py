@@ -7,8 +7,7 @@ come to, and commits what it consumed in the transaction that holds what it made
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-from agent.ledger_writer import OutcomeUnknown
-from coordinator.log import LedgerError
+from coordinator.log import LedgerError, OutcomeUnknown
 from coordinator.state import ClusterState
 from coordinator.transaction_commands import TerminateTransaction
 from protocol.types import Position, ProducerEpoch, ProducerId

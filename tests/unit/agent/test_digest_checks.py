@@ -10,11 +10,11 @@ from itertools import pairwise
 import pytest
 
 from agent.digest_checks import DigestChecks
-from agent.metadata_loop import FrozenState, MetadataLoop, OutcomeUnknown
+from agent.metadata_loop import FrozenState, MetadataLoop
 from agent.snapshots import Snapshots
 from coordinator.commands import CompareDigest, EndSession, ReportTime
 from coordinator.digest_comparison import Verdict
-from coordinator.log import LedgerCorrupt
+from coordinator.log import LedgerCorrupt, OutcomeUnknown
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.rules import RULES_FIRST
 from coordinator.snapshot import Frozen, digest

@@ -7,9 +7,8 @@ from contextlib import suppress
 import pytest
 
 from agent.entry_objects import UncommittedObjects
-from agent.ledger_writer import OutcomeUnknown
 from coordinator.commands import CommitTable, DeleteTopic, Done, NewObject, Refused, TableCommit
-from coordinator.log import LedgerUnavailable
+from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from coordinator.memory_log import MemoryLedger
 from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import ObjectNumber

@@ -12,8 +12,8 @@ import pytest
 from agent.addresses import HostPort
 from agent.http_protocol import BoundedProtocol
 from agent.http_server import HttpServer
-from agent.ledger_writer import OutcomeUnknown
 from agent.table_rebuild import FileLost, NothingToRebuild
+from coordinator.log import OutcomeUnknown
 from coordinator.snapshot import digest
 from coordinator.state import TableState
 from protocol.types import Milliseconds

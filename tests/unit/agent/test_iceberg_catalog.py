@@ -14,9 +14,9 @@ from agent.http_api import build_app
 from agent.http_server import HttpServer
 from agent.http_tokens import HttpTokens, is_this_machine
 from agent.iceberg_catalog import CREDENTIALS_ENDPOINT, ENDPOINTS
-from agent.ledger_writer import OutcomeUnknown
 from agent.table_edits import TopicGone
 from agent.vended_credentials import CredentialVendor
+from coordinator.log import OutcomeUnknown
 from coordinator.state import TableState, TopicState
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed
 from protocol.limits import CATALOG_BODY_BYTES_MAX

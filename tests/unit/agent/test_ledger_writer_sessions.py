@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.ledger_writer import OutcomeUnknown
 from coordinator.commands import AllocateProducerIds, ChunksCommitted, EndSession, ProducerIdsAllocated, ReportTime
-from coordinator.log import Entry
+from coordinator.log import Entry, OutcomeUnknown
 from coordinator.memory_log import Fate, MemoryLedger
 from protocol.types import SessionId
 from tests.made_commands import Batch, Chunk, commit, create, start

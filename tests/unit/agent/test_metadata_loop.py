@@ -5,9 +5,16 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from agent.metadata_loop import OutcomeUnknown
 from coordinator.commands import ChunksCommitted, DeleteTopic, ReportTime
-from coordinator.log import Head, LedgerCorrupt, LedgerRecord, LedgerUnavailable, SnapshotPointer, Trimmed
+from coordinator.log import (
+    Head,
+    LedgerCorrupt,
+    LedgerRecord,
+    LedgerUnavailable,
+    OutcomeUnknown,
+    SnapshotPointer,
+    Trimmed,
+)
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.snapshot import digest, encode_with_digest
 from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX, LEDGER_RELOAD_REFUSED_SECONDS

@@ -10,12 +10,11 @@ from crc32c import crc32c
 
 from agent import produce_path
 from agent.fetch_sessions import WantedPartition
-from agent.ledger_writer import OutcomeUnknown
 from agent.produce_path import NO_OFFSET, Acknowledgement, ProducePath
 from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.chunk_index import NO_CHECKSUM
 from coordinator.commands import Outcome, Refused, ReportTime
-from coordinator.log import Entry
+from coordinator.log import Entry, OutcomeUnknown
 from coordinator.memory_log import Fate, MemoryLedger
 from coordinator.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.waiting_runs import AT_COMMIT, PLACEMENT

@@ -10,10 +10,10 @@ import pytest
 from agent.catalog_parts import CatalogParts
 from agent.http_api import build_app
 from agent.http_tokens import HttpTokens
-from agent.ledger_writer import OutcomeUnknown
 from agent.registry_api import MEDIA_TYPE
 from agent.schema_registry import guid_of
 from coordinator.commands import Command, Outcome, Refused
+from coordinator.log import OutcomeUnknown
 from coordinator.registry_commands import RegisterSchema
 from protocol.errors import ErrorCode
 from protocol.limits import HTTP_TOKEN_CHARS_MIN, REGISTRY_TRIES_MAX, SCHEMA_BODY_BYTES_MAX, SCHEMA_BYTES_MAX

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent import transaction_janitor
-from agent.ledger_writer import OutcomeUnknown
 from agent.transaction_janitor import TransactionJanitor
+from coordinator.log import OutcomeUnknown
 from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
 from coordinator.transaction_commands import TransactionDecided
 from coordinator.transactions import Ended

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from agent.ledger_writer import OutcomeUnknown
 from agent.services import Services
 from coordinator.commands import Outcome, Refused
+from coordinator.log import OutcomeUnknown
 from protocol.errors import ErrorCode
 from tests.unit.agent.handlers.transactions import add, add_group, begun, end, init, serving
 
