@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
 from agent.addresses import S3Url, read_store_url, store_root
-from agent.catalog_parts import s3_file_io
 from agent.clock import Clock
 from agent.cpu import PatientThread
+from agent.file_io import s3_file_io
 from agent.follower_settings import FollowerSettings
 from agent.ledger_writer import LedgerWriter
 from agent.metadata_loop import MetadataLoop

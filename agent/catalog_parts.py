@@ -1,27 +1,24 @@
 """What the catalog is made of, from an agent's settings: where the bucket is for engines, and who makes keys for them.
 
 Rule: nothing is asked here; what is wrong in the variables was found when the store was opened.
-Source: Iceberg's configuration ("S3 file IO properties", "Catalog properties"); PyIceberg's "FileIO".
+Source: Iceberg's configuration ("Catalog properties"). Properties of the bucket: `agent.file_io`.
 """
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from urllib.parse import urlsplit, urlunsplit
 
 from agent.addresses import FileUrl, MemoryUrl, S3Url, read_store_url, store_root
 from agent.catalog_access import CatalogAccess, Credentials
 from agent.clock import Clock
+from agent.file_io import LOCAL_FILE_IO, s3_file_io, without_bucket
 from agent.http_tokens import HttpTokens
 from agent.settings import Settings
 from agent.vended_credentials import CredentialVendor
 from protocol.limits import CATALOG_CREDENTIALS_SECONDS
 from storage.s3_settings import S3Settings
 from storage.session_credentials import SessionCredentials, assume_role
-
-S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
-LOCAL_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,36 +51,12 @@ def catalog_parts(settings: Settings, clock: Clock, environment: Mapping[str, st
             return CatalogParts(root_uri=root, tokens=access.tokens)
 
 
-def s3_file_io(settings: S3Settings, endpoint: str | None) -> dict[str, str]:
-    """Properties for Java's S3FileIO and PyIceberg's; `endpoint` is one for engines alone."""
-    endpoint = endpoint or _without_bucket(settings)
-    properties = {
-        "io-impl": S3_FILE_IO,
-        "client.region": settings.region,
-        "s3.region": settings.region,
-        "s3.path-style-access": "false" if settings.is_virtual_hosted or endpoint is None else "true",
-    }
-    if endpoint is not None:
-        properties["s3.endpoint"] = endpoint
-        if settings.is_virtual_hosted:
-            properties["s3.force-virtual-addressing"] = "true"
-    return properties
-
-
-def _without_bucket(settings: S3Settings) -> str | None:
-    """The endpoint as engines want it: they put the bucket's name before the host themselves."""
-    if settings.endpoint is None or not settings.is_virtual_hosted:
-        return settings.endpoint
-    parts = urlsplit(settings.endpoint)
-    return urlunsplit(parts._replace(netloc=parts.netloc.removeprefix(f"{settings.bucket}.")))
-
-
 def _vendor(s3: S3Settings, access: CatalogAccess, clock: Clock, sts_endpoint: str | None) -> CredentialVendor | None:
     """None where no keys are handed out: so it is said, or AWS's STS would want a role and none is named."""
     is_asked = access.credentials is Credentials.STS or access.role_arn is not None or not s3.is_amazons
     if access.credentials is Credentials.NONE or not is_asked:
         return None
-    ask = partial(_ask, s3, access.role_arn, sts_endpoint or (None if s3.is_amazons else _without_bucket(s3)))
+    ask = partial(_ask, s3, access.role_arn, sts_endpoint or (None if s3.is_amazons else without_bucket(s3)))
     return CredentialVendor(ask=ask, clock=clock, is_required=access.credentials is Credentials.STS)
 
 

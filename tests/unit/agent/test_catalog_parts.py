@@ -59,14 +59,6 @@ def test_an_endpoint_of_a_vpc_is_amazons_too() -> None:
     assert parts("s3://lake", {**KEYS, "AWS_ENDPOINT_URL": "https://notamazonaws.com"}).credentials is not None
 
 
-def test_an_endpoint_that_names_the_bucket_is_told_without_it() -> None:
-    environment = {**KEYS, "AWS_ENDPOINT_URL": "https://lake.s3.example", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}
-    found = parts("s3://lake", environment)
-    assert found.file_io["s3.endpoint"] == "https://s3.example"
-    assert found.file_io["s3.path-style-access"] == "false"
-    assert found.file_io["s3.force-virtual-addressing"] == "true"
-
-
 def test_no_keys_are_made_where_that_is_said_and_they_are_required_where_that_is_said() -> None:
     assert parts("s3://lake", MINIO, catalog_credentials="none").credentials is None
     required = parts("s3://lake", MINIO, catalog_credentials="sts").credentials
