@@ -19,7 +19,8 @@ from coordinator.admin_commands import (
 )
 from coordinator.apply_topics import assign_replicas, create_partitions
 from coordinator.commands import Done, Outcome, Refused
-from coordinator.config_operations import altered, configs_bytes
+from coordinator.config_operations import altered
+from coordinator.config_types import configs_bytes
 from coordinator.state import EVERY_BROKER, ClusterState, TopicState
 from protocol.errors import ErrorCode
 from protocol.limits import CONFIG_RESOURCES_MAX, CONFIGS_BYTES_MAX, QUOTA_ENTITIES_MAX

@@ -19,6 +19,7 @@ from coordinator.chunk_index import MarkerRow, marker_row
 from coordinator.commands import Done, Outcome, Refused
 from coordinator.producer_bounds import may_begin, note_dropped, note_written
 from coordinator.state import NO_TIME, TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
+from coordinator.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.transaction_commands import (
     AddToTransaction,
     EndTransaction,
@@ -32,7 +33,7 @@ from coordinator.transaction_commands import (
     TransactionPartition,
 )
 from coordinator.transactions import NOT_STARTED, AppliedStamp, Ended, TransactionalId
-from coordinator.waiting_runs import AT_COMMIT, PLACEMENT, WaitingRun
+from coordinator.waiting_runs import WaitingRun
 from protocol.errors import ErrorCode
 from protocol.limits import (
     TRANSACTION_MEMBERS_MAX,

@@ -26,11 +26,6 @@ def altered(configs: Mapping[str, str], operations: Iterable[ConfigOperation], *
     return dict(sorted(result.items()))
 
 
-def configs_bytes(configs: Mapping[str, str]) -> int:
-    """What names and values take together."""
-    return sum(len(name.encode()) + len(value.encode()) for name, value in configs.items())
-
-
 def _elements(configs: Mapping[str, str], operation: ConfigOperation) -> list[str]:
     held = split_list(configs.get(operation.name, operation.list_default))
     named = split_list(operation.value)

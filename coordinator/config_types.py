@@ -5,6 +5,7 @@ Source of types and parsing: org.apache.kafka.common.config.ConfigDef (Kafka 4.3
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum, IntEnum
 from typing import assert_never
@@ -142,6 +143,11 @@ def shorten(text: str) -> str:
 def split_list(text: str) -> list[str]:
     """The elements of a list value: between commas, without the spaces around them."""
     return [element.strip() for element in text.split(",")] if text.strip() else []
+
+
+def configs_bytes(configs: Mapping[str, str]) -> int:
+    """The UTF-8 bytes of all names and values together."""
+    return sum(len(name.encode()) + len(value.encode()) for name, value in configs.items())
 
 
 def table(*specs: ConfigSpec) -> dict[str, ConfigSpec]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from coordinator.broker_configs import BROKER_CONFIGS, broker_value, validate_broker
-from coordinator.config_operations import configs_bytes
 from coordinator.config_types import (
     GZIP_LEVELS,
     LONG_MAX,
@@ -18,10 +17,10 @@ from coordinator.config_types import (
     ConfigType,
     Effect,
     InvalidConfig,
+    configs_bytes,
     shorten,
     table,
 )
-from coordinator.waiting_runs import AT_COMMIT, AT_PRODUCE, PLACEMENT
 from protocol.limits import (
     CONFIG_VALUE_CHARS_MAX,
     CONFIGS_BYTES_MAX,
@@ -59,6 +58,10 @@ TABLE_RETENTION: Final = "penstock.table.retention.ms"
 """How long a topic's table keeps records: a config that Kafka does not have."""
 AS_THE_LOG: Final = -2
 """Its value where the table keeps what the log keeps; Kafka's local.retention.ms says it alike."""
+PLACEMENT: Final = "penstock.transaction.placement"
+"""When records of a transaction get their offsets; a config that Kafka does not have."""
+AT_PRODUCE: Final = "produce"
+AT_COMMIT: Final = "commit"
 _THROTTLED_REPLICAS = r"(\*|[0-9]+:[0-9]+(\s*,\s*[0-9]+:[0-9]+)*)?"
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS

@@ -7,15 +7,11 @@ in a transaction is fixed with its first batch, whatever the topic is altered to
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from coordinator.chunk_index import NO_CHECKSUM
 from protocol.crc import crc32c, pack_crcs
 from protocol.types import Milliseconds, ObjectId
-
-PLACEMENT: Final = "penstock.transaction.placement"
-AT_PRODUCE: Final = "produce"
-AT_COMMIT: Final = "commit"
 
 
 class WaitingRun(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from coordinator.waiting_runs import AT_COMMIT, AT_PRODUCE, PLACEMENT
+from coordinator.topic_configs import AT_COMMIT, AT_PRODUCE, PLACEMENT
 from tests.jepsen.checker import Options, Verdict, check
 from tests.jepsen.clients import CLIENTS
 from tests.jepsen.history import Function, History

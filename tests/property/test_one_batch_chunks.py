@@ -10,7 +10,7 @@ from coordinator.apply_chunks import _Commit
 from coordinator.commands import Command, Outcome
 from coordinator.rules import RULES_CHECKED_STORAGE
 from coordinator.snapshot import digest
-from coordinator.waiting_runs import AT_COMMIT, AT_PRODUCE, PLACEMENT
+from coordinator.topic_configs import AT_COMMIT, AT_PRODUCE, PLACEMENT
 from tests.made_commands import Batch, Chunk, Cluster, commit
 from tests.made_transactions import V1, V2, add, begin, end
 

@@ -10,7 +10,7 @@ from agent.deep_audit import DeepAudit
 from agent.reached_marks import leave_mark
 from coordinator.admin_commands import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.chunk_index import ChunkIndex
-from coordinator.waiting_runs import AT_COMMIT, PLACEMENT
+from coordinator.topic_configs import AT_COMMIT, PLACEMENT
 from protocol.record_batch import read_header, set_max_timestamp
 from protocol.types import ObjectNumber
 from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_footer

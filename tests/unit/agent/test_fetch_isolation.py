@@ -12,8 +12,7 @@ from agent.fetch_isolation import AbortedTransactions, visible_end
 from agent.fetch_path import PartitionRead
 from coordinator.memory_log import MemoryLedger
 from coordinator.state import PartitionState
-from coordinator.topic_configs import TABLE_RETENTION
-from coordinator.waiting_runs import AT_COMMIT, PLACEMENT
+from coordinator.topic_configs import AT_COMMIT, PLACEMENT, TABLE_RETENTION
 from protocol.control_records import Marker, marker_batch, read_marker
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_SESSION_SECONDS, MIB

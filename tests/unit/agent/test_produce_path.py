@@ -17,7 +17,7 @@ from coordinator.commands import Outcome, Refused, ReportTime
 from coordinator.log import Entry, OutcomeUnknown
 from coordinator.memory_log import Fate, MemoryLedger
 from coordinator.rules import RULES_FIRST, RULES_NEWEST
-from coordinator.waiting_runs import AT_COMMIT, PLACEMENT
+from coordinator.topic_configs import AT_COMMIT, PLACEMENT
 from protocol.errors import ErrorCode
 from protocol.limits import (
     INTAKE_BUFFER_BYTES_MAX,

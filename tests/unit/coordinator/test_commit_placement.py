@@ -10,7 +10,8 @@ from coordinator.chunk_index import NO_CHECKSUM, OFFSET_FIRST
 from coordinator.commands import ChunksCommitted, DeleteTopic, ExpireProducers
 from coordinator.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
-from coordinator.waiting_runs import PLACEMENT, WaitingRun
+from coordinator.topic_configs import PLACEMENT
+from coordinator.waiting_runs import WaitingRun
 from protocol.crc import crc_of_crcs, pack_crcs
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ObjectId, ProducerId

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.admin_commands import ConfigOperation, OperationKind
-from coordinator.config_operations import altered, configs_bytes
+from coordinator.config_operations import altered
 
 
 def operation(kind: OperationKind, name: str, value: str = "", *, list_default: str = "") -> ConfigOperation:
@@ -55,7 +55,3 @@ def test_elements_are_added_once_and_taken_away(held: str, kind: OperationKind, 
 def test_a_list_that_nobody_set_begins_with_its_default(kind: OperationKind, expected: str) -> None:
     wanted = operation(kind, "cleanup.policy", "compact", list_default="delete")
     assert altered({}, [wanted], is_whole=False) == {"cleanup.policy": expected}
-
-
-def test_names_and_values_count_as_they_are_written() -> None:
-    assert configs_bytes({"a": "1", "ä": "€"}) == 7

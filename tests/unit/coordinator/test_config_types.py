@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.config_types import ConfigSpec, ConfigType, InvalidConfig, split_list, table
+from coordinator.config_types import ConfigSpec, ConfigType, InvalidConfig, configs_bytes, split_list, table
 
 
 def spec(config_type: ConfigType, **rest: object) -> ConfigSpec:
@@ -72,3 +72,7 @@ def test_lists_are_split_at_commas() -> None:
 def test_a_table_is_in_order_of_names() -> None:
     first, second = (ConfigSpec(name=name, type=ConfigType.STRING, default="", documentation="") for name in ("b", "a"))
     assert list(table(first, second)) == ["a", "b"]
+
+
+def test_names_and_values_count_as_they_are_written() -> None:
+    assert configs_bytes({"a": "1", "ä": "€"}) == 7

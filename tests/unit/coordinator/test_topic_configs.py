@@ -5,6 +5,7 @@ import pytest
 from coordinator.topic_configs import (
     BROKER_CONFIGS,
     BROKER_SYNONYMS,
+    PLACEMENT,
     TABLE_COLUMNS,
     TABLE_FILE_BYTES,
     TABLE_RAW_VALUES,
@@ -17,7 +18,6 @@ from coordinator.topic_configs import (
     validate_topic_config,
     validate_topic_configs,
 )
-from coordinator.waiting_runs import PLACEMENT
 from protocol.limits import CONFIG_VALUE_CHARS_MAX, CONFIGS_BYTES_MAX
 
 
