@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from agent.cpu import run_in_thread
 from agent.record_rules import RecordRules
-from agent.services import Services
-from coordinator.state import TopicState
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_TOLD_MAX, TIMESTAMP_MS_MAX
 from protocol.record_batch import (
@@ -29,7 +27,7 @@ from protocol.record_batch import (
     split_batches,
 )
 from protocol.records import BatchSummary, decode_records, kernels_ready, validate_records
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Milliseconds
 
 INLINE_BYTES_MAX = 128 * 1024
 """Batches up to this size are checked on the loop: handing them to a thread would cost more."""
@@ -46,6 +44,8 @@ class Arrival(NamedTuple):
 
     first_ms: int
     last_ms: int
+    is_clock_ahead: bool = False
+    """Whether the clock is not believed because it is far ahead of the ledger's last time (safety rule S21)."""
 
 
 class CheckedRecords(NamedTuple):
@@ -55,22 +55,26 @@ class CheckedRecords(NamedTuple):
     headers: Sequence[BatchHeader]
 
 
-async def check_records(services: Services, topic: TopicState, records: memoryview | None) -> CheckedRecords:
-    """The checked batches of one partition. Raises `InvalidBatch`."""
+async def check_records(records: memoryview | None, rules: RecordRules, arrival: Arrival) -> CheckedRecords:
+    """The checked batches of one partition. Raises `InvalidBatch`.
+
+    Args:
+        records: as the request brings them; None, or empty, where it brings none.
+        rules: the topic's.
+        arrival: when the records came in (`arrival_now`).
+    """
     if records is None or len(records) == 0:
         raise NotOneBatch(
             ErrorCode.invalid_record, "A Produce request must have at least one record batch per partition."
         )
-    rules = services.record_rules.rules(topic)
-    if rules.uses_append_time and services.is_clock_ahead():
-        # S21: no entry tells a time now, so apply would stamp them with the ledger's last one, which may be days old.
-        # What is stamped stays so (S14), and retention would drop them as soon as the clock is believed.
+    if rules.uses_append_time and arrival.is_clock_ahead:
+        # S21: no entry carries a time now, so apply would stamp them with the ledger's last one, perhaps days old.
+        # A stamp is final (S14), and retention would drop the records as soon as the clock is believed.
         raise InvalidBatch(
             ErrorCode.not_leader_or_follower,
             "this broker's clock is not believed, and the topic has message.timestamp.type=LogAppendTime: try again "
             'later (docs/RUNBOOK.md, "The clock is wrong, or was set")',
         )
-    arrival = arrival_now(services)
     unpacked_bytes_max = _inline_unpacked_bytes_max(records)
     if unpacked_bytes_max is not None:
         try:
@@ -90,13 +94,21 @@ def _inline_unpacked_bytes_max(records: memoryview) -> int | None:
     return INLINE_PLAIN_BYTES_MAX
 
 
-def arrival_now(services: Services) -> Arrival:
-    """When records arrive that arrive now."""
-    checked_ms = services.checked_time()
+def arrival_now(
+    checked_ms: Milliseconds | None, unchecked_ms: Milliseconds, state_ms: Milliseconds, *, is_clock_ahead: bool
+) -> Arrival:
+    """When records arrive that arrive now.
+
+    Args:
+        checked_ms: the checked clock's time; None while the clock is not believed (safety rule S2).
+        unchecked_ms: the same clock's time, believed or not.
+        state_ms: the newest time in the ledger.
+        is_clock_ahead: whether the clock is not believed because it is far ahead of `state_ms` (safety rule S21).
+    """
     if checked_ms is not None:
-        return Arrival(checked_ms, checked_ms)
-    unchecked_ms, state_ms = services.clock.now_ms(), services.state.time_ms
-    return Arrival(min(unchecked_ms, state_ms), max(unchecked_ms, state_ms))
+        return Arrival(checked_ms, checked_ms, is_clock_ahead)
+    # Either time may be the wrong one: records are rejected only where both say so, as a rejection is final.
+    return Arrival(min(unchecked_ms, state_ms), max(unchecked_ms, state_ms), is_clock_ahead)
 
 
 def check_batches(

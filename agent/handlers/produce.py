@@ -15,7 +15,7 @@ from typing import cast
 
 from agent.cpu import run_in_thread
 from agent.produce_path import NO_OFFSET, Acknowledgement
-from agent.record_checks import CheckedRecords, check_records
+from agent.record_checks import Arrival, arrival_now, check_records
 from agent.services import Answer, NoAnswer, Request, Services
 from agent.topics import TopicLookup
 from agent.transactions import BatchesOfTransaction
@@ -245,7 +245,8 @@ async def _check(
         place.settle(Acknowledgement(error_code=unknown))
     else:
         try:
-            checked: CheckedRecords = await check_records(services, topic, partition.records)
+            rules = services.record_rules.rules(topic)
+            checked = await check_records(partition.records, rules, _arrival_now(services))
         except InvalidBatch as error:
             place.settle(_refusal(error, topic.partitions[partition.index].log_start))
         else:
@@ -257,6 +258,15 @@ async def _check(
                 return BatchGroup(topic.topic_id, index, checked.records, checked.headers, place)
             place.settle(Acknowledgement(error_code=refused))
     return None
+
+
+def _arrival_now(services: Services) -> Arrival:
+    return arrival_now(
+        services.checked_time(),
+        services.clock.now_ms(),
+        services.state.time_ms,
+        is_clock_ahead=services.is_clock_ahead(),
+    )
 
 
 def _take_in(services: Services, request: Request, accepted: Sequence[BatchGroup]) -> None:

@@ -1,6 +1,5 @@
 """Checks of produced records name the records at fault."""
 
-import asyncio
 import struct
 import threading
 from dataclasses import replace
@@ -21,15 +20,13 @@ from agent.record_checks import (
     check_records,
 )
 from agent.record_rules import RecordRules
-from coordinator.commands import ReportTime
 from protocol import record_reference, records
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
-from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_TOLD_MAX
+from protocol.limits import DECOMPRESSED_BYTES_MAX, MIB, RECORD_ERRORS_TOLD_MAX
 from protocol.records import warm_kernels
-from tests.made_commands import TOPIC
+from protocol.types import Milliseconds
 from tests.made_records import Record, make_batch
-from tests.unit.agent.data_paths import data_paths, services_of
 from tests.unit.agent.ledger_parts import BEGAN_MS
 
 RULES = RecordRules(
@@ -75,12 +72,11 @@ def checking_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def checked(batch: bytes) -> CheckedRecords | InvalidBatch:
-    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        services = services_of(paths, paths.parts.clock, tasks)
-        try:
-            return await check_records(services, paths.parts.metadata.state.topics[TOPIC], memoryview(batch))
-        except InvalidBatch as error:
-            return error
+    rules = replace(RULES, message_bytes_max=MIB * 2, timestamp_before_max_ms=BEGAN_MS)
+    try:
+        return await check_records(memoryview(batch), rules, Arrival(BEGAN_MS, BEGAN_MS))
+    except InvalidBatch as error:
+        return error
 
 
 def rows(count: int, value: bytes = b"v") -> list[Record]:
@@ -194,18 +190,12 @@ def test_a_batch_that_unpacks_to_more_than_the_loop_has_time_for_is_left_to_a_th
     assert len(check_batches(batch, RULES, NOW).headers) == 1
 
 
-async def test_s2_a_time_is_judged_by_the_checked_clock_and_by_two_that_nobody_checked() -> None:
-    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        parts = paths.parts
-        services = services_of(paths, parts.clock, tasks)
-        parts.clock.seconds = 50.0
-        await parts.writer.submit(ReportTime())
-        parts.clock.seconds = 70.0
-        assert arrival_now(services) == Arrival(BEGAN_MS + 70_000, BEGAN_MS + 70_000)
-        parts.is_clock_checked = False
-        assert arrival_now(services) == Arrival(BEGAN_MS + 50_000, BEGAN_MS + 70_000)
-        parts.clock.seconds = -1_000.0
-        assert arrival_now(services) == Arrival(BEGAN_MS - 1_000_000, BEGAN_MS + 50_000)
+def test_s2_a_time_is_judged_by_the_checked_clock_and_by_two_that_nobody_checked() -> None:
+    now, before, state = Milliseconds(70_000), Milliseconds(-1_000), Milliseconds(50_000)
+    assert arrival_now(now, now, state, is_clock_ahead=False) == Arrival(now, now)
+    assert arrival_now(None, now, state, is_clock_ahead=False) == Arrival(state, now)
+    assert arrival_now(None, before, state, is_clock_ahead=False) == Arrival(before, state)
+    assert arrival_now(None, now, state, is_clock_ahead=True) == Arrival(state, now, is_clock_ahead=True)
 
 
 @pytest.mark.parametrize(("timestamp", "is_taken"), [(1_499, False), (1_500, True), (2_010, True), (2_011, False)])
@@ -220,22 +210,17 @@ def test_s2_a_record_is_refused_only_if_it_is_off_by_both_of_two_times(timestamp
 
 
 @pytest.mark.parametrize(
-    ("timestamp_type", "is_ahead", "is_taken"),
-    [
-        ("LogAppendTime", True, False),
-        ("LogAppendTime", False, True),
-        ("CreateTime", True, True),
-    ],
+    ("uses_append_time", "is_ahead", "is_taken"), [(True, True, False), (True, False, True), (False, True, True)]
 )
 async def test_s21_nothing_is_stamped_with_an_old_time_while_the_clock_is_not_believed(
-    timestamp_type: str, *, is_ahead: bool, is_taken: bool
+    *, uses_append_time: bool, is_ahead: bool, is_taken: bool
 ) -> None:
-    async with data_paths(timestamp_type=timestamp_type) as paths, asyncio.TaskGroup() as tasks:
-        services = replace(services_of(paths, paths.parts.clock, tasks), is_clock_ahead=lambda: is_ahead)
-        batch, topic = make_batch([Record(offset=0, timestamp=BEGAN_MS)]), paths.parts.metadata.state.topics[TOPIC]
-        if is_taken:
-            assert (await check_records(services, topic, memoryview(batch))).headers
-            return
-        with pytest.raises(InvalidBatch) as refused:
-            await check_records(services, topic, memoryview(batch))
-        assert refused.value.error_code is ErrorCode.not_leader_or_follower
+    batch = memoryview(make_batch([Record(offset=0, timestamp=NOW_MS)]))
+    rules = replace(RULES, uses_append_time=uses_append_time)
+    arrival = Arrival(NOW_MS, NOW_MS, is_clock_ahead=is_ahead)
+    if is_taken:
+        assert (await check_records(batch, rules, arrival)).headers
+        return
+    with pytest.raises(InvalidBatch) as rejected:
+        await check_records(batch, rules, arrival)
+    assert rejected.value.error_code is ErrorCode.not_leader_or_follower

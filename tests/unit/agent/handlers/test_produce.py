@@ -2,17 +2,18 @@
 
 import asyncio
 import struct
+from dataclasses import replace
 
 import pytest
 
 from agent.handlers import produce
-from agent.handlers.produce import _refusal
-from agent.record_checks import CheckedRecords, check_records
-from agent.services import Answer, Request, Services
+from agent.handlers.produce import _arrival_now, _refusal
+from agent.record_checks import Arrival, CheckedRecords, check_records
+from agent.record_rules import RecordRules
+from agent.services import Answer, Request
 from coordinator.admin_commands import CreatePartitions
-from coordinator.commands import Done
+from coordinator.commands import Done, ReportTime
 from coordinator.log import LedgerUnavailable
-from coordinator.state import TopicState
 from protocol.compression import Compression
 from protocol.connection import read_request_frame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
@@ -21,7 +22,7 @@ from storage.failing import Fault, FaultKind, Operation
 from tests.made_commands import TOPIC
 from tests.made_records import Record, make_batch
 from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.ledger_parts import ManualClock
+from tests.unit.agent.ledger_parts import BEGAN_MS, ManualClock
 
 HEAD = struct.pack(">hhih", 0, 3, 7, -1) + b"\xff\xff" + struct.pack(">hi", -1, 30_000) + b"\0\0\0\1\0\1t"
 
@@ -89,13 +90,32 @@ async def told(answer: Answer) -> bytes:
     return b"".join(await answer)
 
 
+async def test_s2_records_arrive_by_the_checked_clock_or_between_two_times_that_nobody_checked() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        parts = paths.parts
+        services = services_of(paths, parts.clock, tasks)
+        parts.clock.seconds = 50.0
+        await parts.writer.submit(ReportTime())
+        parts.clock.seconds = 70.0
+        assert _arrival_now(services) == Arrival(BEGAN_MS + 70_000, BEGAN_MS + 70_000)
+        parts.is_clock_checked = False
+        assert _arrival_now(services) == Arrival(BEGAN_MS + 50_000, BEGAN_MS + 70_000)
+
+
+async def test_s21_a_topic_of_append_times_takes_no_records_while_the_clock_is_ahead() -> None:
+    async with data_paths(timestamp_type="LogAppendTime") as paths, asyncio.TaskGroup() as tasks:
+        services = replace(services_of(paths, paths.parts.clock, tasks), is_clock_ahead=lambda: True)
+        answer = await told(await produce.handle(services, request(b"t")))
+    assert struct.unpack(">h", answer[19:21]) == (ErrorCode.not_leader_or_follower,)
+
+
 async def test_s8_what_is_checked_while_a_drain_lets_others_lead_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     is_checking, may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(services: Services, topic: TopicState, records: memoryview | None) -> CheckedRecords:
+    async def slowly(records: memoryview | None, rules: RecordRules, arrival: Arrival) -> CheckedRecords:
         is_checking.set()
         await may_go_on.wait()
-        return await check_records(services, topic, records)
+        return await check_records(records, rules, arrival)
 
     monkeypatch.setattr(produce, "check_records", slowly)
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
