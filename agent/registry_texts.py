@@ -6,7 +6,8 @@ Rule: what an id stands for never changes, so what was read of a content and of 
 from collections import OrderedDict
 
 from agent.cpu import run_in_thread
-from agent.schemas.parsed import InvalidSchema, NamedText, Parsed, parse
+from agent.schemas.parse import parse
+from agent.schemas.parsed import InvalidSchema, NamedText, Parsed
 from coordinator.registry import Registry
 from coordinator.registry_commands import SchemaContent, SchemaReference
 from protocol.limits import SCHEMA_FILES_BYTES_MAX, SCHEMA_FILES_MAX, SCHEMAS_PARSED_CACHED_MAX

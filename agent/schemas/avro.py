@@ -7,8 +7,10 @@ Whose records can be read: `agent.schemas.avro_reading`.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from agent.schemas.avro_reading import faults_reading
+from agent.schemas.avro_types import AvroField, AvroType
 from agent.schemas.json_text import Json, read_json, write_json, write_sorted_json
 from agent.schemas.parsed import InvalidSchema, NamedText, Parsed
 from coordinator.registry_commands import SchemaType
@@ -18,36 +20,6 @@ NAMED = frozenset({"record", "error", "enum", "fixed"})
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ORDERS = frozenset({"ascending", "descending", "ignore"})
 SHOWN_CHARS_MAX = 80
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class AvroType:
-    """One type. Records refer to each other, so two are the same only if they are one object."""
-
-    kind: str
-    """A primitive's name, or record, enum, fixed, array, map, union."""
-    name: str = ""
-    """The full name of a named type."""
-    aliases: frozenset[str] = frozenset()
-    """Full names."""
-    fields: "list[AvroField]" = field(default_factory=list["AvroField"])
-    symbols: tuple[str, ...] = ()
-    symbol_default: str | None = None
-    size: int = 0
-    inner: "list[AvroType]" = field(default_factory=list["AvroType"])
-    """What an array or a map holds, or the branches of a union."""
-
-    @property
-    def short_name(self) -> str:
-        return self.name.rpartition(".")[2]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AvroField:
-    name: str
-    aliases: tuple[str, ...]
-    type: AvroType
-    has_default: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +32,6 @@ class AvroSchema:
     schema_type: SchemaType = SchemaType.AVRO
 
     def faults_reading(self, writer: Parsed) -> list[str]:
-        from agent.schemas.avro_reading import faults_reading
-
         assert isinstance(writer, AvroSchema)
         return faults_reading(reader=self.type, writer=writer.type)
 

@@ -5,7 +5,7 @@ Source: Apache Avro 1.12 specification, "Schema Resolution"; org.apache.avro.Sch
 count: the last part of both, or an alias of the reader's that is the writer's full name.
 """
 
-from agent.schemas.avro import AvroField, AvroType
+from agent.schemas.avro_types import AvroField, AvroType
 from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, told
 
 PROMOTED = {

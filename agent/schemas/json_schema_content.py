@@ -9,8 +9,8 @@ reader's is not closed. Source: as there.
 
 from typing import Protocol
 
-from agent.schemas.json_schema import Place
 from agent.schemas.json_schema_limits import fault, limit_faults, schema_dict
+from agent.schemas.json_schema_nodes import SchemaNode
 from agent.schemas.json_schema_shapes import ANYTHING, NOTHING, Shape, shape_of
 from agent.schemas.json_text import Json
 from agent.schemas.parsed import Incomparable
@@ -19,17 +19,17 @@ from agent.schemas.parsed import Incomparable
 class Comparison(Protocol):
     """The comparison that this is a part of."""
 
-    def faults(self, before: Place, after: Place, path: str) -> list[str]: ...
+    def faults(self, before: SchemaNode, after: SchemaNode, path: str) -> list[str]: ...
 
 
 def object_faults(comparison: Comparison, before: Shape, after: Shape, path: str) -> list[str]:
     was, now = schema_dict(before), schema_dict(after)
     faults = _required_faults(was, now, path)
-    faults += _property_faults(comparison, before.place, after.place, path)
-    faults += _additional_faults(comparison, before.place, after.place, "additionalProperties", path)
-    faults += _pattern_faults(comparison, before.place, after.place, path)
-    faults += _part_faults(comparison, before.place, after.place, "propertyNames", path)
-    faults += _dependency_faults(comparison, before.place, after.place, path)
+    faults += _property_faults(comparison, before.node, after.node, path)
+    faults += _additional_faults(comparison, before.node, after.node, "additionalProperties", path)
+    faults += _pattern_faults(comparison, before.node, after.node, path)
+    faults += _part_faults(comparison, before.node, after.node, "propertyNames", path)
+    faults += _dependency_faults(comparison, before.node, after.node, path)
     faults += limit_faults(was, now, "maxProperties", path, is_most=True)
     faults += limit_faults(was, now, "minProperties", path, is_most=False)
     return faults
@@ -37,8 +37,8 @@ def object_faults(comparison: Comparison, before: Shape, after: Shape, path: str
 
 def array_faults(comparison: Comparison, before: Shape, after: Shape, path: str) -> list[str]:
     was, now = schema_dict(before), schema_dict(after)
-    faults = _item_faults(comparison, before.place, after.place, path)
-    faults += _part_faults(comparison, before.place, after.place, "contains", path)
+    faults = _item_faults(comparison, before.node, after.node, path)
+    faults += _part_faults(comparison, before.node, after.node, "contains", path)
     for word, is_most in (("maxItems", True), ("minItems", False), ("maxContains", True), ("minContains", False)):
         faults += limit_faults(was, now, word, path, is_most=is_most)
     if now.get("uniqueItems") is True and was.get("uniqueItems") is not True:
@@ -64,7 +64,7 @@ def _required_faults(was: dict[str, Json], now: dict[str, Json], path: str) -> l
     return [fault("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required/{name}") for name in without]
 
 
-def _property_faults(comparison: Comparison, before: Place, after: Place, path: str) -> list[str]:
+def _property_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
     was, now = _dict(before.schema, "properties"), _dict(after.schema, "properties")
     faults: list[str] = []
     for name in dict.fromkeys((*was, *now)):
@@ -78,13 +78,13 @@ def _property_faults(comparison: Comparison, before: Place, after: Place, path: 
     return faults
 
 
-def _model(place: Place, name: str) -> Place:
+def _model(node: SchemaNode, name: str) -> SchemaNode:
     """What may stand under a name that is not among the properties: anything, nothing, or what a schema says."""
-    for pattern, part in _dict(place.schema, "patternProperties").items():
+    for pattern, part in _dict(node.schema, "patternProperties").items():
         if _matches(pattern, name):
-            return place.inside(part)
-    assert isinstance(place.schema, dict)
-    return place.inside(place.schema.get("additionalProperties", True))
+            return node.inside(part)
+    assert isinstance(node.schema, dict)
+    return node.inside(node.schema.get("additionalProperties", True))
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -98,7 +98,7 @@ def _matches(pattern: str, name: str) -> bool:
         raise Incomparable(f"the pattern {pattern[:40]!r} has no answer that takes a bounded time") from error
 
 
-def _removed_faults(comparison: Comparison, was: Place, model: Place, what: str, path: str) -> list[str]:
+def _removed_faults(comparison: Comparison, was: SchemaNode, model: SchemaNode, what: str, path: str) -> list[str]:
     kind = shape_of(model.followed()).kind
     if kind == ANYTHING or shape_of(was.followed()).kind == NOTHING:
         return []
@@ -108,7 +108,7 @@ def _removed_faults(comparison: Comparison, was: Place, model: Place, what: str,
     return [fault(f"{what}_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path), *faults] if faults else []
 
 
-def _added_faults(comparison: Comparison, model: Place, now: Place, what: str, path: str) -> list[str]:
+def _added_faults(comparison: Comparison, model: SchemaNode, now: SchemaNode, what: str, path: str) -> list[str]:
     kind = shape_of(model.followed()).kind
     if kind == NOTHING or shape_of(now.followed()).kind == ANYTHING:
         return []
@@ -118,7 +118,9 @@ def _added_faults(comparison: Comparison, model: Place, now: Place, what: str, p
     return [fault(f"{what}_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path), *faults] if faults else []
 
 
-def _additional_faults(comparison: Comparison, before: Place, after: Place, word: str, path: str) -> list[str]:
+def _additional_faults(
+    comparison: Comparison, before: SchemaNode, after: SchemaNode, word: str, path: str
+) -> list[str]:
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
     was, now = before.inside(before.schema.get(word, True)), after.inside(after.schema.get(word, True))
@@ -133,7 +135,7 @@ def _additional_faults(comparison: Comparison, before: Place, after: Place, word
     return faults
 
 
-def _pattern_faults(comparison: Comparison, before: Place, after: Place, path: str) -> list[str]:
+def _pattern_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
     """As properties, for any name that matches."""
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
@@ -152,7 +154,7 @@ def _pattern_faults(comparison: Comparison, before: Place, after: Place, path: s
     return faults
 
 
-def _part_faults(comparison: Comparison, before: Place, after: Place, word: str, path: str) -> list[str]:
+def _part_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, word: str, path: str) -> list[str]:
     """A keyword that holds one schema; where it is missing, anything goes."""
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
@@ -162,7 +164,7 @@ def _part_faults(comparison: Comparison, before: Place, after: Place, word: str,
     return comparison.faults(was, after.inside(after.schema[word]), f"{path}/{word}")
 
 
-def _dependency_faults(comparison: Comparison, before: Place, after: Place, path: str) -> list[str]:
+def _dependency_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
     faults: list[str] = []
     names_was, parts_was = _dependencies(before.schema)
     names_now, parts_now = _dependencies(after.schema)
@@ -190,7 +192,7 @@ def _dependencies(schema: Json) -> tuple[dict[str, set[str]], dict[str, Json]]:
     return names, {**parts, **_dict(schema, "dependentSchemas")}
 
 
-def _item_faults(comparison: Comparison, before: Place, after: Place, path: str) -> list[str]:
+def _item_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
     (was, rest_was), (now, rest_now) = _items(before), _items(after)
     faults: list[str] = []
     for number in range(max(len(was), len(now))):
@@ -204,14 +206,14 @@ def _item_faults(comparison: Comparison, before: Place, after: Place, path: str)
     return faults + comparison.faults(rest_was, rest_now, f"{path}/items")
 
 
-def _items(place: Place) -> tuple[list[Place], Place]:
+def _items(node: SchemaNode) -> tuple[list[SchemaNode], SchemaNode]:
     """Schemas of the first items, and that of all others: `items` and `additionalItems` until draft 2019-09, then
     `prefixItems` and `items`."""
-    schema = place.schema
+    schema = node.schema
     assert isinstance(schema, dict)
     items, prefix = schema.get("items", True), schema.get("prefixItems")
     if isinstance(prefix, list):
-        return list(map(place.inside, prefix)), place.inside(items)
+        return list(map(node.inside, prefix)), node.inside(items)
     if isinstance(items, list):
-        return list(map(place.inside, items)), place.inside(schema.get("additionalItems", True))
-    return [], place.inside(items)
+        return list(map(node.inside, items)), node.inside(schema.get("additionalItems", True))
+    return [], node.inside(items)

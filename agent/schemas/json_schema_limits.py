@@ -13,8 +13,8 @@ def fault(kind: str, path: str) -> str:
 
 
 def schema_dict(shape: Shape) -> dict[str, Json]:
-    assert isinstance(shape.place.schema, dict)
-    return shape.place.schema
+    assert isinstance(shape.node.schema, dict)
+    return shape.node.schema
 
 
 def limit_faults(before: dict[str, Json], after: dict[str, Json], word: str, path: str, *, is_most: bool) -> list[str]:

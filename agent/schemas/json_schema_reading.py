@@ -10,9 +10,9 @@ demand may be dropped from several that hold together.
 
 from collections.abc import Callable
 
-from agent.schemas.json_schema import Place
 from agent.schemas.json_schema_content import array_faults, object_faults
 from agent.schemas.json_schema_limits import fault, number_faults, schema_dict, string_faults
+from agent.schemas.json_schema_nodes import SchemaNode
 from agent.schemas.json_schema_shapes import (
     ALL,
     ANY,
@@ -35,11 +35,11 @@ from agent.schemas.json_schema_shapes import (
 from agent.schemas.json_text import same_json
 from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, told
 
-Part = Shape | Place
+Part = Shape | SchemaNode
 Leaf = Callable[[Shape, Shape, str], list[str]]
 
 
-def faults_reading(*, reader: Place, writer: Place) -> list[str]:
+def faults_reading(*, reader: SchemaNode, writer: SchemaNode) -> list[str]:
     """What is wrong, each with its place; empty where every value of the writer's schema is one of the reader's."""
     unreadable: set[tuple[int, int]] = set()
     budget = Budget()

@@ -6,7 +6,7 @@ Specification: JSON Schema validation drafts 4 to 2020-12, "Validation Keywords 
 
 from dataclasses import dataclass
 
-from agent.schemas.json_schema import Place
+from agent.schemas.json_schema_nodes import SchemaNode
 from agent.schemas.json_text import Json
 
 STRING, NUMBER, OBJECT, ARRAY, BOOLEAN, NULL = "string", "number", "object", "array", "boolean", "null"
@@ -67,64 +67,64 @@ WITHOUT_A_RULE = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     kind: str
-    place: Place
+    node: SchemaNode
     is_typed: bool = True
     """Whether values of other types are refused."""
     is_integer: bool = False
     are_types: bool = False
     """Whether the members are types, of which no value has two."""
-    members: "tuple[Shape | Place, ...]" = ()
+    members: "tuple[Shape | SchemaNode, ...]" = ()
     values: tuple[Json, ...] = ()
 
 
-def shape_of(given: Place) -> Shape:
+def shape_of(given: SchemaNode) -> Shape:
     """The demand of a schema that is followed already."""
     schema = given.schema
     if not isinstance(schema, dict):
-        return Shape(kind=NOTHING if schema is False else ANYTHING, place=given)
+        return Shape(kind=NOTHING if schema is False else ANYTHING, node=given)
     parts = [*_types(given, schema), *_values(given, schema), *_joins(given, schema)]
     if given.is_reference:
-        parts.append(Shape(kind=ALL, place=given, members=(given.referred(),)))
+        parts.append(Shape(kind=ALL, node=given, members=(given.referred(),)))
     if any(word in schema for word in WITHOUT_A_RULE):
-        parts.append(Shape(kind=REST, place=given))
+        parts.append(Shape(kind=REST, node=given))
     if not parts:
-        return Shape(kind=ANYTHING, place=given)
-    return parts[0] if len(parts) == 1 else Shape(kind=ALL, place=given, members=tuple(parts))
+        return Shape(kind=ANYTHING, node=given)
+    return parts[0] if len(parts) == 1 else Shape(kind=ALL, node=given, members=tuple(parts))
 
 
-def _types(place: Place, schema: dict[str, Json]) -> list[Shape]:
+def _types(node: SchemaNode, schema: dict[str, Json]) -> list[Shape]:
     named = schema.get("type")
     if named is None:
         return [
-            Shape(kind=kind, place=place, is_typed=False)
+            Shape(kind=kind, node=node, is_typed=False)
             for kind, words in KEYWORDS.items()
             if any(word in schema for word in words)
         ]
     names = named if isinstance(named, list) else [named]
     shapes = [
-        Shape(kind=KINDS.get(name, name), place=place, is_integer=name == "integer")
+        Shape(kind=KINDS.get(name, name), node=node, is_integer=name == "integer")
         for name in names
         if isinstance(name, str)
     ]
-    return shapes if len(shapes) == 1 else [Shape(kind=ANY, place=place, are_types=True, members=tuple(shapes))]
+    return shapes if len(shapes) == 1 else [Shape(kind=ANY, node=node, are_types=True, members=tuple(shapes))]
 
 
-def _values(place: Place, schema: dict[str, Json]) -> list[Shape]:
+def _values(node: SchemaNode, schema: dict[str, Json]) -> list[Shape]:
     found = []
     listed = schema.get("enum")
     if isinstance(listed, list):
-        found.append(Shape(kind=ENUM, place=place, values=tuple(listed)))
+        found.append(Shape(kind=ENUM, node=node, values=tuple(listed)))
     if "const" in schema:
-        found.append(Shape(kind=ENUM, place=place, values=(schema["const"],)))
+        found.append(Shape(kind=ENUM, node=node, values=(schema["const"],)))
     return found
 
 
-def _joins(place: Place, schema: dict[str, Json]) -> list[Shape]:
+def _joins(node: SchemaNode, schema: dict[str, Json]) -> list[Shape]:
     found = []
     for kind in (ALL, ANY, ONE):
         members = schema.get(kind)
         if isinstance(members, list):
-            found.append(Shape(kind=kind, place=place, members=tuple(map(place.inside, members))))
+            found.append(Shape(kind=kind, node=node, members=tuple(map(node.inside, members))))
     if "not" in schema:
-        found.append(Shape(kind=NOT, place=place, members=(place.inside(schema["not"]),)))
+        found.append(Shape(kind=NOT, node=node, members=(node.inside(schema["not"]),)))
     return found

@@ -80,23 +80,3 @@ class Budget:
         self._left -= 1
         if self._left < 0:
             raise Incomparable(f"the schemas differ in too many ways: {SCHEMA_COMPARISONS_MAX} pairs were compared")
-
-
-def parse(schema_type: SchemaType, text: str, references: Sequence[NamedText] = ()) -> Parsed:
-    """Read a schema, in a thread. `references`: all that it needs, each behind what that one needs itself.
-
-    Raises `InvalidSchema`.
-    """
-    match schema_type:
-        case SchemaType.AVRO:
-            from agent.schemas.avro import parse_avro
-
-            return parse_avro(text, references)
-        case SchemaType.JSON:
-            from agent.schemas.json_schema import parse_json_schema
-
-            return parse_json_schema(text, references)
-        case SchemaType.PROTOBUF:
-            from agent.schemas.protobuf import parse_protobuf
-
-            return parse_protobuf(text, references)

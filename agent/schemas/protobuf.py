@@ -27,6 +27,7 @@ from grpc_tools import _protoc_compiler
 
 from agent.schemas.parsed import InvalidSchema, NamedText, Parsed
 from agent.schemas.protobuf_builtin import BUILTIN_FILES
+from agent.schemas.protobuf_reading import faults_reading
 from coordinator.registry_commands import SchemaType
 
 SERIALIZED = "serialized"
@@ -53,8 +54,6 @@ class ProtobufSchema:
         return self.text
 
     def faults_reading(self, writer: Parsed) -> list[str]:
-        from agent.schemas.protobuf_reading import faults_reading
-
         assert isinstance(writer, ProtobufSchema)
         return faults_reading(reader=(self.file, self.files.values()), writer=(writer.file, writer.files.values()))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.schemas.parsed import parse
+from agent.schemas.parse import parse
 from agent.schemas.rules import faults_between, versions_that_count
 from coordinator.registry_commands import Compatibility, SchemaType
 

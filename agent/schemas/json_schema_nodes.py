@@ -1,0 +1,90 @@
+"""The parts of a JSON Schema, and how a reference is followed from each of them.
+
+Rule: every part carries the resolver of its own base URI, as `$id` changes it on the way down.
+Specification: JSON Schema drafts 4 to 2020-12, "Schema References".
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from referencing import Resource
+from referencing.jsonschema import DRAFT7, specification_with
+
+from agent.schemas.json_text import Json
+from agent.schemas.parsed import InvalidSchema
+
+ANNOTATIONS = frozenset(
+    {
+        "$anchor",
+        "$comment",
+        "$defs",
+        "$id",
+        "$ref",
+        "$schema",
+        "default",
+        "definitions",
+        "deprecated",
+        "description",
+        "examples",
+        "readOnly",
+        "title",
+        "writeOnly",
+    }
+)
+"""Keywords that may stand beside a reference without a demand on values."""
+ALONE_IN = ("draft-03", "draft-04", "draft-06", "draft-07")
+"""Drafts in which the keywords beside a reference are ignored."""
+Resolver = Any
+"""`referencing` types its resolvers by what they hold; here it is JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaNode:
+    """A schema, or a part of one, and how its references are followed from there."""
+
+    schema: Json
+    resolver: Resolver
+    is_reference_alone: bool = True
+    """Whether the keywords beside a reference are ignored, as they are up to draft 7."""
+
+    def inside(self, part: Json) -> "SchemaNode":
+        """The node of a part that lies directly in this one; an id of its own changes the base of its references."""
+        if isinstance(part, dict) and ("$id" in part or "id" in part):
+            resolver = self.resolver.in_subresource(resource_of(part))
+            return replace(self, schema=part, resolver=resolver)
+        return replace(self, schema=part)
+
+    def followed(self) -> "SchemaNode":
+        """The node at the end of the references that stand alone; this node itself where it is no such reference.
+
+        Raises `InvalidSchema` where the references form a circle.
+        """
+        node, seen = self, set[int]()
+        while node.is_reference and (node.is_reference_alone or node.has_nothing_beside):
+            if id(node.schema) in seen:
+                raise InvalidSchema("a reference leads back to itself")
+            seen.add(id(node.schema))
+            node = node.referred()
+        return node
+
+    @property
+    def is_reference(self) -> bool:
+        return isinstance(self.schema, dict) and isinstance(self.schema.get("$ref"), str)
+
+    @property
+    def has_nothing_beside(self) -> bool:
+        return isinstance(self.schema, dict) and self.schema.keys() <= ANNOTATIONS
+
+    def referred(self) -> "SchemaNode":
+        """The target of the reference. Parsing the schema has checked that there is one."""
+        assert isinstance(self.schema, dict)
+        found = self.resolver.lookup(self.schema["$ref"])
+        return replace(self, schema=found.contents, resolver=found.resolver)
+
+
+def resource_of(value: Json) -> Resource[Any]:
+    """The form of a schema that `referencing` resolves references in, by the draft that it names; draft 7 if none."""
+    dialect = value.get("$schema") if isinstance(value, dict) else None
+    specification = specification_with(dialect, default=DRAFT7) if isinstance(dialect, str) else DRAFT7
+    contents: Any = value
+    return specification.create_resource(contents)
