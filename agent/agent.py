@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Agent:
-    """Enter to serve, `drain` to stop taking work, leave to end. Implements `agent.http_server.Agent`."""
+    """Enter to serve, `drain` to stop taking work, leave to end. Implements `agent.http_port.Agent`."""
 
     def __init__(
         self,

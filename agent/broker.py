@@ -452,7 +452,7 @@ class Broker:
         await self._metadata.barrier()
 
     async def audit(self, *, is_repairing: bool, is_deep: bool, damages: StoreDamages) -> Mapping[str, object]:
-        """Compare bucket, ledger and state, as `agent.http_server.Agent.audit` says; `damages`: of the store."""
+        """Compare bucket, ledger and state, as `agent.http_port.Agent.audit` says; `damages`: of the store."""
         audit = Audit(
             self._ledger,
             self._store,
@@ -463,7 +463,7 @@ class Broker:
         return (await audit.run(is_repairing=is_repairing, is_deep=is_deep)).told()
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
-        """Archive these existing topics now; a report for each, as `agent.http_server.Agent.archive` says."""
+        """Archive these existing topics now; a report for each, as `agent.http_port.Agent.archive` says."""
         topic_ids = [self.state.topic_ids[name] for name in topic_names]
         reports: list[Mapping[str, object]] = []
         failures: list[StoreError] = []
@@ -492,5 +492,5 @@ class Broker:
         return self._lake.table_edits
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
-        """Begin a topic's table anew, as `agent.http_server.Agent.rebuild_table` says."""
+        """Begin a topic's table anew, as `agent.http_port.Agent.rebuild_table` says."""
         return (await self._lake.table_rebuild.rebuild(topic_id)).told()

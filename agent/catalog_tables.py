@@ -6,10 +6,10 @@ that is missing was replaced and deleted meanwhile: look again behind a barrier,
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.http_port import Agent
 from coordinator.lake_folders import folder_name
 from coordinator.state import TopicState
 from iceberg_export.tables.edits import TableEdit
@@ -22,9 +22,6 @@ from protocol.limits import (
 )
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from storage.refs import topic_folder
-
-if TYPE_CHECKING:
-    from agent.http_server import Agent
 
 _OBJECT = JsonDecoder(dict[str, msgspec.Raw])
 _RAW_LIST = JsonDecoder(list[msgspec.Raw])
@@ -55,7 +52,7 @@ class LoadedTable:
 class CatalogTables:
     """`load` gives a table, `names` all there are. What was read is kept in memory up to a bound."""
 
-    def __init__(self, *, agent: "Agent", root_uri: str) -> None:
+    def __init__(self, *, agent: Agent, root_uri: str) -> None:
         self._agent = agent
         self._root_uri = root_uri
         self._kept: OrderedDict[str, bytes] = OrderedDict()

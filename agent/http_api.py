@@ -20,7 +20,6 @@ is JSON with a code, a sentence and what to do; a body is read up to a bound. Vi
 import logging
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
@@ -32,6 +31,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from agent.catalog_parts import CatalogParts
 from agent.http_hosts import HostGuard
+from agent.http_port import Agent
 from agent.http_tokens import HttpTokens
 from agent.iceberg_catalog import build_catalog
 from agent.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
@@ -49,9 +49,6 @@ from iceberg_export.rewrites import Purpose, decode_rewritten, encode_plan
 from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, REWRITE_BODY_BYTES_MAX
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
-
-if TYPE_CHECKING:
-    from agent.http_server import Agent
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +70,7 @@ class ApiError(Exception):
         self.remedy = remedy
 
 
-def build_app(agent: "Agent", catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()) -> Starlette:
+def build_app(agent: Agent, catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()) -> Starlette:
     """The application; it keeps no state of its own but what the catalog has in memory.
 
     own_names: names of this machine, in lower case, by which it may be asked from itself.
@@ -118,7 +115,7 @@ def build_app(agent: "Agent", catalog: CatalogParts | None = None, *, own_names:
 
 
 class _Api:
-    def __init__(self, agent: "Agent", tokens: HttpTokens) -> None:
+    def __init__(self, agent: Agent, tokens: HttpTokens) -> None:
         self._agent = agent
         self._tokens = tokens
 

@@ -1,121 +1,29 @@
 """The HTTP port: health, metrics and administration, served by uvicorn inside the agent's own loop.
 
-Rule: what is answered is decided in `agent.http_api`; here are only the port to the agent and the server's life. The
-library is imported when the server starts, and never touches signals or logging.
+Rule: `agent.http_api` decides what is answered; this module starts and stops the server. The library is imported when
+the server starts, and never touches signals or logging.
 """
 
 import asyncio
 import socket
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from agent.addresses import HostPort
 from agent.catalog_parts import CatalogParts
-from agent.lake_rewrites import LakeRewrites
-from agent.metrics import Metrics
-from agent.table_edits import TableEdits
-from coordinator.commands import Command, Outcome
-from coordinator.config_entries import Layers
-from coordinator.log import Ledger
-from coordinator.state import ClusterState
+from agent.http_port import Agent
 from protocol.limits import (
     HTTP_CONNECTIONS_MAX,
     HTTP_HEAD_BYTES_MAX,
     HTTP_IDLE_SECONDS_MAX,
     HTTP_STOP_SECONDS_MAX,
 )
-from protocol.types import Milliseconds, TopicId
-from storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
     import uvicorn
 
 BACKLOG = 128
-
-
-class Agent(Protocol):
-    """What the HTTP port needs of the agent. `state` is replaced by the agent as it applies entries: read it anew."""
-
-    @property
-    def is_ready(self) -> bool:
-        """False before the first sync and while draining only (architecture: names that do not change)."""
-        ...
-
-    def notices(self) -> Sequence[str]:
-        """What a person must act on while the agent serves on, a line each; nothing where all is well."""
-        ...
-
-    @property
-    def state(self) -> ClusterState: ...
-
-    @property
-    def ledger(self) -> Ledger: ...
-
-    @property
-    def store(self) -> ObjectStore: ...
-
-    @property
-    def metrics(self) -> Metrics: ...
-
-    @property
-    def config_layers(self) -> Layers:
-        """The agent's broker configs, which give topics their defaults."""
-        ...
-
-    def status(self) -> Mapping[str, object]:
-        """Values for JSON: `name`, `version`, `cluster_id`, `node_id`, `session`, `kafka` (a list of "NAME://HOST:PORT",
-        the first one is what `penstock produce` and `consume` connect to) and whatever else helps."""
-        ...
-
-    def followers(self) -> Sequence[Mapping[str, object]]:
-        """The catalogs of others that this agent has follow, as `CatalogFollower.view` says."""
-        ...
-
-    def checked_time(self) -> Milliseconds | None:
-        """The wall clock's time, None while it is not to be believed (safety rule S2)."""
-        ...
-
-    async def barrier(self) -> None:
-        """Return once the state holds everything that was true when this was called (safety rule S4)."""
-        ...
-
-    async def submit(self, command: Command) -> Outcome:
-        """Have a command applied, and return what came of it.
-
-        Raises `OutcomeUnknown`, and `TimeoutError` where the ledger does not answer in time: it may be applied later.
-        """
-        ...
-
-    async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
-        """Archive these existing topics now; return a report for each once its entry is applied.
-
-        A report holds `topic`, `records`, `bytes` and `objects` (keys). A cancellation leaves the pass to finish or to
-        be refused as a whole.
-        """
-        ...
-
-    @property
-    def rewrites(self) -> LakeRewrites:
-        """Plans rewrites of files, and makes true what jobs wrote."""
-        ...
-
-    @property
-    def table_edits(self) -> TableEdits:
-        """Changes a topic's table as the catalog's clients may."""
-        ...
-
-    async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
-        """Begin a topic's table anew from the files of its log; return what `agent.table_rebuild.Rebuilt.told` says.
-
-        Raises `NothingToRebuild`, `FileLost`, `StoreError`, `LedgerError` and `OutcomeUnknown`.
-        """
-        ...
-
-    async def audit(self, *, is_repairing: bool, is_deep: bool) -> Mapping[str, object]:
-        """Compare bucket, ledger and state, with `is_deep` by reading every byte; return what
-        `agent.audit.AuditReport.told` says."""
-        ...
 
 
 class HttpServer:

@@ -18,7 +18,6 @@ Specification: Apache Iceberg REST Catalog API (open-api/rest-catalog-open-api.y
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -33,6 +32,7 @@ from agent.catalog_errors import NO_STORE, CatalogError, error_response, no_such
 from agent.catalog_parts import CatalogParts
 from agent.catalog_refusals import forbidden
 from agent.catalog_tables import CatalogTables, LoadedTable, NoSuchTopic, with_named_snapshots
+from agent.http_port import Agent
 from agent.http_tokens import HttpTokens
 from agent.table_edits import TopicGone
 from coordinator.log import LedgerError, OutcomeUnknown
@@ -42,9 +42,6 @@ from protocol.limits import CATALOG_BODY_BYTES_MAX
 from storage.object_store import StoreError, StoreUnavailable
 from storage.refs import LAKE_PREFIX
 from storage.session_credentials import SessionCredentials
-
-if TYPE_CHECKING:
-    from agent.http_server import Agent
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -81,7 +78,7 @@ ENDPOINTS = (
 CREDENTIALS_ENDPOINT = f"GET {_TABLE}/credentials"
 
 
-def build_catalog(agent: "Agent", parts: CatalogParts) -> Starlette:
+def build_catalog(agent: Agent, parts: CatalogParts) -> Starlette:
     """The application below /iceberg."""
     catalog = _Catalog(agent, parts)
     space = "/v1/namespaces/{namespace}"
@@ -140,7 +137,7 @@ class Guard:
 
 
 class _Catalog:
-    def __init__(self, agent: "Agent", parts: CatalogParts) -> None:
+    def __init__(self, agent: Agent, parts: CatalogParts) -> None:
         self._parts = parts
         self._tables = CatalogTables(agent=agent, root_uri=parts.root_uri)
 

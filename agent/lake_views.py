@@ -6,7 +6,7 @@ behind a barrier, and again where it was replaced meanwhile. Keys do not change:
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from agent.state_views import View
 from coordinator.lake_folders import folder_name
@@ -15,11 +15,22 @@ from iceberg_export.plan import plan_pass
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, decode
 from iceberg_export.topic_intake import intake_bytes, intake_first, topic_intake
 from protocol.limits import LAKE_DETAILS_ATTEMPTS_MAX
-from storage.object_store import ObjectMissing, StoreUnavailable
+from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
 from storage.refs import ObjectKind, topic_folder
 
-if TYPE_CHECKING:
-    from agent.http_server import Agent
+
+class TableSource(Protocol):
+    """What a table's details are read from: an agent, of which they need no more than this."""
+
+    @property
+    def state(self) -> ClusterState: ...
+
+    @property
+    def store(self) -> ObjectStore: ...
+
+    async def barrier(self) -> None:
+        """Return once the state holds everything that was true when this was called (safety rule S4)."""
+        ...
 
 
 class TableDamaged(Exception):
@@ -97,15 +108,15 @@ def _archived_rows(
             yield [number, key, chunk.offset_first, chunk.offset_end, *place]
 
 
-async def lake_details(agent: "Agent", name: str) -> View | None:
+async def lake_details(source: TableSource, name: str) -> View | None:
     """A topic's table with its last snapshot, and what the next pass would take; None where there is no such topic.
 
     `leaving`: files that the last snapshot holds and the log does not need; the next commits drop them.
     Raises `LedgerError`, `StoreError`, `TableDamaged`.
     """
     for _ in range(LAKE_DETAILS_ATTEMPTS_MAX):
-        await agent.barrier()
-        state = agent.state
+        await source.barrier()
+        state = source.state
         topic_id = state.topic_ids.get(name)
         if topic_id is None:
             return None
@@ -119,7 +130,7 @@ async def lake_details(agent: "Agent", name: str) -> View | None:
             return {**shown, "metadata": None, "snapshots": 0, "records": 0, "leaving": 0}
         key = topic.table.metadata_key
         try:
-            metadata = decode(await agent.store.get(key))
+            metadata = decode(await source.store.get(key))
             return {**shown, "metadata": key, **_snapshot_view(metadata, files=_files(state, topic.table))}
         except ObjectMissing:
             continue  # the table moved on

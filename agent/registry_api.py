@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
+from agent.http_port import RegistryAgent
 from agent.http_tokens import HttpTokens
 from agent.registry_requests import (
     compatibility_of,
@@ -36,7 +37,6 @@ from agent.schema_registry import (
     NOT_FOUND,
     SCHEMA_NOT_FOUND,
     TIMED_OUT,
-    Agent,
     Registered,
     RegistryFailure,
     SchemaRegistry,
@@ -65,7 +65,7 @@ Handler = Callable[[Request, Sequence[str]], Awaitable[object]]
 Rows = Mapping[str, object]
 
 
-def registry_mount(agent: Agent, tokens: HttpTokens) -> Mount:
+def registry_mount(agent: RegistryAgent, tokens: HttpTokens) -> Mount:
     """The registry under its prefix, for the application of the HTTP port; `tokens` say who may ask."""
     api = _Api(SchemaRegistry(agent), tokens)
 

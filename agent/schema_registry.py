@@ -8,14 +8,14 @@ Source: Confluent Schema Registry API 8.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 from uuid import UUID
 
 from agent.cpu import run_in_thread
+from agent.http_port import RegistryAgent
 from agent.registry_texts import ParsedSchemas, TextsMissing
 from agent.schemas.parsed import InvalidSchema, Parsed
 from agent.schemas.rules import faults_between, versions_that_count
-from coordinator.commands import Command, Outcome, Refused
+from coordinator.commands import Outcome, Refused
 from coordinator.registry import Registry
 from coordinator.registry_commands import (
     Compatibility,
@@ -29,7 +29,6 @@ from coordinator.registry_commands import (
     SchemaRegistered,
     SchemaType,
 )
-from coordinator.state import ClusterState
 from protocol.limits import REGISTRY_TRIES_MAX, SCHEMA_BYTES_MAX
 
 NOT_FOUND, SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 404, 40401, 40402, 40403
@@ -44,19 +43,6 @@ class RegistryFailure(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-class Agent(Protocol):
-    """What the registry needs of the agent. `state` is replaced as entries are applied: read it anew."""
-
-    @property
-    def state(self) -> ClusterState: ...
-
-    async def barrier(self) -> None: ...
-
-    async def submit(self, command: Command) -> Outcome:
-        """Have a command applied, and return what came of it. Raises `OutcomeUnknown` or `TimeoutError`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +78,7 @@ def guid_of(content: SchemaContent) -> str:
 
 
 class SchemaRegistry:
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: RegistryAgent) -> None:
         self._agent = agent
         self._parsed = ParsedSchemas()
 

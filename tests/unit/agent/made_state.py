@@ -91,7 +91,7 @@ class MadeEdits(TableEdits):
 
 
 class SmallAgent:
-    """Implements `agent.http_server.Agent` over a made state, a ledger and a store in memory."""
+    """Implements `agent.http_port.Agent` over a made state, a ledger and a store in memory."""
 
     def __init__(self) -> None:
         self.is_ready = True
