@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -15,8 +16,10 @@ from agent.addresses import Listener
 from agent.broker import Broker
 from agent.catalog_followers import CatalogFollower, catalog_followers
 from agent.catalog_parts import catalog_parts
+from agent.client_connection import Connection
 from agent.clock import Clock
 from agent.clock_check import RUNBOOK as CLOCK_REMEDY
+from agent.connection_table import ConnectionTable
 from agent.disk_reserve import REMEDY as DISK_REMEDY
 from agent.disk_reserve import DiskReserves
 from agent.http_server import HttpServer
@@ -122,7 +125,7 @@ class Agent:
             agent=self, address=self._settings.http, catalog=catalog_parts(self._settings, self._clock)
         )
         self.http = http_server.bind()
-        self._server = KafkaServer(tasks=self._tasks, metrics=self.metrics, clock=self._clock)
+        self._server = KafkaServer(table=ConnectionTable(metrics=self.metrics), clock=self._clock)
         await self._bind()
         await self._broker.begin(
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]
@@ -141,7 +144,7 @@ class Agent:
         KERNELS.watch()
         self.metrics.kernels_loaded.set_function(kernels_ready)
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
-        await self._server.start_serving(self._broker.services)
+        await self._server.start_serving(partial(Connection, self._server.table, services, self._tasks))
         await http_server.serving()
         self.is_ready = True
 

@@ -13,14 +13,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from agent.connected_client import ConnectedClient
 from agent.connection_stamps import ConnectionStamp
+from agent.connection_table import ConnectionTable
 from agent.dispatch import HANDLERS
 from agent.patience import Patience
 from agent.request_arrival import RequestArrival
-from agent.services import NoAnswer, Request
+from agent.services import NoAnswer, Request, Services
 from agent.supervisor import begin_in, contain
 from coordinator.log import LedgerUnavailable, OutcomeUnknown
 from protocol.api_versions import ApiKey, range_of
@@ -35,18 +36,25 @@ from protocol.limits import (
 )
 from storage.object_store import Buffer, StoreError, StoreUnavailable
 
-if TYPE_CHECKING:
-    from agent.server import KafkaServer
-
 log = logging.getLogger(__name__)
 
 
 class Connection(asyncio.BufferedProtocol):
     """One client's connection. Its task lives as long as the socket."""
 
-    def __init__(self, server: "KafkaServer", listener: str) -> None:
-        self._server = server
-        self._memory = server.memory
+    def __init__(self, table: ConnectionTable, services: Services, tasks: asyncio.TaskGroup, listener: str) -> None:
+        """Begin with `connection_made`.
+
+        Args:
+            table: all connections of the agent, and the memory that they share.
+            services: what requests are handled with, and the clock and metrics.
+            tasks: the group that the connection's task belongs to.
+            listener: the name of the listener that accepted the connection.
+        """
+        self._table = table
+        self._memory = table.memory
+        self._services = services
+        self._tasks = tasks
         self.listener = listener
         self._wire = ServerConnection(is_roomy=False)
         self._arrival = RequestArrival()
@@ -77,28 +85,28 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         host_port = transport.get_extra_info("peername") or ("?", 0)
         self.peer = f"{host_port[0]}:{host_port[1]}"
-        self.used_s = self._server.clock.monotonic_s()
-        if not self._server.register(self):
-            if not self._server.is_draining:
+        self.used_s = self._services.clock.monotonic_s()
+        if not self._table.register(self):
+            if not self._table.is_draining:
                 extra = {"peer": self.peer, "limit": CONNECTIONS_MAX}
                 log.warning("refused a connection: too many are open", extra=extra)
             self._transport.abort()
             return
-        self._stamp = self._server.services.stamps.accepted()
-        self._task = begin_in(self._server.tasks, contain(self._serve, self._close_on_bug))
+        self._stamp = self._services.stamps.accepted()
+        self._task = begin_in(self._tasks, contain(self._serve, self._close_on_bug))
         if self._task is None:  # the agent is about to end
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         cut_bytes = self._wire.receive_eof()
-        if cut_bytes and not self._server.is_draining:
+        if cut_bytes and not self._table.is_draining:
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
         self._give_up_receiving()
         self._wire.drop_partial()
-        self._server.take_back_buffer(self)
-        self._server.unregister(self)
+        self._table.take_back_buffer(self)
+        self._table.unregister(self)
         if self._client.instance_id is not None:
-            self._server.services.telemetry.disconnected(self._client)
+            self._services.telemetry.disconnected(self._client)
         if self._task is not None:
             self._task.cancel()
 
@@ -111,19 +119,19 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedRequest as error:
             self._close_malformed(error)
             return
-        if self._wire.is_cramped and self._server.lend_buffer(self):
+        if self._wire.is_cramped and self._table.lend_buffer(self):
             self._wire.grow()
         if not frames:
             if self._wire.large_frame_bytes and not self._claimed_bytes:
                 self.regulate_reading()
             return
-        self.used_s = self._server.clock.monotonic_s()
+        self.used_s = self._services.clock.monotonic_s()
         self._frames.extend(frames)
         more_bytes = len(frames[0].body) if len(frames) == 1 else sum(len(frame.body) for frame in frames)
         if self._claimed_bytes:
             more_bytes -= self._claimed_bytes
             self._claimed_bytes = 0
-            del self._server.receiving[self]
+            del self._table.receiving[self]
         self._hold(more_bytes)
         if self._patience is not None:
             self._tell_held_up()
@@ -140,15 +148,15 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_reading = should_read
         if should_read:
-            self._server.paused.discard(self)
+            self._table.paused.discard(self)
             self._transport.resume_reading()
         else:
-            self._server.paused.add(self)
+            self._table.paused.add(self)
             self._transport.pause_reading()
 
     def _may_read(self) -> bool:
-        if self._claimed_bytes or self._server.is_draining:
-            return not self._server.is_draining
+        if self._claimed_bytes or self._table.is_draining:
+            return not self._table.is_draining
         memory, frames = self._memory, self._frames
         if self._wire.is_reading_paused or memory.reserve_holder is self:
             return False
@@ -163,29 +171,29 @@ class Connection(asyncio.BufferedProtocol):
 
     def _claim(self, frame_bytes: int) -> bool:
         is_next = not self._frames and not self._is_taking_up and self._writable is None
-        memory, server = self._memory, self._server
+        memory, table = self._memory, self._table
         was_waiting = memory.is_waiting(self)
         is_let_in = memory.claim(self, frame_bytes, may_use_reserve=is_next)
         if is_let_in or not was_waiting:
-            self.used_s = server.clock.monotonic_s()
+            self.used_s = self._services.clock.monotonic_s()
         if is_let_in:
             self._claimed_bytes = frame_bytes
             self._held_bytes += frame_bytes
             # So that the first look, which may come at once, finds enough.
-            server.receiving[self] = -max(frame_bytes, RECEIVE_PROGRESS_BYTES_MIN)
+            table.receiving[self] = -max(frame_bytes, RECEIVE_PROGRESS_BYTES_MIN)
         if memory.is_contended:
-            server.hurry_fetches()
+            table.hurry_fetches()
         return is_let_in
 
     def _tell_held_up(self) -> None:
-        self._server.held_up.add(self)
+        self._table.held_up.add(self)
         if self._memory.is_contended:
-            self._server.hurry_fetches()
+            self._table.hurry_fetches()
 
     def hurry(self) -> None:
         """Others want the memory of requests that stand behind a fetch: that waits no longer."""
         if self._patience is not None and not self._patience.is_over:
-            self._hurried_since_s = self._server.clock.monotonic_s()
+            self._hurried_since_s = self._services.clock.monotonic_s()
             self._patience.end()
 
     def eof_received(self) -> bool:
@@ -194,11 +202,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writable = asyncio.get_running_loop().create_future()
-        self._unread_since_s = self._server.clock.monotonic_s()
-        self._server.keep_unread(self)
+        self._unread_since_s = self._services.clock.monotonic_s()
+        self._table.keep_unread(self)
 
     def resume_writing(self) -> None:
-        self._server.answers.forget(self)
+        self._table.answers.forget(self)
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
@@ -209,10 +217,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
         if self._closing_since_s is None:
-            self._closing_since_s = self._server.clock.monotonic_s()
+            self._closing_since_s = self._services.clock.monotonic_s()
             self._give_up_receiving()
             self._wire.drop_partial()
-            self._server.take_back_buffer(self)
+            self._table.take_back_buffer(self)
 
     def abort(self) -> None:
         """Close at once, whatever is unsent: the peer may not be reading."""
@@ -265,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
         since_s = self._closing_since_s
         if self._writable is not None:
             since_s = self._unread_since_s if since_s is None else min(since_s, self._unread_since_s)
-        return 0.0 if since_s is None else self._server.clock.monotonic_s() - since_s
+        return 0.0 if since_s is None else self._services.clock.monotonic_s() - since_s
 
     @property
     def withheld_s(self) -> float:
@@ -273,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._held_bytes:
             return 0.0
         is_hurried = self._patience is not None and self._patience.is_over
-        hurried_s = self._server.clock.monotonic_s() - self._hurried_since_s if is_hurried else 0.0
+        hurried_s = self._services.clock.monotonic_s() - self._hurried_since_s if is_hurried else 0.0
         return max(self.unread_s, hurried_s)
 
     def stop_reading(self) -> None:
@@ -285,9 +293,9 @@ class Connection(asyncio.BufferedProtocol):
         """Hold no memory but that of the request that is being served, and want no more."""
         self._drop_queued()
         claimed_bytes, self._claimed_bytes = self._claimed_bytes, 0
-        server = self._server
-        server.receiving.pop(self, None)
-        server.paused.discard(self)
+        table = self._table
+        table.receiving.pop(self, None)
+        table.paused.discard(self)
         self._memory.stop_waiting(self)
         self._hold(-claimed_bytes)
 
@@ -303,17 +311,17 @@ class Connection(asyncio.BufferedProtocol):
         if more_bytes < 0 and memory.is_contended:
             if not self._held_bytes:
                 memory.leave_reserve(self)
-            self._server.wake_soon()
+            self._table.wake_soon()
 
     def _close_on_bug(self) -> None:
-        self._server.metrics.connections_refused.labels("bug").inc()
+        self._services.metrics.connections_refused.labels("bug").inc()
         self.close()
 
     def _close_malformed(self, error: MalformedRequest) -> None:
         log.warning(
             "closed a connection that does not speak Kafka's protocol", extra={"peer": self.peer, "reason": str(error)}
         )
-        self._server.metrics.connections_refused.labels("malformed").inc()
+        self._services.metrics.connections_refused.labels("malformed").inc()
         if self._transport is not None:
             self._transport.abort()
 
@@ -323,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
                 while self._frames:
                     if self._writable is not None:
                         await self._writable
-                    if self._server.is_draining or self._transport is None or self._transport.is_closing():
+                    if self._table.is_draining or self._transport is None or self._transport.is_closing():
                         return
                     await self._take_up_next()
                     self.regulate_reading()
@@ -352,13 +360,13 @@ class Connection(asyncio.BufferedProtocol):
             self._is_taking_up = False
             if self._patience is not None:
                 self._patience = None
-                self._server.held_up.discard(self)
+                self._table.held_up.discard(self)
             if held_bytes:
                 self._hold(-held_bytes)
 
     async def _take_up(self, frame: RequestFrame) -> None:
-        began_s = self._server.clock.monotonic_s()
-        services = self._server.services
+        began_s = self._services.clock.monotonic_s()
+        services = self._services
         request = Request(
             frame=frame,
             listener=self.listener,
@@ -367,14 +375,14 @@ class Connection(asyncio.BufferedProtocol):
             stamp=self._stamp,
             received_s=began_s,
             patience=self._patience,
-            room=self._server.answers.room,
+            room=self._table.answers.room,
         )
         try:
             answer = await HANDLERS[frame.api_key](services, request)
         except (LedgerUnavailable, StoreError, OutcomeUnknown) as error:
             # What cannot be answered now: the client sees a lost connection, asks again, and finds us or another agent.
             # Outages are told once for all requests (`agent.outages`).
-            self._server.metrics.connections_refused.labels("unanswerable").inc()
+            self._services.metrics.connections_refused.labels("unanswerable").inc()
             log.log(
                 logging.DEBUG if isinstance(error, LedgerUnavailable | StoreUnavailable) else logging.WARNING,
                 "could not answer a request, closing its connection",
@@ -402,8 +410,8 @@ class Connection(asyncio.BufferedProtocol):
         self._count(frame, began_s)
 
     def _count(self, frame: RequestFrame, began_s: float) -> None:
-        metrics = self._server.metrics.request(api_name(frame.api_key), frame.api_version)
-        metrics.answered(self._server.clock.monotonic_s() - began_s)
+        metrics = self._services.metrics.request(api_name(frame.api_key), frame.api_version)
+        metrics.answered(self._services.clock.monotonic_s() - began_s)
 
     def _send(self, buffers: list[Buffer]) -> None:
         """Send soon: answers that become ready together leave in one call."""
@@ -422,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
         if buffers:
             transport.writelines(buffers)
             if self._writable is not None:
-                self._server.keep_unread(self)
+                self._table.keep_unread(self)
         self.regulate_reading()
 
 

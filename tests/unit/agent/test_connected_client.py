@@ -2,7 +2,10 @@
 
 import asyncio
 import struct
+from functools import partial
 
+from agent.client_connection import Connection
+from agent.connection_table import ConnectionTable
 from agent.server import KafkaServer
 from tests.unit.agent.data_paths import data_paths, services_of
 
@@ -18,11 +21,11 @@ async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, r
 async def test_a_client_that_asked_what_to_push_is_forgotten_with_its_connection() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         clock = paths.parts.clock
-        server = KafkaServer(tasks=tasks, metrics=paths.parts.metrics, clock=clock)
+        server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         services = services_of(paths, clock, tasks)
         services.state.client_metrics_configs["a"] = {"match": "client_software_name=java", "interval.ms": "1234"}
-        await server.start_serving(services)
+        await server.start_serving(partial(Connection, server.table, services, tasks))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await answered(reader, writer, API_VERSIONS)
         answer = await answered(reader, writer, SUBSCRIPTIONS)

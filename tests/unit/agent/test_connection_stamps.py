@@ -4,10 +4,13 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import pytest
 
+from agent.client_connection import Connection
 from agent.connection_stamps import ConnectionStamps
+from agent.connection_table import ConnectionTable
 from agent.server import KafkaServer
 from coordinator.commands import ReportTime
 from coordinator.log import LedgerUnavailable
@@ -121,9 +124,10 @@ API_VERSIONS = struct.pack(">hhih", 18, 0, 2, -1)
 async def test_s7_a_connection_without_a_stamp_is_closed_by_a_request_that_needs_one_and_by_no_other() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         clock = paths.parts.clock
-        server = KafkaServer(tasks=tasks, metrics=paths.parts.metrics, clock=clock)
+        server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
-        await server.start_serving(services_of(paths, Impatient(), tasks))  # whose stamps nobody makes
+        services = services_of(paths, Impatient(), tasks)  # whose stamps nobody makes
+        await server.start_serving(partial(Connection, server.table, services, tasks))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for request in (API_VERSIONS, END_TXN):
             writer.write(struct.pack(">i", len(request)) + request)

@@ -38,10 +38,10 @@ FETCH = fetch()
 
 async def begun_behind_fetch(running: Running, frame_bytes: int, request: bytes = FETCH) -> Peer:
     """A peer whose fetch waits, and behind it a whole request."""
-    peer, held_up = await running.connect(), len(running.server.held_up)
+    peer, held_up = await running.connect(), len(running.table.held_up)
     peer.writer.write(request)
     peer.begin(frame_bytes, frame_bytes + 4)
-    await until(lambda: len(running.server.held_up) == held_up + 1)
+    await until(lambda: len(running.table.held_up) == held_up + 1)
     return peer
 
 
@@ -53,10 +53,8 @@ async def unread(running: Running) -> AsyncIterator[tuple[socket.socket, Connect
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     peer.setblocking(False)
     with peer:
-        transport, connection = await loop.connect_accepted_socket(
-            lambda: Connection(running.server, "PLAINTEXT"), accepted
-        )
-        await until(lambda: connection in running.server.connections)
+        transport, connection = await loop.connect_accepted_socket(lambda: running.accept("PLAINTEXT"), accepted)
+        await until(lambda: connection in running.table.connections)
         while not transport.get_write_buffer_size():
             await ask_unread(running, peer, connection)
         assert connection.unread_s == 0.0
@@ -72,9 +70,9 @@ async def ask_unread(running: Running, peer: socket.socket, connection: Connecti
 
 async def step_with(running: Running, slow: Peer, count: int) -> None:
     """Time goes on until the next sweep, and `slow` sends so much meanwhile."""
-    arrived = [connection.arrived_bytes for connection in running.server.receiving]
+    arrived = [connection.arrived_bytes for connection in running.table.receiving]
     slow.go_on(count)
-    await until(lambda: arrived != [connection.arrived_bytes for connection in running.server.receiving])
+    await until(lambda: arrived != [connection.arrived_bytes for connection in running.table.receiving])
     await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
 
 
@@ -108,7 +106,7 @@ class TestWaitingFetches:
             good = await running.begun(300 * KIB)
             good.go_on()
             assert await good.answered()
-            assert len(running.server.held_up) == 1
+            assert len(running.table.held_up) == 1
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             assert not parked.reader.at_eof()
 
@@ -116,13 +114,13 @@ class TestWaitingFetches:
         async with serving(MIB) as running:
             peer = await running.connect()
             peer.writer.write(fetch(50_000))
-            await until(lambda: len(running.server.held_up) == 1)
-            assert running.server.memory.used_bytes > 50_000 * 16
+            await until(lambda: len(running.table.held_up) == 1)
+            assert running.table.memory.used_bytes > 50_000 * 16
             good = await running.begun(300 * KIB)
             good.go_on()
             assert await good.answered()
             assert await peer.answered()
-            assert running.server.memory.used_bytes == 0
+            assert running.table.memory.used_bytes == 0
 
     async def test_one_keeps_nothing_of_its_request_while_it_waits(self) -> None:
         async with serving(64 * MIB) as running:
@@ -133,7 +131,7 @@ class TestWaitingFetches:
                 peer.writer.write(fetch(FETCH_PARTITIONS_MAX))
                 await until(lambda: tracemalloc.get_traced_memory()[0] > 16 * MIB, 60)
                 await until(lambda: tracemalloc.get_traced_memory()[0] < 5 * MIB, 60)
-                assert len(running.server.held_up) == 1
+                assert len(running.table.held_up) == 1
             finally:
                 tracemalloc.stop()
                 gc.enable()
@@ -145,7 +143,7 @@ class TestWaitingFetches:
                 paths.parts.clock.seconds = FETCH_WAIT_MS_MAX / 1000 + seconds
                 # What grows too little makes it look at the time again: this clock has no timers.
                 await paths.produce(make_batch([Record(offset=0, timestamp=1)]))
-                assert is_over or len(running.server.held_up) == 1
+                assert is_over or len(running.table.held_up) == 1
             answer = await peer.reader.readexactly(int.from_bytes(await peer.reader.readexactly(4), "big"))
             assert answer.startswith(b"\0\0\0\7")
             assert await peer.answered()
@@ -175,14 +173,14 @@ class TestUnreadAnswers:
         async with serving(MIB) as running, unread(running) as (peer, connection):
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(peer, (900_000).to_bytes(4, "big") + REQUEST_HEAD + bytes(200_000))
-            await until(lambda: len(running.server.receiving) == 1 and connection.arrived_bytes > 200_000)
+            await until(lambda: len(running.table.receiving) == 1 and connection.arrived_bytes > 200_000)
             connection.close()
-            assert (running.server.memory.used_bytes, connection.arrived_bytes) == (0, 0)
-            assert running.server.receiving == {}
+            assert (running.table.memory.used_bytes, connection.arrived_bytes) == (0, 0)
+            assert running.table.receiving == {}
             await running.clock.step(WRITE_SECONDS_MAX)
-            assert running.server.connections == {connection}
+            assert running.table.connections == {connection}
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
-            await until(lambda: not running.server.connections)
+            await until(lambda: not running.table.connections)
 
     async def test_requests_behind_them_keep_memory_for_a_limited_time(self) -> None:
         async with serving(MIB) as running, unread(running) as (peer, connection):
@@ -191,11 +189,11 @@ class TestUnreadAnswers:
                 await ask_unread(running, peer, connection)
             frame = (900_000).to_bytes(4, "big") + REQUEST_HEAD + bytes(900_000 - len(REQUEST_HEAD))
             await loop.sock_sendall(peer, frame)
-            await until(lambda: running.server.memory.used_bytes > 800_000 and not running.server.receiving)
+            await until(lambda: running.table.memory.used_bytes > 800_000 and not running.table.receiving)
             await running.begun(900 * KIB)
             waiting = await running.begun(900 * KIB)
             await running.clock.step(RESERVE_SECONDS_MAX + 1)
-            await until(lambda: connection not in running.server.connections)
+            await until(lambda: connection not in running.table.connections)
             waiting.go_on()
             assert await waiting.answered()
 
@@ -203,10 +201,10 @@ class TestUnreadAnswers:
         async with serving(MIB) as running, unread(running) as (peer, connection):
             slow = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
             await asyncio.get_running_loop().sock_sendall(peer, (900_000).to_bytes(4, "big") + REQUEST_HEAD)
-            await until(lambda: running.server.memory.has_waiting)
+            await until(lambda: running.table.memory.has_waiting)
             connection.close()
-            assert not running.server.memory.has_waiting
-            assert running.server.paused == set()
+            assert not running.table.memory.has_waiting
+            assert running.table.paused == set()
             for each in slow:
                 each.go_on()
                 assert await each.answered()
@@ -221,31 +219,31 @@ class TestUnreadAnswersOfAll:
         ):
             while not oldest.unread_s:
                 await ask_unread(running, first, oldest)
-            assert running.server.answers.holders() == [oldest]
+            assert running.table.answers.holders() == [oldest]
             while not younger.unread_s:
                 await ask_unread(running, second, younger)
-            await until(lambda: oldest not in running.server.connections)
-            assert running.server.answers.holders() == [younger]
-            assert running.server.answers.unread_bytes == younger.unread_bytes <= 100_000
+            await until(lambda: oldest not in running.table.connections)
+            assert running.table.answers.holders() == [younger]
+            assert running.table.answers.unread_bytes == younger.unread_bytes <= 100_000
             good = await running.begun(300 * KIB)
             good.go_on()
             assert await good.answered()
 
     async def test_while_much_is_unread_a_peer_has_less_time_to_read(self) -> None:
         async with serving(MIB, answer_bytes_max=100_000) as running, unread(running) as (peer, connection):
-            while not running.server.answers.is_tight:
+            while not running.table.answers.is_tight:
                 await ask_unread(running, peer, connection)
             await running.clock.step(RESERVE_SECONDS_MAX - connection.unread_s)
-            assert connection in running.server.connections
+            assert connection in running.table.connections
             await running.clock.step(1.0)
-            await until(lambda: connection not in running.server.connections)
-            assert running.server.answers.unread_bytes == 0
+            await until(lambda: connection not in running.table.connections)
+            assert running.table.answers.unread_bytes == 0
 
     async def test_what_is_read_after_all_counts_no_more(self) -> None:
         async with serving(MIB) as running, unread(running) as (peer, connection):
             while not connection.unread_s:
                 await ask_unread(running, peer, connection)
-            assert running.server.answers.unread_bytes > 0
+            assert running.table.answers.unread_bytes > 0
             while connection.unread_s:
                 await asyncio.get_running_loop().sock_recv(peer, MIB)
-            assert (running.server.answers.unread_bytes, running.server.answers.holders()) == (0, [])
+            assert (running.table.answers.unread_bytes, running.table.answers.holders()) == (0, [])

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from agent.client_connection import Connection
+from agent.connection_table import ConnectionTable
 from agent.server import KafkaServer
 from protocol.limits import (
     ANSWER_BYTES_UNREAD_MAX,
@@ -79,7 +81,8 @@ class Peer:
 
 @dataclass(slots=True)
 class Running:
-    server: KafkaServer
+    table: ConnectionTable
+    accept: Callable[[str], Connection]
     clock: SteppedClock
     port: int
     paths: DataPaths
@@ -92,10 +95,10 @@ class Running:
 
     async def begun(self, frame_bytes: int) -> Peer:
         """A peer that has sent a little of a request, which got its memory or waits for it."""
-        memory, peer = self.server.memory, await self.connect()
-        used_bytes, paused_count = memory.used_bytes, len(self.server.paused)
+        memory, peer = self.table.memory, await self.connect()
+        used_bytes, paused_count = memory.used_bytes, len(self.table.paused)
         peer.begin(frame_bytes, 100)
-        await until(lambda: (memory.used_bytes, len(self.server.paused)) != (used_bytes, paused_count))
+        await until(lambda: (memory.used_bytes, len(self.table.paused)) != (used_bytes, paused_count))
         return peer
 
 
@@ -117,18 +120,18 @@ async def serving(
     """A server on a free port, with its sweep, over a ledger and a store in memory."""
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         clock = SteppedClock()
-        server = KafkaServer(
-            tasks=tasks,
+        table = ConnectionTable(
             metrics=paths.parts.metrics,
-            clock=clock,
             request_bytes_max=request_bytes_max,
             receive_bytes_max=receive_bytes_max,
             answer_bytes_max=answer_bytes_max,
         )
+        server = KafkaServer(table=table, clock=clock)
+        accept = partial(Connection, table, services_of(paths, clock, tasks), tasks)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
-        await server.start_serving(services_of(paths, clock, tasks))
+        await server.start_serving(accept)
         sweep = tasks.create_task(server.run_idle_sweep())
-        running = Running(server, clock, port, paths)
+        running = Running(table, accept, clock, port, paths)
         yield running
         sweep.cancel()
         for peer in running.peers:
@@ -139,7 +142,7 @@ async def serving(
 class TestWaiting:
     async def test_beyond_the_budget_one_large_request_goes_on_and_the_others_wait_for_their_turn(self) -> None:
         async with serving(MIB) as running:
-            memory = running.server.memory
+            memory = running.table.memory
             first = await running.begun(800 * KIB)
             second = await running.begun(300 * KIB)
             third = await running.begun(300 * KIB)
@@ -169,8 +172,8 @@ class TestWaiting:
                     peer.go_on()
             for peer in peers:
                 assert [await peer.answered() for _ in range(3)] == [True] * 3
-            assert running.server.memory.used_bytes == 0
-            assert running.server.paused == set()
+            assert running.table.memory.used_bytes == 0
+            assert running.table.paused == set()
 
     async def test_requests_that_fit_into_the_first_buffer_do_not_wait(self) -> None:
         async with serving(MIB) as running:
@@ -180,7 +183,7 @@ class TestWaiting:
             peer = await running.connect()
             peer.begin(128 * KIB - 4, 128 * KIB)
             assert await peer.answered()
-            assert running.server.memory.has_waiting
+            assert running.table.memory.has_waiting
             assert not waiting.reader.at_eof()
 
     async def test_a_peer_that_closes_gives_its_memory_to_those_who_wait(self) -> None:
@@ -191,7 +194,7 @@ class TestWaiting:
                 peer.writer.transport.abort()
             waiting.go_on()
             assert await waiting.answered()
-            await until(lambda: running.server.memory.used_bytes == 0)
+            await until(lambda: running.table.memory.used_bytes == 0)
 
     async def test_a_peer_that_waits_and_closes_is_forgotten(self) -> None:
         async with serving(MIB) as running:
@@ -202,8 +205,8 @@ class TestWaiting:
             for peer in before:
                 peer.go_on()
                 assert await peer.answered()
-            await until(lambda: running.server.memory.used_bytes == 0)
-            assert not running.server.memory.has_waiting
+            await until(lambda: running.table.memory.used_bytes == 0)
+            assert not running.table.memory.has_waiting
 
     async def test_an_idle_connection_keeps_nothing_of_its_last_request(self) -> None:
         async with serving(64 * MIB) as running:
@@ -242,7 +245,7 @@ class TestStalling:
             stalled = [await running.begun(900 * KIB), await running.begun(900 * KIB)]
             waiting = await running.begun(900 * KIB)
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
-            assert len(running.server.receiving) == 2
+            assert len(running.table.receiving) == 2
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             assert [await peer.answered() for peer in stalled] == [False, False]
             waiting.go_on()
@@ -277,7 +280,7 @@ class TestStalling:
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             for peer in peers:
                 peer.go_on(MIB)
-            await until(lambda: all(c.arrived_bytes == MIB + 100 for c in running.server.receiving))
+            await until(lambda: all(c.arrived_bytes == MIB + 100 for c in running.table.receiving))
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             assert not await peers[1].answered()
             peers[0].go_on(RECEIVE_PROGRESS_BYTES_MIN)
@@ -285,7 +288,7 @@ class TestStalling:
             waiting.go_on()
             assert await waiting.answered()
             last = await running.begun(900 * KIB)
-            assert not running.server.memory.has_waiting
+            assert not running.table.memory.has_waiting
             await running.begun(900 * KIB)
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             assert not await peers[0].answered()
@@ -299,7 +302,7 @@ class TestStalling:
             waiting = await running.begun(900 * KIB)
             await running.clock.step(HALF_OPEN_SECONDS_MAX + 1)
             assert not await waiting.answered()
-            assert not running.server.memory.has_waiting
+            assert not running.table.memory.has_waiting
 
 
 class TestUnfinishedRequests:
@@ -310,8 +313,8 @@ class TestUnfinishedRequests:
                 peers = [await running.connect() for _ in range(200)]
                 for peer in peers:
                     peer.begin(100 * KIB, 60 * KIB)
-                memory = running.server.memory
-                await until(lambda: len(running.server.paused) > 100)
+                memory = running.table.memory
+                await until(lambda: len(running.table.paused) > 100)
                 assert memory.lent_bytes == 2 * MIB
                 assert memory.used_bytes <= 4 * MIB + 100 * KIB + 4
                 assert tracemalloc.get_traced_memory()[1] < 16 * MIB
@@ -330,11 +333,11 @@ class TestUnfinishedRequests:
                 await until(partial(has_begun, running, first_bytes))
                 for _ in range(int(RECEIVE_IDLE_SECONDS_MAX / RECEIVE_STALLED_SECONDS_MAX)):
                     await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
-                assert len(running.server.connections) == 1
+                assert len(running.table.connections) == 1
                 await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
                 assert not await peer.answered()
-                await until(lambda: not running.server.connections)
-            assert (running.server.memory.used_bytes, running.server.memory.lent_bytes) == (0, 0)
+                await until(lambda: not running.table.connections)
+            assert (running.table.memory.used_bytes, running.table.memory.lent_bytes) == (0, 0)
 
     async def test_a_byte_now_and_then_is_no_progress(self) -> None:
         async with serving(MIB) as running:
@@ -375,28 +378,28 @@ class TestUnfinishedRequests:
             await until(partial(has_begun, running, 60 * KIB))
             for _ in range(3):
                 await running.begun(900 * KIB)
-            assert running.server.memory.has_waiting
+            assert running.table.memory.has_waiting
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             assert not await half.answered()
 
     async def test_a_buffer_that_is_not_in_use_is_given_to_another(self) -> None:
         async with serving(MIB, receive_bytes_max=RECEIVE_BUFFER_BYTES) as running:
-            roomy = running.server.roomy
+            roomy = running.table.roomy
             for _ in range(3):
                 peer = await running.connect()
                 peer.begin(100 * KIB, 100 * KIB + 4)
                 assert await peer.answered()
-                assert (len(roomy), running.server.memory.used_bytes) == (1, 0)
+                assert (len(roomy), running.table.memory.used_bytes) == (1, 0)
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
-            assert (len(roomy), running.server.memory.lent_bytes) == (0, 0)
+            assert (len(roomy), running.table.memory.lent_bytes) == (0, 0)
 
 
 def has_begun(running: Running, count: int) -> bool:
     """Whether so much of some request has arrived."""
-    return count in [connection.arrived_bytes for connection in running.server.connections]
+    return count in [connection.arrived_bytes for connection in running.table.connections]
 
 
 def has_arrived(running: Running, count: int) -> bool:
     """Whether so much of some large request has."""
-    return count in [connection.arrived_bytes for connection in running.server.receiving]
+    return count in [connection.arrived_bytes for connection in running.table.receiving]

@@ -6,9 +6,12 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
+from agent.client_connection import Connection
+from agent.connection_table import ConnectionTable
 from agent.server import KafkaServer
 from agent.turns import Turns, rows_at_most, work
 from protocol.compression import Compression
@@ -112,9 +115,9 @@ async def peers(count: int) -> AsyncIterator[list[Peer]]:
     """Clients of a server with a topic `t` of one partition."""
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         clock = paths.parts.clock
-        server = KafkaServer(tasks=tasks, metrics=paths.parts.metrics, clock=clock)
+        server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
-        await server.start_serving(services_of(paths, clock, tasks))
+        await server.start_serving(partial(Connection, server.table, services_of(paths, clock, tasks), tasks))
         connected = [Peer(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(count)]
         yield connected
         for peer in connected:
