@@ -37,7 +37,7 @@ from storage.object_store import Buffer
 
 if TYPE_CHECKING:
     from iceberg_export.typed.file_columns import FileColumns  # who reads files does without what it needs
-    from iceberg_export.typed.value_plans import ValuePlans
+    from iceberg_export.typed.value_decoder import PlannedValueDecoder
 
 BLOOM_VALUES_MIN, BLOOM_VALUES_MAX = 64, 1 << 17
 BLOOM_FALSE_POSITIVES = 0.05
@@ -254,12 +254,12 @@ def _footer(file_metadata: Arrow, checksums: FileChecksums | None) -> Footer:
     pairs: Mapping[bytes, bytes] = file_metadata.metadata or {}
     metadata = {key.decode(): value.decode() for key, value in pairs.items()}
     version = _checked_version(metadata)
-    plans = _plans(metadata)
+    decoder = _value_decoder(metadata)
     return Footer(
-        row_groups=_places(file_metadata, is_whole=plans is not None),
+        row_groups=_places(file_metadata, is_whole=decoder is not None),
         metadata=metadata,
         parsed=file_metadata,
-        plans=plans,
+        value_decoder=decoder,
         has_header_keys=version >= schema.FILE_FORMAT_VERSION_HEADER_KEYS,
         checksums=checksums,
     )
@@ -278,14 +278,14 @@ def _checked_version(metadata: Mapping[str, str]) -> int:
     return version
 
 
-def _plans(metadata: Mapping[str, str]) -> "ValuePlans | None":
+def _value_decoder(metadata: Mapping[str, str]) -> "PlannedValueDecoder | None":
     text = metadata.get(schema.PLANS_METADATA_KEY)
     if text is None:
         return None
-    from iceberg_export.typed.value_plans import decode_plans  # brings a kernel, which other files do not need
+    from iceberg_export.typed.value_decoder import value_decoder  # brings a kernel, which other files do not need
 
     try:
-        return decode_plans(text)
+        return value_decoder(text)
     except ValueError as error:
         raise FileUnreadable(f"how left-out values are made cannot be read, upgrade this program: {error}") from error
 
@@ -389,10 +389,10 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
 
 def columns_in_file(footer: Footer, columns: Sequence[str]) -> list[str]:
     """What has to be read of the file for these of the raw columns: of those that values are made of, too."""
-    if footer.plans is None or schema.VALUE not in columns:
+    if footer.value_decoder is None or schema.VALUE not in columns:
         return list(columns)
     others = (name for name in columns if name != schema.VALUE)
-    return [*others, schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.plans.columns]
+    return [*others, schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.value_decoder.columns]
 
 
 def with_values(footer: Footer, table: Arrow, columns: Sequence[str]) -> Arrow:
@@ -404,26 +404,24 @@ def with_values(footer: Footer, table: Arrow, columns: Sequence[str]) -> Arrow:
             headers = [with_text(each) for each in table.column(place).chunks]
             kind = table.field(place).type
             table = table.set_column(place, table.field(place), pa.chunked_array(headers, kind))
-    if footer.plans is None or schema.VALUE not in columns:
+    if footer.value_decoder is None or schema.VALUE not in columns:
         return table
     with damage_contained("its left-out values"):
         values = _to_binary(_values(footer, table), pa.binary())
-        others = table.drop_columns([schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.plans.columns])
+        others = table.drop_columns([schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.value_decoder.columns])
         return others.append_column(arrow_schema().field(schema.VALUE), values)
 
 
 def _values(footer: Footer, table: Arrow) -> BinaryColumn:
     """The values, also those that the file leaves out."""
-    if footer.plans is None:
+    if footer.value_decoder is None:
         return _from_binary(_one_array(table.column(schema.VALUE)))
-    missing = {schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.plans.columns} - set(table.column_names)
+    missing = {schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.value_decoder.columns} - set(table.column_names)
     if missing:
         raise FileUnreadable(f"values are left out, and the file has no columns {sorted(missing)} to give them back")
-    from iceberg_export.typed.restored import restored_values  # brings kernels, which other files do not need
-
-    arrays = {name: _one_array(table.column(name)) for name in footer.plans.columns}
+    arrays = {name: _one_array(table.column(name)) for name in footer.value_decoder.columns}
     kept = _from_binary(_one_array(table.column(schema.KEPT_VALUE)))
-    return restored_values(footer.plans, kept, _one_array(table.column(schema.SCHEMA_ID)), arrays)
+    return footer.value_decoder.decode(kept, _one_array(table.column(schema.SCHEMA_ID)), arrays)
 
 
 def _from_arrow(footer: Footer, table: Arrow) -> RecordRows:

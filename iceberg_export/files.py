@@ -4,17 +4,19 @@ Rule: imports nothing heavy, so that the agent can start with it.
 Specification: Apache Parquet's format, "File format".
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from storage.object_store import Buffer, ObjectDamaged, StoreError
 
 if TYPE_CHECKING:
     from iceberg_export.checksums import FileChecksums
-    from iceberg_export.typed.value_plans import ValuePlans
+    from iceberg_export.columns import BinaryColumn  # numpy
 
+Arrow: TypeAlias = Any
+"""An object of pyarrow's."""
 MAGIC = b"PAR1"
 FOOTER_TAIL_BYTES = 8
 """Length of the footer, 4 bytes little-endian, and the magic: the end of every Parquet file."""
@@ -50,16 +52,35 @@ class RowGroupPlace:
     row_count: int
 
 
+class ValueDecoder(Protocol):
+    """Decodes values whose bytes a file leaves out, from its typed columns."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The typed columns that `decode` reads, each once."""
+        ...
+
+    def decode(self, kept: "BinaryColumn", schema_ids: Arrow, arrays: Mapping[str, Arrow]) -> "BinaryColumn":
+        """All values of a row group. CPU work; raises `FileUnreadable`.
+
+        kept: the values whose bytes the file has, null for those that it leaves out.
+        schema_ids: the schema of each left-out value, null for the values in `kept`.
+        arrays: one array for each name in `columns`.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """A file's footer, parsed once and kept."""
+    """A file's footer, parsed once and kept. What reads the file hands in the decoder, so that this module needs no
+    typed columns."""
 
     row_groups: tuple[RowGroupPlace, ...]
     metadata: Mapping[str, str]
     parsed: object
     """The form in which `arrow_files` wants it back for decoding."""
-    plans: "ValuePlans | None" = None
-    """How values that the file leaves out are made again; None where it has the bytes of all."""
+    value_decoder: ValueDecoder | None = None
+    """Decodes the values whose bytes the file leaves out; None where it has the bytes of all."""
     has_header_keys: bool = False
     """Whether the file keeps header keys as bytes, too (`header_keys`)."""
     checksums: "FileChecksums | None" = None

@@ -186,7 +186,7 @@ def _give_back(data: bytes, table: pa.Table) -> None:
 
     try:
         footer = read_footer(data)
-        if footer.plans is None:
+        if footer.value_decoder is None:
             raise ValueError("it leaves values out, and does not say how they are made")
         with_values(footer, table.combine_chunks(), COLUMNS)
     except FileUnreadable as error:

@@ -7,6 +7,7 @@ import pytest
 
 from iceberg_export.schema import FieldId
 from iceberg_export.typed import flat_avro_writer, left_out
+from iceberg_export.typed.value_decoder import PlannedValueDecoder
 from iceberg_export.typed.value_plans import decode_plans, encode_plans
 from tests.made_left_out import LeftOutFile, made_file
 from tests.made_typed import framed, record
@@ -153,6 +154,7 @@ def test_plans_come_back_of_their_text() -> None:
     assert file.planned.plans is not None
     text = encode_plans(file.planned.plans)
     assert text == file.footer.metadata["penstock.value-plans"]
-    assert decode_plans(text) == file.planned.plans == file.footer.plans
+    assert decode_plans(text) == file.planned.plans
+    assert file.footer.value_decoder == PlannedValueDecoder(plans=file.planned.plans)
     with pytest.raises(ValueError, match="version 2"):
         decode_plans(text.replace('"version":1', '"version":2'))

@@ -90,7 +90,9 @@ def test_a_file_of_a_later_program_is_refused(file: LeftOutFile) -> None:
 
 def test_who_does_not_know_of_it_finds_neither_the_row_group_nor_the_column(file: LeftOutFile) -> None:
     """What a program does that looks for the raw columns alone, by their names."""
-    as_before = replace(file.footer, row_groups=arrow_files._places(file.footer.parsed, is_whole=False), plans=None)
+    as_before = replace(
+        file.footer, row_groups=arrow_files._places(file.footer.parsed, is_whole=False), value_decoder=None
+    )
     (_, (chunk, *_)), *_ = file.file.partitions
     check_place(file.footer, chunk)
     with pytest.raises(FileUnreadable, match="the index says"):
