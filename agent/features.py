@@ -6,27 +6,28 @@ read different levels work side by side. Level 0 is not told, as in Kafka.
 Source: org.apache.kafka.server.common.TransactionVersion, org.apache.kafka.server.ApiVersionManager (Kafka 4.3).
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
-from agent.handlers.entities import Values
 from coordinator.state import TRANSACTION_VERSION_NEWEST, ClusterState
 
+FeatureFields: TypeAlias = Mapping[str, str | int]
+"""A feature's name and levels, by the names of the fields of an ApiVersions response."""
 TRANSACTION_VERSION: Final = "transaction.version"
 LEVEL_MIN: Final = 0
 FIRST_WITH_LEVELS_FROM_ZERO: Final = 4
 """ApiVersions 0 to 3 leave out features whose lowest level is 0 (KAFKA-17011)."""
 
 
-def supported_features(api_versions_version: int) -> Sequence[Values]:
-    """What agents of this release can do."""
+def supported_features(api_versions_version: int) -> Sequence[FeatureFields]:
+    """The features that agents of this release support, with their lowest and highest levels."""
     if api_versions_version < FIRST_WITH_LEVELS_FROM_ZERO:
         return ()
     return ({"name": TRANSACTION_VERSION, "min_version": LEVEL_MIN, "max_version": TRANSACTION_VERSION_NEWEST},)
 
 
-def finalized_features(state: ClusterState) -> Sequence[Values]:
-    """What clients are to do now."""
+def finalized_features(state: ClusterState) -> Sequence[FeatureFields]:
+    """The features whose level the cluster has decided on, with that level: clients use it. Empty at level 0."""
     level = state.transaction_version
     if level == LEVEL_MIN:
         return ()
