@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from storage.object_store import Buffer, ObjectDamaged, StoreError
 
 if TYPE_CHECKING:
-    from iceberg_export.checksums import FileChecksums
     from iceberg_export.columns import BinaryColumn  # numpy
 
 Arrow: TypeAlias = Any
@@ -52,6 +51,14 @@ class RowGroupPlace:
     row_count: int
 
 
+class ByteChecks(Protocol):
+    """Checks bytes of a file against the checksums that it was written with."""
+
+    def check(self, byte_first: int, data: Buffer) -> None:
+        """Raises `FileUnreadable` where `data` is not what was written from `byte_first` on."""
+        ...
+
+
 class ValueDecoder(Protocol):
     """Decodes values whose bytes a file leaves out, from its typed columns."""
 
@@ -72,8 +79,8 @@ class ValueDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """A file's footer, parsed once and kept. What reads the file hands in the decoder, so that this module needs no
-    typed columns."""
+    """A file's footer, parsed once and kept. What reads the file hands in checks and decoder, so that this module needs
+    neither checksums nor typed columns."""
 
     row_groups: tuple[RowGroupPlace, ...]
     metadata: Mapping[str, str]
@@ -83,8 +90,8 @@ class Footer:
     """Decodes the values whose bytes the file leaves out; None where it has the bytes of all."""
     has_header_keys: bool = False
     """Whether the file keeps header keys as bytes, too (`header_keys`)."""
-    checksums: "FileChecksums | None" = None
-    """Of all that is in front of the footer; None in files of before, which nothing can be said of."""
+    checksums: ByteChecks | None = None
+    """The checks of all bytes in front of the footer; None for a file that was written without checksums."""
 
 
 def footer_bytes(tail: Buffer) -> int:

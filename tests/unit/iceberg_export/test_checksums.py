@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.commands import ArchivedChunk
-from iceberg_export.checksums import check_whole, sealed, tail_bytes
+from iceberg_export.checksums import FileChecksums, check_whole, sealed, tail_bytes
 from iceberg_export.files import FileUnreadable, footer_bytes
 from iceberg_export.parquet_reader import BatchForm, check_place, encode_chunk, parse_footer
 from iceberg_export.parquet_writer import ArchiveWriter
@@ -156,7 +156,7 @@ def test_how_much_of_the_end_is_needed_is_learnt_step_by_step(known_bytes: int) 
 def test_what_is_no_stretch_cannot_be_checked(harm: Callable[[list[int]], tuple[int, int]]) -> None:
     data, _ = archived()
     checksums = parse_footer(data).checksums
-    assert checksums is not None
+    assert isinstance(checksums, FileChecksums)
     first, end = harm(list(checksums.ends))
     with pytest.raises(FileUnreadable, match="no stretches that have checksums"):
         checksums.check(first, bytes(end - first))
