@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -40,7 +41,6 @@ from agent.metrics import Metrics
 from agent.outages import Outage, OutageWords
 from agent.reached_marks import leave_mark
 from agent.settings import Settings
-from agent.startup_report import ready_line, startup_report
 from agent.state_loading import load
 from agent.store_damages import StoreDamages
 from agent.store_outages import StoreOutages
@@ -63,10 +63,24 @@ START_WORDS = OutageWords(fails="cannot start yet, trying again", answers="the s
 T = TypeVar("T")
 
 
-async def run_agent(settings: Settings) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEndpoints:
+    """The addresses at which an agent serves its cluster, with the ports that its sockets got."""
+
+    bound: Sequence[Listener]
+    advertised: Sequence[Listener]
+    http: HostPort
+    cluster_id: str
+
+
+async def run_agent(settings: Settings, announce: Callable[[AgentEndpoints], None]) -> float:
     """Serve until SIGTERM or SIGINT, then drain and return; a second signal ends the process at once.
 
-    Returns when it was told to stop, in seconds of the monotonic clock.
+    Args:
+        settings: of this agent.
+        announce: called once, when the agent answers clients.
+
+    Returns the time of the first signal, in seconds of the monotonic clock.
     """
     clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
     stopping = asyncio.Event()
@@ -74,7 +88,7 @@ async def run_agent(settings: Settings) -> float:
     assert starting is not None, "an agent runs as a task"
     watch = _watch_signals(stopping, starting, clock)
     try:
-        await _serve(settings, clock, ids, metrics, stopping, watch)
+        await _serve(settings, announce, clock, ids, metrics, stopping, watch)
     except asyncio.CancelledError:
         if not stopping.is_set():
             raise
@@ -83,7 +97,13 @@ async def run_agent(settings: Settings) -> float:
 
 
 async def _serve(
-    settings: Settings, clock: Clock, ids: Ids, metrics: Metrics, stopping: asyncio.Event, watch: "_Signals"
+    settings: Settings,
+    announce: Callable[[AgentEndpoints], None],
+    clock: Clock,
+    ids: Ids,
+    metrics: Metrics,
+    stopping: asyncio.Event,
+    watch: "_Signals",
 ) -> None:
     outages, damages = StoreOutages(clock=clock), StoreDamages()
     metrics.store_damaged_parts.set_function(lambda: len(damages.found))
@@ -125,7 +145,14 @@ async def _serve(
                 watch.is_serving = True
                 pass_over_what_lives()
                 collect_rarely()
-                _announce(settings, agent.bound, agent.advertised, agent.http, identity.cluster_id)
+                announce(
+                    AgentEndpoints(
+                        bound=agent.bound,
+                        advertised=agent.advertised,
+                        http=agent.http,
+                        cluster_id=identity.cluster_id,
+                    )
+                )
                 await stopping.wait()
                 log.info("stopping: answering what was accepted")
                 await agent.drain()
@@ -374,14 +401,3 @@ def _watch_signals(stopping: asyncio.Event, starting: "asyncio.Task[object]", cl
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.stop, number)
     return signals
-
-
-def _announce(
-    settings: Settings, bound: list[Listener], advertised: list[Listener], http: HostPort, cluster_id: str
-) -> None:
-    report = startup_report(
-        settings, bound=bound, advertised=advertised, http=http, cluster_id=cluster_id, program=sys.argv[0]
-    )
-    sys.stderr.write(report + "\n")
-    sys.stdout.write(ready_line(bound[0], http) + "\n")
-    sys.stdout.flush()

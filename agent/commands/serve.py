@@ -7,6 +7,8 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from agent.clock import SystemClock
 from agent.commands.failure import EXIT_USAGE, CommandFailed
@@ -14,6 +16,10 @@ from agent.commands.reasons import ENVIRONMENT_ERRORS, reason
 from agent.logs import configure_logs
 from agent.processes import supervise
 from agent.settings import Command, InvalidSettings, Settings, load_settings
+from agent.startup_report import ready_line, startup_report
+
+if TYPE_CHECKING:
+    from agent.components import AgentEndpoints
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +62,24 @@ def _run(settings: Settings) -> None:
     from agent.components import run_agent
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        stopped_s = runner.run(run_agent(settings))
+        stopped_s = runner.run(run_agent(settings, partial(_announce, settings)))
     log.info("stopped", extra={"seconds": round(SystemClock().monotonic_s() - stopped_s, 1)})
+
+
+def _announce(settings: Settings, endpoints: "AgentEndpoints") -> None:
+    """Print where the agent serves: a report for people on stderr, and the `ready` line for programs on stdout."""
+    report = startup_report(
+        settings,
+        bound=endpoints.bound,
+        advertised=endpoints.advertised,
+        http=endpoints.http,
+        cluster_id=endpoints.cluster_id,
+        program=sys.argv[0],
+    )
+    sys.stderr.write(report + "\n")
+    sys.stdout.write(ready_line(endpoints.bound[0], endpoints.http) + "\n")
+    # Stdout is block-buffered where it is a pipe, and a program may be waiting for the line.
+    sys.stdout.flush()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
