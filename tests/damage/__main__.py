@@ -32,7 +32,7 @@ def main() -> int:
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="penstock-damage-"))
     kinds = [kind for kind in Kind if arguments.only.lower() in kind.lower()]
     print(f"seed {arguments.seed}, folder {folder}", flush=True)
-    tally = Tally()
+    tally, reported = Tally(), 0
     rounds = max(1, -(-arguments.flips // FLIPS_AT_ONCE))
     for number in range(rounds):
         flips = arguments.flips * (number + 1) // rounds - arguments.flips * number // rounds
@@ -48,6 +48,9 @@ def main() -> int:
         if Kind.ETCD in kinds:
             sweep_etcd(folder / str(number) / "etcd", plan, random.Random(seed), tally)
         print(f"round {number + 1} of {rounds}: {len(tally.failures)} failures", flush=True)
+        for _, _, what in tally.failures[reported:]:
+            print(f"  {what}", flush=True)
+        reported = len(tally.failures)
     text = tally.as_text()
     (folder / "report.txt").write_text(f"{text}\n", encoding="utf-8")
     print(text)

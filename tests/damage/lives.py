@@ -174,20 +174,51 @@ def one_life(
             tally.fail(damages[:1], f"the process ended: {agent.process.stderr[-1500:]}")
     for damage in damages:
         tally.tried[damage.target.kind, damage.mode] += 1
-    judge_audit(world.audit(data), in_order(damages), tally)
+    unnamed = judge_audit(world.audit(data), in_order(damages), tally)
+    if plan.is_running and unnamed:
+        repaired = _repaired(data, folder, unnamed, tally)
+        for damage in repaired:
+            tally.unnamed[damage.target.kind, damage.mode] += 1
+        unnamed = [damage for damage in unnamed if damage not in repaired]
+    for damage in unnamed:
+        tally.fail([damage], "the audit does not name it")
 
 
-def judge_audit(said: str, damages: Sequence[Damage], tally: Tally) -> None:
-    """Note damages that the audit does not name, and an audit that breaks off."""
+def _repaired(data: Path, folder: Path, damages: Sequence[Damage], tally: Tally) -> list[Damage]:
+    """Those that the agent made harmless, because it had read the object before it was damaged.
+
+    It archives records that it has in memory, and commits over table metadata that it knows. Another agent, which has
+    read nothing before, then serves all records of the topics, and their tables.
+    """
+    with world.running(data, folder, "second-life") as agent:
+        if isinstance(agent, str):
+            tally.fail(damages, f"the agent does not start again: {agent[-500:]}")
+            return []
+        return [damage for damage in damages if asyncio.run(_is_whole(agent, damage.victims, tally))]
+
+
+async def _is_whole(agent: Agent, topics: Iterable[str], tally: Tally) -> bool:
+    end = world.RECORDS + world.LATER_RECORDS
+    async with connected(agent.bootstrap) as client:
+        for topic in topics:
+            read = await world.read_topic(client, topic, end)
+            if read.wrong:
+                tally.fail([_WHOLE_DAMAGE], f"a consumer of {topic} got what was never produced: {read.wrong[0]}")
+            status, _ = world.get(agent, f"/iceberg/v1/namespaces/lake/tables/{topic}")
+            if read.offsets != set(range(end)) or status != 200:
+                return False
+    return True
+
+
+def judge_audit(said: str, damages: Sequence[Damage], tally: Tally) -> list[Damage]:
+    """Note an audit that breaks off, and damages that it need not name. Returns those that it should have named."""
     if "Traceback" in said:
         tally.fail(damages[:1], f"the audit breaks off: {said[-1500:]}")
-    for damage in damages:
-        if _is_named(damage, said):
-            continue
-        if damage.mode in AUDITED.get(damage.target.kind, ()):
-            tally.fail([damage], "the audit does not name it")
-        else:
+    unnamed = [damage for damage in damages if not _is_named(damage, said)]
+    for damage in unnamed:
+        if damage.mode not in AUDITED.get(damage.target.kind, ()):
             tally.unnamed[damage.target.kind, damage.mode] += 1
+    return [damage for damage in unnamed if damage.mode in AUDITED.get(damage.target.kind, ())]
 
 
 def _is_named(damage: Damage, said: str) -> bool:
@@ -300,7 +331,8 @@ def own_life(data: Path, folder: Path, damage: Damage, tally: Tally) -> None:
             tally.fail([damage], f"the agent does not answer: {error!r}")
         judge_end(agent, [damage], tally)
         agent.process.kill()
-    judge_audit(world.audit(data), [damage], tally)
+    if judge_audit(world.audit(data), [damage], tally):
+        tally.fail([damage], "the audit does not name it")
 
 
 def judge_start(damage: Damage, told: str, tally: Tally) -> None:

@@ -84,7 +84,8 @@ def watched_life(
     said = world.audit(data)
     # The agent writes some of these objects anew, and drops older snapshots.
     left = [damage for damage in damages if content_of(data / damage.target.path) == damaged[damage.target.path]]
-    judge_audit(said, [damage for damage in left if damage.mode is not Mode.REMOVAL], tally)
+    for damage in judge_audit(said, [damage for damage in left if damage.mode is not Mode.REMOVAL], tally):
+        tally.fail([damage], "the audit does not name it")
 
 
 def content_of(path: Path) -> bytes | None:
