@@ -6,28 +6,46 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from agent.agent import Agent, notices
 from agent.clock import SystemClock
 from agent.cluster_identity import claim_bucket
+from agent.disk_reserve import DiskReserves
 from agent.ids import SystemIds
 from agent.metrics import Metrics
 from agent.settings import Command, load_settings
 from agent.state_loading import load
 from coordinator.command_codec import decode
-from coordinator.commands import Proposal, StartSession
+from coordinator.commands import Proposal, ReportTime, StartSession
 from coordinator.memory_log import MemoryLedger
 from protocol.limits import CLOCK_SKEW_MS_MAX
 from storage.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
+from tests.unit.agent.ledger_parts import running_parts
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @asynccontextmanager
-async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> AsyncIterator[Agent]:
+async def serving(
+    folder: Path,
+    ledger: MemoryLedger,
+    store: ObjectStore,
+    *,
+    reserves: DiskReserves | None = None,
+    is_time_accepted: bool = False,
+) -> AsyncIterator[Agent]:
     """An agent on free ports of this machine that stops as it is asked to."""
-    values = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "data-dir": str(folder), "store": "memory:"}
+    values: dict[str, object] = {
+        "listen": ["127.0.0.1:0"],
+        "http": "127.0.0.1:0",
+        "data-dir": str(folder),
+        "store": "memory:",
+    }
+    if is_time_accepted:
+        values["accept-time"] = True
     identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
     loaded = await load(ledger, store)
     async with Agent(
@@ -39,6 +57,7 @@ async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> Asy
         clock=SystemClock(),
         ids=SystemIds(),
         metrics=Metrics(),
+        reserves=reserves,
     ) as agent:
         yield agent
         await agent.drain()
@@ -78,6 +97,38 @@ async def test_an_agent_whose_store_does_not_tell_its_time_serves_and_proposes_n
     store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
     assert (await first_entry(tmp_path, store)).time_ms is None
     assert [fault.operation for fault in store.struck] == [Operation.TIME]
+
+
+@pytest.mark.parametrize("is_accepted", [False, True])
+async def test_s21_a_clock_that_is_far_ahead_of_the_ledger_is_believed_at_a_start_with_accept_time(
+    tmp_path: Path, *, is_accepted: bool
+) -> None:
+    """The ledger's last time is years ago; the store has no clock."""
+    ledger, store = MemoryLedger(), MemoryStore()
+    await claim_bucket(store, ledger, new_bucket_id="bucket")
+    async with running_parts(ledger, store=store) as parts:
+        await parts.writer.submit(ReportTime())
+        await parts.writer.close()
+    async with serving(tmp_path, ledger, store, is_time_accepted=is_accepted) as agent:
+        is_believed, notices_told, clock_told = (
+            agent.checked_time() is not None,
+            agent.notices(),
+            agent.status()["clock"],
+        )
+    assert is_believed == is_accepted
+    assert (notices_told == []) == is_accepted
+    assert (clock_told == "believed") == is_accepted
+
+
+async def test_a_disk_that_is_full_is_said_by_the_agent(tmp_path: Path) -> None:
+    reserves = DiskReserves(clock=SystemClock())
+    reserve = reserves.of(tmp_path)
+    async with serving(tmp_path, MemoryLedger(), MemoryStore(), reserves=reserves) as agent:
+        before = agent.notices()
+        reserve.find_full()
+        full, is_ready = agent.notices(), agent.is_ready
+    assert (before, is_ready) == ([], True)
+    assert [line.partition(",")[0] for line in full] == ["the disk is full"]
 
 
 USED_MORE_AND_MORE = """

@@ -15,9 +15,11 @@ from agent.ids import SystemIds
 from agent.metrics import Metrics
 from agent.settings import Command, load_settings
 from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR, MIB
+from storage.local_files import Files
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreFull, StoreUnavailable
 from storage.refs import INTAKE_PREFIX
+from storage.retrying import RetryPolicy
 from tests.unit.agent.ledger_parts import ManualClock
 
 
@@ -364,3 +366,37 @@ async def test_records_for_a_bucket_are_refused_too_while_the_disk_of_the_ledger
     async with open_store(settings, clock, SystemIds(), Metrics(), reserves=reserves) as store:
         with pytest.raises(StoreFull):
             await store.put(f"{INTAKE_PREFIX}1", [b"x"])
+
+
+async def test_a_write_of_the_embedded_store_that_finds_no_room_gives_the_reserve_up_and_packs_give_theirs_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(Command.RUN, {"data-dir": str(tmp_path)}, environment={})
+    disk, clock, policy = SmallDisk(64 * MIB), ManualClock(), RetryPolicy(deadline_s=0)
+    reserves = DiskReserves(clock=clock, disk=disk)
+    reserve = reserves.of(settings.data_dir)
+    reserve.begin()
+    key = f"{INTAKE_PREFIX}1"
+    async with open_store(settings, clock, SystemIds(), Metrics(), policy=policy, reserves=reserves) as store:
+        await store.put(key, [b"x"])
+        await store.delete([key])
+        assert has_packs(tmp_path)
+
+        def no_room(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(Files, "write", no_room)
+        disk.used = disk.size
+        with pytest.raises(StoreUnavailable):
+            await store.put("snapshots/1", [b"x"])
+        assert (reserves.is_full, disk.file_bytes, (tmp_path / RESERVE_FILE).exists()) == (True, 0, False)
+
+        for _ in range(2_000):
+            reserve.check()  # a running agent does once a second
+            if not await asyncio.to_thread(has_packs, tmp_path):
+                break
+        assert not has_packs(tmp_path)
+
+
+def has_packs(folder: Path) -> bool:
+    return any(folder.rglob("*.pack"))
